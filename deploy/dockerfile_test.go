@@ -15,7 +15,6 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// All stages, and the last one.
 func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	t.Helper()
 	parsed, err := parser.Parse(strings.NewReader(read(t, "Dockerfile")))
@@ -29,7 +28,6 @@ func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	return all, all[len(all)-1]
 }
 
-// The only command of a kind in a stage.
 func only[C instructions.Command](t *testing.T, s instructions.Stage) (found C) {
 	t.Helper()
 	n := 0
@@ -61,7 +59,7 @@ func goBuild(t *testing.T) (command, output string) {
 	return "", ""
 }
 
-// With the Dockerfile's own command.
+// Built with the Dockerfile's own command.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	command, output := goBuild(t)

@@ -30,7 +30,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// No fields that the type does not know.
+// A manifest may have no fields that its type does not know.
 func decode[T any](t *testing.T, text string) (out T) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
@@ -53,7 +53,6 @@ func pod(t *testing.T) (corev1.PodTemplateSpec, corev1.Container) {
 	return template, template.Spec.Containers[0]
 }
 
-// Of the example, by name.
 func secrets(t *testing.T) map[string]corev1.Secret {
 	t.Helper()
 	found := map[string]corev1.Secret{}

@@ -15,7 +15,6 @@ import (
 
 const unitFile = "cleanupd.service"
 
-// The unit's section Service, by option.
 func service(t *testing.T) map[string][]string {
 	t.Helper()
 	options, err := unit.DeserializeOptions(strings.NewReader(read(t, unitFile)))

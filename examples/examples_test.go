@@ -52,7 +52,7 @@ var examples = []example{
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
-// Something is missing that only CI certainly has.
+// Skips the test: only CI certainly has everything.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -90,7 +90,6 @@ func (x *example) ready(t *testing.T, checkout string) {
 	}
 }
 
-// For one task.
 func (x *example) run(t *testing.T, s *server, task string, env ...string) *client {
 	t.Helper()
 	return x.start(t, s, fmt.Sprintf("--task %s --patience %s", task, x.patience), fmt.Sprintf(`{"tasks": [%q]}`, task),
@@ -111,7 +110,7 @@ func (x *example) start(t *testing.T, s *server, flags, request string, env ...s
 	return start(t, x.folder, x.enter+line, env...)
 }
 
-// A minute, for --patience.
+// As --patience, but a minute.
 func (x *example) longPatience() string { return strings.Replace(x.patience, "2", "60", 1) }
 
 func TestExamples(t *testing.T) {
@@ -176,7 +175,6 @@ func slow(t *testing.T) *pgtest.DB {
 	return db
 }
 
-// In the middle of a run on a slow database.
 func killed(t *testing.T, db *pgtest.DB, s *server, signal syscall.Signal) {
 	t.Helper()
 	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task")

@@ -83,7 +83,7 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// No fields that the type does not know.
+// A manifest may have no fields that its type does not know.
 func decode[T any](t *testing.T, text string) (out T) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {

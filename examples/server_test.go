@@ -77,7 +77,7 @@ func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server 
 	return nil
 }
 
-// TLS, and one token, of an operator.
+// The server speaks TLS and knows one token, of an operator.
 func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *server {
 	t.Helper()
 	authority := testca.New(t)
@@ -93,7 +93,6 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 	return s
 }
 
-// Without TLS.
 func dial(t *testing.T, s *server) cleanupd.Client {
 	t.Helper()
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

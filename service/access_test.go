@@ -374,7 +374,6 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	}
 }
 
-// Accepts every kind of credentials.
 func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -399,7 +398,6 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	return serveAs(t, database(t), false, nil, transport.Config{Guard: guard, TLS: own})
 }
 
-// How a caller speaks TLS.
 func (s shown) tls(ca *testca.CA) *tls.Config {
 	config := &tls.Config{RootCAs: ca.Pool()}
 	if s.certificate != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Empty: there is no browser.
+// "": there is no browser.
 func chromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -158,7 +158,6 @@ func quote(text string) string {
 	return string(out)
 }
 
-// Waits until the page is loaded.
 func (p *tab) open(hash, title string) {
 	p.t.Helper()
 	p.evaluate("location.hash = " + quote(hash))
@@ -216,7 +215,7 @@ func (p *tab) fill(label, value string) {
 	})(%s)`, quote(value), field))
 }
 
-// By axe, if it is there, in light and in dark.
+// Checks in light and in dark.
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {
@@ -229,7 +228,6 @@ func (p *tab) accessible(axe []byte, page string) {
 	}
 }
 
-// By axe, if it is there, as the page is.
 func (p *tab) check(axe []byte, page string) {
 	p.t.Helper()
 	if axe == nil {

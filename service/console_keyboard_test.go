@@ -39,7 +39,6 @@ func (p *tab) reach(selector, name string) {
 	p.t.Fatalf("the keyboard does not reach %s %q", selector, name)
 }
 
-// The focus is where the page begins.
 func (p *tab) titleHasFocus() {
 	p.t.Helper()
 	p.until("the focus is on the title", "document.activeElement === document.querySelector('h1')")

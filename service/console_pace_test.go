@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// As the caller of tokenFile who has a role.
 func signIn(t *testing.T, s *server, role access.Role) *tab {
 	t.Helper()
 	p := browse(t, s.url)
@@ -23,7 +22,7 @@ func signIn(t *testing.T, s *server, role access.Role) *tab {
 	return p
 }
 
-// Whether or not it can be pressed now.
+// The button may be disabled.
 func (p *tab) hasButton(name string) bool {
 	p.t.Helper()
 	return p.evaluate("[...document.querySelectorAll('button')].some(b => b.textContent === "+quote(name)+")") == "true"

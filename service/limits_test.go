@@ -29,7 +29,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// Others are served as before.
 func (s *server) well(t *testing.T) {
 	t.Helper()
 	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -397,7 +396,6 @@ func TestQuietStream(t *testing.T) {
 	}
 }
 
-// Any stream of a run is active in this process.
 func watching() bool {
 	stacks := make([]byte, 4<<20)
 	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Service).WatchRun")

@@ -61,7 +61,6 @@ type server struct {
 // The database is migrated first. idle: the replica takes no run.
 func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
-// With a Forms database, too.
 func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager) *server {
 	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
 }
@@ -151,7 +150,6 @@ func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	return events, err
 }
 
-// RunCleanup to its end.
 func (s *server) run(t *testing.T, req *cleanupv1.RunCleanupRequest) ([]*cleanupv1.RunEvent, *cleanupv1.Run, error) {
 	t.Helper()
 	stream, err := s.RunCleanup(t.Context(), req)
@@ -188,7 +186,7 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	return func() { _ = tx.Rollback(context.Background()) }
 }
 
-// Rows on both sides of every rule.
+// There are rows on both sides of every rule.
 func filled(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := database(t)

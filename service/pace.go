@@ -69,7 +69,7 @@ func paceNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Days and times are checked by the schedule.
+// The schedule checks days and times.
 func parseWindows(given []*cleanupv1.Window) (windows []schedule.Window, err error) {
 	for i, w := range given {
 		p, err := parsePace(fmt.Sprintf("schedule.windows[%d].pace", i), w.GetPace())

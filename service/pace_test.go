@@ -30,7 +30,6 @@ func endless(s *server) (release func()) {
 	return func() { s.db.Do("INSERT INTO released DEFAULT VALUES") }
 }
 
-// Does not wait for the end.
 func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.Detach = true
@@ -41,7 +40,7 @@ func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *clean
 	return s.get(t, events[0].GetRunId())
 }
 
-// On a server that claims no run.
+// The server must claim no run.
 func (s *server) waiting(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.RequestId = uuid.NewString()

@@ -68,7 +68,7 @@ func codesOf(list []*cleanupv1.Message) string {
 	return strings.Join(codes, " ")
 }
 
-// A dry run, and a run that follows it.
+// The run follows the dry run.
 func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run) {
 	t.Helper()
 	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: true})
@@ -567,7 +567,6 @@ func searchIn(db *pgtest.DB, path string) {
 	db.Reset()
 }
 
-// The tables get each other's name.
 func exchange(db *pgtest.DB, a, b string) {
 	db.Do("ALTER TABLE shop." + a + " RENAME TO between; ALTER TABLE shop." + b + " RENAME TO " + a +
 		"; ALTER TABLE shop.between RENAME TO " + b)

@@ -25,7 +25,6 @@ func purgeServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 	return s, client, forms
 }
 
-// What has ended of an application.
 func loans() *cleanupv1.FormsPurge {
 	return &cleanupv1.FormsPurge{Name: "loans", Application: "Loans", DateColumn: "ended", Days: 100, Enabled: true}
 }

@@ -52,7 +52,6 @@ func (s *Service) SetSchedule(
 	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
-// With its warnings.
 func storedSchedule(
 	ctx context.Context, manager *runs.Manager, stored *schedule.Schedule,
 ) (*cleanupv1.Schedule, error) {

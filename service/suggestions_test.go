@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
 )
 
-// By table name.
+// Keyed by table name.
 func (s *server) suggestions(t *testing.T) map[string]*cleanupv1.PolicySuggestion {
 	t.Helper()
 	all, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{})

@@ -54,7 +54,7 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	return merged
 }
 
-// Clears the field if from has none.
+// The field is cleared if from has none.
 func set(to, from protoreflect.Message, path string) {
 	name, rest, nested := strings.Cut(path, ".")
 	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))

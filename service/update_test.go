@@ -63,7 +63,7 @@ func TestSettingsHaveEtags(t *testing.T) {
 	}
 }
 
-// A message, or one directly in it, has the field.
+// The field may be in a message directly in m.
 func hasField(m protoreflect.MessageDescriptor, name protoreflect.Name) bool {
 	fields := m.Fields()
 	for i := range fields.Len() {
@@ -76,7 +76,6 @@ func hasField(m protoreflect.MessageDescriptor, name protoreflect.Name) bool {
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
-// Fields that an INVALID_ARGUMENT names.
 func violated(t *testing.T, err error) string {
 	t.Helper()
 	_, bad := wantCode(t, err, codes.InvalidArgument)

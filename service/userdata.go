@@ -32,7 +32,7 @@ func NewUserData(stopping context.Context, forms *userdata.Manager) *UserData {
 // Every call fails: the Forms database must not be used.
 func NoUserData(why error) *UserData { return &UserData{unavailable: why} }
 
-// Without a Forms database it is ready.
+// Without a Forms database there is nothing to wait for.
 func (u *UserData) ready(ctx context.Context) error {
 	if u.forms == nil {
 		return nil

@@ -27,7 +27,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// With a Forms database, too.
 func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	return formsServerAs(t, transport.Config{Guard: &access.Guard{}})

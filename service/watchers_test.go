@@ -148,7 +148,6 @@ func measure(m *runtime.MemStats) {
 	runtime.ReadMemStats(m)
 }
 
-// Of this process so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -20,7 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// As it is sent, with a SOAP message as its body.
 func soap(status, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
@@ -119,7 +118,6 @@ func serveAnswers(t testing.TB, answer func(request string) string) (url string)
 	return "http://" + l.Addr().String()
 }
 
-// The error can be shown to people.
 func wantBrief(t *testing.T, err error) {
 	t.Helper()
 	if text := err.Error(); text == "" || len(text) > 1<<10 || !utf8.ValidString(text) ||

@@ -76,7 +76,6 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// A database can store the text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // Names of workflows and variables are only looked up, never executed.

@@ -151,7 +151,6 @@ func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	return db
 }
 
-// In PostgreSQL.
 func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *userdata.Manager {
 	t.Helper()
 	c.Record, c.Forms = recordPool, openPostgres(t, pool)
@@ -195,7 +194,7 @@ func (f *fixture) hold(statement string) (release func()) {
 	return release
 }
 
-// Until stop is called, or the test ends.
+// work runs until stop is called, or the test ends.
 func (f *fixture) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
 
 func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
@@ -207,7 +206,6 @@ func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	return stop
 }
 
-// Waits for the receipt.
 func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
 	f.t.Helper()
 	id, err := f.Start(f.t.Context(), r)
@@ -234,7 +232,6 @@ func (f *fixture) watch(id string) (events []report.Event, receipt *report.Recei
 	return events, receipt
 }
 
-// Of a dry run.
 func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	f.t.Helper()
 	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
@@ -273,7 +270,6 @@ func (f *fixture) files() (names []string) {
 	return names
 }
 
-// Sends its first warning.
 func firstWarning(to chan<- string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(warnings(to), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -288,7 +284,7 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each value for a minute at most.
+// Each value may take a minute.
 func receive[T any](t testing.TB, from <-chan T, count int) {
 	t.Helper()
 	for i := range count {

@@ -46,7 +46,7 @@ type Manager struct {
 	readiness readiness.Check
 }
 
-// Does not connect.
+// New does not connect.
 func New(c Config) *Manager {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	never := func(context.Context) error { return nil }
@@ -93,7 +93,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 	})
 }
 
-// In one snapshot of the database.
+// Find reads one snapshot of the database.
 func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Result, err error) {
 	err = m.snapshot(ctx, func(tx *forms.Transaction) error {
 		result, err = search.Run(ctx, tx, q)
@@ -102,7 +102,6 @@ func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Resu
 	return result, err
 }
 
-// Unless tables are missing in the Forms database.
 func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
 	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {
@@ -138,7 +137,7 @@ func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*repo
 // In case of new events.
 const pollInterval = 100 * time.Millisecond
 
-// Past events first, until the receipt.
+// Watch begins with past events, and ends with the receipt.
 func (m *Manager) Watch(ctx context.Context, id string, fn func(report.Event) error) (*report.Receipt, error) {
 	for last := int64(0); ; {
 		events, err := record.Events(ctx, m.Record, id, last)

@@ -58,7 +58,7 @@ func holds(text, user string) search.Match {
 	return best
 }
 
-// With all variables of all workflows.
+// All variables of all workflows are searched.
 func (m *model) find(user string, principals []string) (reasons map[int64][]string, orphans []int64) {
 	reasons = map[int64][]string{}
 	add := func(instance int64, reason string) {
@@ -110,7 +110,6 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 	return reasons, slices.Compact(orphans)
 }
 
-// Of the documents of tasks.
 func (m *model) sessions(tasks []int64) map[string]bool {
 	sessions := map[string]bool{}
 	for _, task := range tasks {
@@ -125,7 +124,7 @@ func (m *model) sessions(tasks []int64) map[string]bool {
 	return sessions
 }
 
-// Also the documents that are in the database.
+// The documents that are in the database go, too.
 func (m *model) tasks(ids []int64) {
 	sessions := m.sessions(ids)
 	if !m.inFiles {
@@ -152,7 +151,7 @@ func (m *model) tasks(ids []int64) {
 	}
 }
 
-// Also the files of both.
+// The files of both go, too.
 func (m *model) erase(instances, orphans []int64) {
 	var tasks []int64
 	for _, task := range m.Table("tb_task").Rows {

@@ -138,7 +138,7 @@ func (p *previewer) erase(ctx context.Context) error {
 	return p.report(p.files(ctx, sessions)...)
 }
 
-// Of earlier erasures of the same user or items.
+// Earlier erasures of the same user or items may have leftovers.
 func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
 	var earlier []string
 	if p.request.Query != nil {

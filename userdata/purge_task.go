@@ -142,7 +142,6 @@ func (p purgeTask) Delete(
 	return p.checkFailures(ctx, run)
 }
 
-// The erasures of the purge in a run.
 func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
 
 // Of those process instances that the run has not requested before; "" if there are none.

@@ -50,7 +50,7 @@ func (f *fixture) replacePurge(r purge.Rule, etag string, note purge.Note) error
 	return err
 }
 
-// Stores the rule if it does not exist.
+// The rule is stored if it does not exist.
 func (f *fixture) task(p purge.Rule) external.Task {
 	f.t.Helper()
 	if err := f.replacePurge(p, "", noNote); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
-// For this Forms database, ordered by name.
+// Purges are those of this Forms database, ordered by name.
 func (m *Manager) Purges(ctx context.Context) ([]purge.Rule, error) {
 	return m.rules().List(ctx, m.Record)
 }
@@ -45,7 +45,6 @@ func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note 
 // Of tasks that are purges.
 const TaskPrefix = "forms/"
 
-// The purges as tasks of runs.
 func (m *Manager) Tasks() *external.Source {
 	return &external.Source{
 		Tasks: func(ctx context.Context, db external.Querier) (list []external.Task, err error) {

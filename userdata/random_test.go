@@ -92,7 +92,6 @@ func (f *fixture) compare(m *model) {
 	}
 }
 
-// In the model's terms.
 func reasonsOf(found *search.Result) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {

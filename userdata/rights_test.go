@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// From a file in deploy.
+// file is in deploy.
 func grants(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/" + file)

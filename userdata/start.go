@@ -36,7 +36,7 @@ var ErrNoStorage = failure.New(
 		"--forms-gds-in-database",
 )
 
-// Any replica carries the erasure out.
+// Start only stores the erasure: any replica carries it out.
 func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	if err := m.Own(ctx); err != nil {
 		return "", err
@@ -83,7 +83,6 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	return id, nil
 }
 
-// As it is recorded.
 func (m *Manager) recordRequest(r Request) record.Request {
 	return record.Request{
 		FormsID:     m.Forms.Identity(),

@@ -132,7 +132,7 @@ func testSweep(t *testing.T, on engine) {
 	}
 }
 
-// An hour ago, which deletes nothing.
+// The first sweep was an hour ago, and deletes nothing.
 func (f *fixture) sweepFirst(request userdata.Request) {
 	f.t.Helper()
 	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files)+len(receipt.Rows) != 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// As the name is to be stored.
 func spelledTable(on engine, name string) string {
 	if on == onMySQL {
 		return "`" + name + "`"

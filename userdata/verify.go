@@ -59,7 +59,6 @@ func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*repo
 	return r, nil
 }
 
-// Adds what a query finds.
 func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Verification) error {
 	found, err := m.Find(ctx, q)
 	if err != nil {
@@ -76,7 +75,6 @@ func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Veri
 	return nil
 }
 
-// Adds the items of a receipt that have rows.
 func (m *Manager) verifyItems(
 	ctx context.Context, tx *forms.Transaction, r *report.Receipt, v *report.Verification,
 ) error {

@@ -77,7 +77,7 @@ func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) err
 // An erasure of a purge stops because its run was not continued.
 var errRunAbandoned = errors.New("its run was not continued")
 
-// For an erasure that no run waits for.
+// No run waits for the erasure.
 func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
 	switch {
 	case e.Sweep:

@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// One static token.
 func tokenFile(t *testing.T, role, secret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")

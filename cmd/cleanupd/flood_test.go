@@ -35,7 +35,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// ROLE-secret, one for each role.
+// The tokens are ROLE-secret.
 func tokens(t *testing.T) string {
 	t.Helper()
 	text := ""
@@ -49,7 +49,6 @@ func tokens(t *testing.T) string {
 	return path
 }
 
-// A client, and a context in which it has a role.
 func (r *replica) as(t *testing.T, role string) (api.Client, context.Context) {
 	t.Helper()
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -231,7 +231,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// The same keys in both formats.
+// A command prints the same keys in both formats.
 func sameInJSONAndYAML(t *testing.T, args []string) {
 	t.Helper()
 	code, out, errs := cleanupd(t, append(slices.Clone(args), "-o", "json")...)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, mysqltest.Stop)
 }
 
-// In this process.
+// cleanupd runs the program in this process.
 func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -82,7 +82,6 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 	}
 }
 
-// Waits until the replica serves.
 func startServer(t *testing.T, args ...string) *replica {
 	t.Helper()
 	return startProgram(t, os.Args[0], args...)

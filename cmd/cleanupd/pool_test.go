@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// The whole pipeline.
 func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logged string) {
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")

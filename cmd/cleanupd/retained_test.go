@@ -91,7 +91,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 	}
 }
 
-// In any form of the verb.
+// The reason may have any form of the verb.
 func named(text, reason string) bool {
 	return strings.Contains(text, strings.TrimSuffix(strings.ReplaceAll(reason, "_", " "), "ent"))
 }

@@ -35,7 +35,6 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	return role
 }
 
-// Both scripts of deploy that create a role.
 func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	t.Helper()
 	args := append(
@@ -59,7 +58,6 @@ func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	}
 }
 
-// A script of deploy, as a role.
 func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out string, err error) {
 	t.Helper()
 	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {

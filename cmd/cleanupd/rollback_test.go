@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// With one more migration.
+// The next version has one more migration.
 func nextVersion(t *testing.T, migration string) (program string) {
 	t.Helper()
 	folder, err := filepath.Abs("../../service/runs/store/migrations")

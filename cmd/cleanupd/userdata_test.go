@@ -408,7 +408,7 @@ func TestFilesOfAKilledServer(t *testing.T) {
 	})
 }
 
-// Sorted.
+// The names are sorted.
 func filesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	if err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {

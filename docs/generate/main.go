@@ -112,7 +112,6 @@ func options() (list []option, err error) {
 	return list, nil
 }
 
-// As Markdown shows them.
 func code(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -91,10 +91,8 @@ func (p *Proxy) URL(databaseURL string) string {
 	return u.String()
 }
 
-// Cut resets all connections.
 func (p *Proxy) Cut() { p.each(cut) }
 
-// To the clients, or to the server.
 func (p *Proxy) HalfClose(toServer bool) {
 	p.each(func(c *pair) {
 		if toServer {

@@ -104,7 +104,7 @@ INSERT INTO NmsDeliveryMapping VALUES
   (15, 'mapOperator', 'nms:broadLogOp', NULL, NULL);
 INSERT INTO XtkOption (iOptionId) VALUES (0)`
 
-// In use (12, 500001 …) and not (99000 …).
+// Ids 12, 500001 … are in use, 99000 … are not.
 func workTables() []string {
 	sql := []string{
 		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES " +
@@ -131,7 +131,7 @@ type generator struct {
 	parents int
 }
 
-// An id that exists, one that does not, or 0.
+// link returns an id that exists, one that does not, or 0.
 func (g *generator) link() int64 {
 	switch g.rand.IntN(20) {
 	case 0:

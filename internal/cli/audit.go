@@ -130,7 +130,7 @@ func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
 	return entry
 }
 
-// JSON, one entry per line, or a table.
+// Entries of JSON are one per line.
 func printAudit(cmd *cobra.Command, output format.Output, entries []audit.Entry, limit int) (err error) {
 	w := cmd.OutOrStdout()
 	if output == format.Table {

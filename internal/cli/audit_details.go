@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// For people; of a change, only what changed.
 func describeDetails(d audit.Details) string {
 	before, after := d["from"], d["to"]
 	rest := maps.Clone(d)
@@ -36,7 +35,7 @@ func describeDetails(d audit.Details) string {
 	return strings.Join(parts, ", ")
 }
 
-// Of an object, the fields that changed.
+// Of an object, only the fields that changed are described.
 func describeChange(name string, from, to any) (parts []string) {
 	before, _ := from.(map[string]any)
 	after, _ := to.(map[string]any)
@@ -57,7 +56,7 @@ func describeChange(name string, from, to any) (parts []string) {
 	return parts
 }
 
-// Of a boolean only the name.
+// A boolean is only its name.
 func describeValue(name string, value any) string {
 	if value == true {
 		return strings.ReplaceAll(name, "_", " ")

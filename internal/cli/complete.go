@@ -34,7 +34,7 @@ func completeTasks(tasks []*cleanupv1.Task) (list []cobra.Completion) {
 
 func isPolicy(t *cleanupv1.Task) bool { return t.GetKind() == cleanupv1.TaskKind_TASK_KIND_POLICY }
 
-// With the name that stands for all policies.
+// Policies have one name together.
 func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	list := completeTasks(resp.GetTasks())
@@ -44,7 +44,7 @@ func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Comple
 	return list, err
 }
 
-// Tables whose rows tasks delete or update.
+// Only tables whose rows tasks delete or update.
 func knownTables(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
 	resp, err := listTables(ctx, client, basic, 0)

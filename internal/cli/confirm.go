@@ -62,7 +62,6 @@ func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCl
 	return nil
 }
 
-// As the server selects them.
 func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
 	name, skipped := t.GetName(), req.GetSkipTasks()
 	if slices.Contains(skipped, name) ||

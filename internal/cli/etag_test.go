@@ -59,7 +59,7 @@ func (c *changed) SetOptions(
 	return nil, c.write(in.GetEtag(), in.GetUpdateMask())
 }
 
-// One purge a page.
+// Each page has one purge.
 func (*changed) ListFormsPurges(
 	_ context.Context, in *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {

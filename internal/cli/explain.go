@@ -151,7 +151,6 @@ func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error 
 	return s.PrintTable(rows)
 }
 
-// With the task and the reason if they are given.
 func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timestamp, reason string) string {
 	text := strings.ToUpper(format.EnumName(v))
 	if v == cleanupv1.Verdict_VERDICT_DELETE_LATER {
@@ -194,7 +193,6 @@ func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
 	}
 }
 
-// With its parameters, and how its rows are found.
 func printSQL(w io.Writer, statement *cleanupv1.ExplainedStatement) {
 	if statement.GetSql() != "" {
 		fmt.Fprintln(w, "  "+terminal.Printable(statement.GetSql()))

@@ -125,7 +125,7 @@ func used(q *cleanupv1.SequenceForecast) string {
 	return fmt.Sprintf("%.1f %%", 100*max(float64(q.GetLastValue()), 0)/float64(q.GetLimit()))
 }
 
-// Those that end first.
+// Only the sequences that end first are shown.
 func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 	table := []terminal.Row{{"SEQUENCE", "COLUMNS", "USED", "A DAY", "ENDS"}}
 	for _, q := range sequences[:min(len(sequences), shownSequences)] {

@@ -123,7 +123,7 @@ func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequ
 	return list
 }
 
-// Greater if a guard refuses less.
+// The number is greater if a guard refuses less.
 func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) {
 	switch value := g.ProtoReflect().Get(f); f.Kind() {
 	case protoreflect.BoolKind:
@@ -149,7 +149,7 @@ func isMinimum(f protoreflect.FieldDescriptor) bool {
 	return strings.HasPrefix(string(f.Name()), "min_")
 }
 
-// NAME=VALUE sets, and NAME=default resets.
+// Arguments are NAME=VALUE, or NAME=default to reset.
 func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
 	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	message := req.GetGuards().ProtoReflect()

@@ -233,7 +233,6 @@ func holdSubject(h *cleanupv1.Hold) string {
 	return "everything"
 }
 
-// The first ids, and how many more there are.
 func firstIDs(rows *cleanupv1.HeldRows) string {
 	const limit = 5
 	var ids []string

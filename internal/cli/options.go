@@ -268,7 +268,6 @@ type optionsResponse interface {
 	GetInvalid() []*cleanupv1.InvalidOption
 }
 
-// With why stored ones are not used.
 func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) error {
 	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
@@ -293,7 +292,7 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 // Of the names of the values of storageOptimization.
 const storagePrefix = "STORAGE_OPTIMIZATION_"
 
-// For people; "" if it has none.
+// "" if the option has no value.
 func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
 	if !o.ProtoReflect().Has(f) {
 		return ""

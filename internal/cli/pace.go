@@ -141,7 +141,6 @@ func (w *windowsFlag) String() string { return strings.Join(windowTexts(*w), "; 
 
 func (w *windowsFlag) Type() string { return "window" }
 
-// As flags give them.
 func windowTexts(windows []*cleanupv1.Window) (texts []string) {
 	for _, w := range windows {
 		text := strings.TrimSpace(strings.Join(w.GetDays(), ",") + " " + w.GetStart() + "-" + w.GetEnd())

@@ -77,7 +77,6 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Newest first, up to limit.
 func listRuns(
 	ctx context.Context, client cleanupd.Client, limit int32, req *cleanupv1.ListRunsRequest,
 ) (*cleanupv1.ListRunsResponse, error) {

@@ -109,7 +109,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Changes only what flags were given for.
+// Only what flags were given for changes.
 func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequest, error) {
 	given := cmd.Flags().Changed
 	s := &cleanupv1.Schedule{

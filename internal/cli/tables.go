@@ -92,7 +92,7 @@ func NewTables() *cobra.Command {
 	return cmd
 }
 
-// Up to limit; 0: all of them.
+// limit 0: all tables.
 func listTables(
 	ctx context.Context, client cleanupd.Client, request *cleanupv1.ListTablesRequest, limit int32,
 ) (*cleanupv1.ListTablesResponse, error) {
@@ -132,7 +132,6 @@ func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	return nil
 }
 
-// And the number of the others.
 func firstTask(tasks []string) string {
 	switch len(tasks) {
 	case 0:
@@ -143,7 +142,7 @@ func firstTask(tasks []string) string {
 	return fmt.Sprintf("%s +%d", tasks[0], len(tasks)-1)
 }
 
-// Per day; "" if unknown.
+// "": unknown.
 func growth(grown *int64) string {
 	switch {
 	case grown == nil:
@@ -181,7 +180,7 @@ func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	}
 }
 
-// As `cleanupd policies set` reads it.
+// The policy is printed as `cleanupd policies set` reads it.
 func printSuggestion(s *terminal.Screen, t *cleanupv1.Table) error {
 	suggestion := t.GetSuggestion()
 	if suggestion == nil {

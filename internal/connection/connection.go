@@ -54,7 +54,7 @@ func Defer(config *pgx.ConnConfig) {
 	}
 }
 
-// To what the connection began with.
+// Reset sets everything back to what the connection began with.
 func Reset(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "RESET ALL"); err != nil {
 		return err

@@ -32,7 +32,7 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-// As a pool of the configuration would.
+// Connect opens a connection as a pool of the configuration would.
 func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
 	one := config.ConnConfig.Copy()
 	if config.BeforeConnect != nil {

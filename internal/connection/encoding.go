@@ -17,7 +17,6 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// Only characters that a database can store.
 func IsStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // Text is for people, such as a message or a reason: characters that the database's encoding lacks are replaced when it
@@ -160,7 +159,6 @@ func (has letters) replacement(r rune) string {
 	return "?"
 }
 
-// Valid, and only characters of the encoding.
 func (has letters) text(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

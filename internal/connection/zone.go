@@ -17,7 +17,7 @@ func InZone(ctx context.Context, zone string) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
 
-// The PrepareConn of a pool.
+// Zone is the PrepareConn of a pool.
 func Zone(ctx context.Context, conn *pgx.Conn) (ok bool, err error) {
 	pg := conn.PgConn()
 	now, known := pg.ParameterStatus("TimeZone"), pg.CustomData()

@@ -19,7 +19,6 @@ import (
 
 const alertsFile = "../../deploy/prometheus/alerts.yaml"
 
-// Prometheus' own, as it is by default.
 func engine(t *testing.T) *promql.Engine {
 	t.Helper()
 	e := promql.NewEngine(
@@ -28,7 +27,6 @@ func engine(t *testing.T) *promql.Engine {
 	return e
 }
 
-// Rules of the file, by name.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alertsFile, false, model.LegacyValidation, parser.NewParser(parser.Options{}),

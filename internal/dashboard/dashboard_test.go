@@ -70,7 +70,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	}
 }
 
-// Over a time range; NaN counts as no data.
+// NaN counts as no data.
 func evaluate(
 	ctx context.Context, e *promql.Engine, storage *teststorage.TestStorage, q target, from, to time.Time,
 ) ([]shown, error) {
@@ -111,7 +111,6 @@ type result struct {
 	series []shown
 }
 
-// With the panel's unit.
 func (r result) value(v float64) string {
 	switch r.FieldConfig.Defaults.Unit {
 	case "s":

@@ -58,7 +58,7 @@ func demo(t *testing.T) (url string) {
 	return url
 }
 
-// For the calls that the dashboard shows.
+// The dashboard shows calls.
 func call(t *testing.T, method, url, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

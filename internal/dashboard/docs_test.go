@@ -48,7 +48,7 @@ func writeDocs(dir string, results []result) error {
 	return writePage(dir, "dashboard-queries.md", &w)
 }
 
-// Empties w.
+// w is emptied.
 func writePage(dir, name string, w *strings.Builder) error {
 	defer w.Reset()
 	return os.WriteFile(filepath.Join(dir, name), []byte(strings.TrimSpace(w.String())+"\n"), 0o644)

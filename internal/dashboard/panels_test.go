@@ -53,7 +53,6 @@ func readBoard(t *testing.T) (b board) {
 	return b
 }
 
-// Panels with queries.
 func (b board) queried() (panels []panel) {
 	for _, p := range b.Panels {
 		if p.Type != "row" {
@@ -63,7 +62,7 @@ func (b board) queried() (panels []panel) {
 	return panels
 }
 
-// As Grafana sends it for a time range.
+// As Grafana sends the query for a time range.
 func (q target) query(scrape, shown time.Duration) string {
 	return strings.NewReplacer("$__rate_interval", (4 * scrape).String(),
 		"$__range", strconv.Itoa(int(shown.Seconds()))+"s", "$job", "cleanupd").

@@ -88,7 +88,6 @@ func (c config) check() error {
 		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
 }
 
-// The database has nothing to do with Campaign.
 func (c config) isShop() bool { return c.profile == tasklist.None }
 
 // With --keep the addresses are the usual ones if they are free.
@@ -99,7 +98,6 @@ func (c config) serverConfig(databaseURL string) serve.Config {
 	return s
 }
 
-// The given address, the usual one, or any.
 func (c config) address(given, usual, anyAddress string) string {
 	switch {
 	case given != "":

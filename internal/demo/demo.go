@@ -159,7 +159,7 @@ func programName() string {
 	return self
 }
 
-// The end of the input does not count.
+// The end of the input is not Enter.
 func waitForEnter(ctx context.Context, in io.Reader) {
 	line := make(chan struct{})
 	go func() {

@@ -66,7 +66,6 @@ func createForms(
 	return c, remove, nil
 }
 
-// The documents are in a folder.
 func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Data, folder string) error {
 	config := server.Config(mysqlUser, "")
 	config.MultiStatements = true

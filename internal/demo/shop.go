@@ -98,7 +98,6 @@ var shopTables = []struct{ table, policy string }{
 	{"sessions", "orphan-sessions"},
 }
 
-// In the order of shopTables.
 func countShop(ctx context.Context, conn *pgx.Conn) (rows []int64, err error) {
 	for _, t := range shopTables {
 		var n int64

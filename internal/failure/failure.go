@@ -40,7 +40,7 @@ type kinded struct {
 	message string
 }
 
-// To be compared with errors.Is.
+// Errors of New are compared with errors.Is.
 func New(kind Kind, message string) error { return &kinded{kind, message} }
 
 func (e *kinded) Error() string { return e.message }
@@ -50,7 +50,7 @@ func (e *kinded) Kind() Kind { return e.kind }
 // The text, with what wraps it, is the field's problem.
 type FieldError struct{ Field, Problem string }
 
-// To be compared with errors.Is.
+// Errors of Field are compared with errors.Is.
 func Field(field, problem string) *FieldError { return &FieldError{field, problem} }
 
 func (e *FieldError) Error() string { return e.Problem }

@@ -14,7 +14,6 @@ func OnlyCommands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// With suggestions.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""

@@ -14,7 +14,6 @@ func CompleteFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.
 // Flags with these suffixes name files.
 var fileSuffixes = []string{"-file", "-ca", "-cert", "-key", "-crl"}
 
-// Of a command and its subcommands.
 func CompleteFileFlags(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
 		// registering fails only for a flag that has a completion already

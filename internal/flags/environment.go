@@ -26,7 +26,6 @@ func HasVariable(f *pflag.Flag) bool {
 	return !without && f.Name != "help"
 }
 
-// In the help of a command and its subcommands.
 func DocumentEnvironment(cmd *cobra.Command) {
 	document := func(f *pflag.Flag) {
 		hint := " [$" + variable(f.Name) + "]"

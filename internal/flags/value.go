@@ -39,7 +39,6 @@ func explainValue(err error) error {
 	return err
 }
 
-// Of a command line that cannot be parsed.
 func ParseError(cmd *cobra.Command, err error) error {
 	similar := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
@@ -50,7 +49,7 @@ func ParseError(cmd *cobra.Command, err error) error {
 	return Errorf("%w%s; see %s --help", explainValue(err), similar, cmd.CommandPath())
 }
 
-// The end of an error; "" if no name is similar.
+// Similar returns the end of an error; "" if no name is similar.
 func Similar(unknown string, known []string) string {
 	names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names for unknown commands
 	for _, name := range known {

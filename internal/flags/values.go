@@ -6,7 +6,6 @@ import (
 	"os"
 )
 
-// An address to listen on.
 func CheckAddress(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return Errorf("%s: %q is not HOST:PORT", flag, address)
@@ -17,7 +16,6 @@ func CheckAddress(flag, address string) error {
 	return nil
 }
 
-// From the file that a flag names.
 func ReadAuthorities(flag, file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {

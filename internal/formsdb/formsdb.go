@@ -140,7 +140,6 @@ func (d *Data) task(instance int64) (sessions []string) {
 	return sessions
 }
 
-// In some workflows.
 func (d *Data) variables(instance int64) {
 	user := Users[d.rng.IntN(len(Users))]
 	texts := []string{
@@ -170,7 +169,7 @@ func (d *Data) variables(instance int64) {
 	}
 }
 
-// Several sessions refer to some of them.
+// Several sessions refer to some of the documents.
 func (d *Data) documents(sessions []string, inFiles bool) {
 	for i := range sessions {
 		guid := fmt.Sprintf("doc%06d", i)

@@ -83,7 +83,6 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	return s, err
 }
 
-// On the PATH, or at its usual place.
 func find(name, usual string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

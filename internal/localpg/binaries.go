@@ -49,7 +49,7 @@ func findBinaries(owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// Most likely first.
+// The most likely folders come first.
 func candidates() []string {
 	var dirs []string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -69,7 +69,7 @@ func candidates() []string {
 	return dirs
 }
 
-// The folder must have both programs.
+// version fails if the folder lacks one of the programs.
 func version(dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, err

@@ -63,7 +63,7 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 	return s, s.run(ctx)
 }
 
-// If this process runs as root.
+// PostgreSQL does not run as root.
 func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
 
 func makeDir(owner *syscall.Credential) (dir string, remove func(), err error) {
@@ -123,7 +123,6 @@ func (s *Server) Stop() {
 	s.remove()
 }
 
-// Only if the server runs.
 func (s *Server) end(signal syscall.Signal) {
 	if s.process != nil {
 		s.process.End(signal)

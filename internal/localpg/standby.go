@@ -21,7 +21,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 // No COMMIT waits for the standby.
 func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { return s.standby(ctx) }
 
-// The primary is restarted with further settings.
+// The primary is restarted with these settings.
 func (s *Server) standby(ctx context.Context, settings ...string) (standby *Server, err error) {
 	dir, remove, err := makeDir(s.owner)
 	if err != nil {
@@ -88,7 +88,6 @@ func (s *Server) receive(ctx context.Context, primary string) error {
 	})
 }
 
-// Asks the server until it answers with true.
 func (s *Server) until(ctx context.Context, question string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

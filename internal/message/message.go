@@ -56,7 +56,6 @@ func (t theme) add(level severity.Level, code, template, cause, remedy string) *
 	return k
 }
 
-// Theme by theme.
 func Catalog() []*Kind { return slices.Clone(catalog) }
 
 // params are names, each followed by its value.
@@ -95,7 +94,6 @@ func Placeholders(template string) []string {
 	return slices.Compact(names)
 }
 
-// With the second of two words.
 func Plural(template string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(text string) string {
 		if part := placeholder.FindStringSubmatch(text); part[2] != "" {
@@ -105,12 +103,12 @@ func Plural(template string) string {
 	})
 }
 
-// Without a code, for information.
+// Infof returns a message without a code.
 func Infof(format string, args ...any) Message {
 	return Message{Level: severity.Info, Text: fmt.Sprintf(format, args...)}
 }
 
-// Without a code, for information.
+// Infos returns messages without a code.
 func Infos(texts ...string) (list []Message) {
 	for _, text := range texts {
 		list = append(list, Message{Level: severity.Info, Text: text})
@@ -129,7 +127,6 @@ func (m Message) OnServer(account string) Message {
 	return m
 }
 
-// The texts as one.
 func Join(list []Message) string {
 	var texts []string
 	for _, m := range list {

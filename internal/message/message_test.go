@@ -100,7 +100,6 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// Below a folder, except tests.
 func sources(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -49,7 +49,7 @@ func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	))
 }
 
-// Whether Up would create or change tables.
+// Pending reports whether Up would create or change tables.
 func Pending(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) (bool, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -70,7 +70,7 @@ func Pending(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable
 	return version < len(files), err
 }
 
-// Without rows.
+// SQL creates tables, without rows.
 func SQL(migrations fs.FS, versionTable string) (string, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

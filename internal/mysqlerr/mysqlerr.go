@@ -29,5 +29,4 @@ func Lost(err error) bool {
 	return Is(err, lost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
-// The user lacks a right.
 func Denied(err error) bool { return Is(err, denied) }

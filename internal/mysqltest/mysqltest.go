@@ -22,7 +22,6 @@ var (
 	sequence atomic.Int64
 )
 
-// If the server was started.
 func Stop() {
 	if s := started.Load(); s != nil {
 		s.Stop()
@@ -75,7 +74,7 @@ func (db *DB) Config(user string) *mysql.Config { return db.server.Config(user, 
 
 func (db *DB) URL(user string) string { return db.server.URL(user, db.Name) }
 
-// As root, even after the end of the test.
+// Super works even after the end of the test.
 func (db *DB) Super(statement string) {
 	db.t.Helper()
 	pool, err := sql.Open("mysql", db.server.Config("root", "").FormatDSN())
@@ -96,7 +95,6 @@ func (db *DB) Do(statement string, args ...any) {
 	}
 }
 
-// One number.
 func (db *DB) Int(query string, args ...any) (n int64) {
 	db.t.Helper()
 	if err := db.QueryRowContext(db.t.Context(), query, args...).Scan(&n); err != nil {
@@ -105,7 +103,6 @@ func (db *DB) Int(query string, args ...any) (n int64) {
 	return n
 }
 
-// One text column.
 func (db *DB) Strings(query string, args ...any) (list []string) {
 	db.t.Helper()
 	rows, err := db.QueryContext(db.t.Context(), query, args...)

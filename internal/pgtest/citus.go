@@ -98,7 +98,7 @@ func startCitus() {
 	}
 }
 
-// The coordinator first.
+// The coordinator's port comes first.
 func nodePorts(coordinator string) ([]string, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, coordinator)
@@ -125,7 +125,6 @@ func nodeURL(port, role, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", role, port, database)
 }
 
-// As the superuser of the node.
 func onNode(t testing.TB, port, database, sql string) {
 	t.Helper()
 	ctx := context.Background()

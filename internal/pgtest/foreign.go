@@ -20,7 +20,7 @@ func (db *DB) Far() *DB {
 	return &far
 }
 
-// Of postgres_fdw, leading to another database.
+// Server creates a server of postgres_fdw.
 func (db *DB) Server(name string, other *DB) {
 	db.t.Helper()
 	config := other.Config().ConnConfig
@@ -36,7 +36,7 @@ func (db *DB) Server(name string, other *DB) {
 	)
 }
 
-// With its rows; a foreign table takes its place.
+// A foreign table takes the table's place.
 func (db *DB) MoveAway(far *DB, table string) {
 	db.t.Helper()
 	far.Do(db.definition(table))
@@ -47,7 +47,7 @@ func (db *DB) MoveAway(far *DB, table string) {
 	db.Do("INSERT INTO " + table + " SELECT * FROM moving; DROP TABLE moving")
 }
 
-// The same columns and unique indexes.
+// Columns and unique indexes are the same.
 func (db *DB) definition(table string) string {
 	db.t.Helper()
 	return strings.Join(

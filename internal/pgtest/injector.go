@@ -60,7 +60,7 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	return i, pool
 }
 
-// While no statement is examined.
+// While do runs, no statement is examined.
 func (i *Injector) Locked(do func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,7 +149,6 @@ func (i *Injector) forward(client net.Conn) {
 // Of a connection, by the names of prepared statements and of portals.
 type statements struct{ named, bound map[string]string }
 
-// The statement that a message executes, if any.
 func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed bool) {
 	switch m := message.(type) {
 	case *pgproto3.Query:

@@ -113,7 +113,6 @@ func rewrite(given, role, database string) string {
 	return u.String()
 }
 
-// Of the application's role, with a schema.
 func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
 	conn, err := campaigndb.Create(ctx, address, name, schema)
 	if err != nil {
@@ -220,12 +219,11 @@ func (db *DB) open(url string) {
 	db.t.Cleanup(pool.Close)
 }
 
-// For the application's role.
+// The URL is that of the application's role.
 func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
 
-// The same database with a pool of another role.
 func (db *DB) For(role string) *DB {
 	db.t.Helper()
 	other := *db
@@ -233,7 +231,7 @@ func (db *DB) For(role string) *DB {
 	return &other
 }
 
-// A role that may log in and nothing else.
+// The role may log in and nothing else.
 func (db *DB) Role(name string) string {
 	db.t.Helper()
 	role := db.Name + "_" + name
@@ -289,7 +287,6 @@ func (db *DB) superuser(database, sql string) {
 	}
 }
 
-// One text column.
 func (db *DB) Strings(sql string, args ...any) []string {
 	db.t.Helper()
 	rows, err := db.Query(db.t.Context(), sql, args...)
@@ -303,7 +300,6 @@ func (db *DB) Strings(sql string, args ...any) []string {
 	return list
 }
 
-// One number.
 func (db *DB) Int(sql string, args ...any) (n int64) {
 	db.t.Helper()
 	if err := db.QueryRow(db.t.Context(), sql, args...).Scan(&n); err != nil {

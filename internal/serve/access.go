@@ -51,7 +51,6 @@ func (c *accessConfig) addFlags(f *pflag.FlagSet) {
 		"listen on addresses other than loopback without TLS or client authentication")
 }
 
-// A flag that another one needs is missing.
 func (c *accessConfig) check() error {
 	switch {
 	case (c.certificate == "") != (c.key == ""):
@@ -101,7 +100,6 @@ func (c *accessConfig) serverConfig(
 	return out, nil
 }
 
-// For people.
 func (c *accessConfig) methods() string {
 	var methods []string
 	for _, m := range []struct{ setting, name string }{

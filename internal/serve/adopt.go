@@ -53,7 +53,6 @@ func NewAdopt() *cobra.Command {
 	return cmd
 }
 
-// Asks for confirmation unless yes is set.
 func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, published bool) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	if err := migrateDatabase(ctx, config, published); err != nil {

@@ -77,7 +77,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// On loopback.
 func ConfigOnFreePorts(databaseURL string) Config {
 	c := DefaultConfig()
 	c.DatabaseURL, c.GRPCListen, c.HTTPListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
@@ -121,7 +120,6 @@ func (c *Config) check() (v validConfig, err error) {
 	)...)
 }
 
-// Whether batches can commit in this way.
 func checkSynchronousCommit(value string) error {
 	if !slices.Contains(purge.SynchronousCommits, value) {
 		return flags.Errorf("--synchronous-commit must be %s, not %q", strings.Join(purge.SynchronousCommits, ", "),

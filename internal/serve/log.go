@@ -38,7 +38,6 @@ func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	return nil, flags.Errorf("--log-format must be text or json, not %q", c.format)
 }
 
-// An error with the hint of the server.
 func withHint(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(sqlstate.Text(err))

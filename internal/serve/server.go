@@ -191,7 +191,6 @@ func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecaus
 	return nil, err
 }
 
-// If there is one.
 func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig) error {
 	forms := valid.forms
 	if forms == nil {

@@ -60,7 +60,6 @@ func Explain(err error) string {
 	return text
 }
 
-// With the hint of the server, if it gave one.
 func Text(err error) string {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
 		return err.Error() + "; hint: " + pgErr.Hint

@@ -20,7 +20,6 @@ const (
 	Long    Suite = "long"    // large tables, many servers, waiting for timeouts of other programs
 )
 
-// CLEANUPD_SUITES has the suite.
 func (s Suite) Requested() bool {
 	names := strings.Split(os.Getenv("CLEANUPD_SUITES"), ",")
 	return slices.Contains(names, string(s)) || slices.Contains(names, "all")

@@ -12,10 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// The input is a terminal.
 func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
-// Input and output are terminals.
+// Both input and output are terminals.
 func IsInteractive() bool { return CanAsk() && term.IsTerminal(int(os.Stdout.Fd())) }
 
 func Confirm(cmd *cobra.Command, question string) bool {
@@ -24,7 +23,7 @@ func Confirm(cmd *cobra.Command, question string) bool {
 	return text == "y" || text == "yes"
 }
 
-// In lower case; "" if the context ends first.
+// ReadAnswer returns lower case; "" if the context ends first.
 func ReadAnswer(ctx context.Context, in io.Reader) string {
 	line := make(chan string, 1)
 	go func() {

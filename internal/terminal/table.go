@@ -32,7 +32,7 @@ type column struct {
 	maxWidth   int // to which its cells are cut, 0 if they are not
 }
 
-// Without control characters in the cells.
+// Cells have no control characters.
 func columnsOf(rows []Row) []column {
 	columns := make([]column, len(rows[0]))
 	for i := range columns {

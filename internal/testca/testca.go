@@ -59,7 +59,6 @@ func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.Privat
 	return cert, key
 }
 
-// Only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
@@ -99,13 +98,13 @@ func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// A PEM file.
+// File returns the path of a PEM file.
 func (ca *CA) File() string {
 	ca.t.Helper()
 	return ca.write("ca.pem", "CERTIFICATE", ca.cert.Raw)
 }
 
-// PEM files.
+// Files returns the paths of PEM files.
 func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	ca.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// With the version of Go.
+// String also has the version of Go.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -133,7 +133,7 @@ type Entry struct {
 
 const Columns = "time, subject, role, by, address, rpc, details, result"
 
-// List is newest first.
+// List calls each with the newest entry first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
 	// An error of the query is in rows.
 	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`,

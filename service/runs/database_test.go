@@ -89,7 +89,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 	return events
 }
 
-// One event has all of the parts.
+// One event must have all parts.
 func said(events []store.Event, level severity.Level, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == store.LogLine && e.Level == level
@@ -160,7 +160,7 @@ func saidTerminated(events []store.Event) bool {
 	return said(events, severity.Warning, "57P01", resumed) || said(events, severity.Warning, "broken pipe", resumed)
 }
 
-// On a separate server.
+// The database is on a separate server.
 func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 	t.Helper()
 	db, server := pgtest.Private(t)
@@ -431,7 +431,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	}
 }
 
-// As if ten replicas had died of the run.
+// It looks as if ten replicas had died of the run.
 func tenSetbacks(db *pgtest.DB) {
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +

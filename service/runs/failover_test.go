@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Expired ones.
+// All sessions are expired.
 func sessions(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, $1::int) i", n)
 }

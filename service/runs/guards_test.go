@@ -46,7 +46,6 @@ func setGuards(t *testing.T, m *runs.Manager, change func(*guard.Limits)) {
 	}
 }
 
-// The run as it ended.
 func ended(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	t.Helper()
 	events := watch(t, m, start(t, m, req).ID)

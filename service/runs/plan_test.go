@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Returns the id.
 func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 	t.Helper()
 	run := start(t, m, runs.Request{DryRun: true, Tasks: tasks})

@@ -37,7 +37,7 @@ type Request struct {
 	ID uuid.UUID `json:"-"`
 }
 
-// Without the id; nil if it has none.
+// The digest does not include the id; it is nil without an id.
 func (r Request) digest() ([]byte, error) {
 	if r.ID == uuid.Nil {
 		return nil, nil
@@ -47,7 +47,6 @@ func (r Request) digest() ([]byte, error) {
 	return sum[:], err
 }
 
-// The slots that the run may take.
 func (r Request) slots() []int16 {
 	switch {
 	case !r.DryRun:

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// The default one if none is stored.
+// Schedule returns the default one if none is stored.
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {

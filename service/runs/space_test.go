@@ -29,7 +29,7 @@ func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("VACUUM ANALYZE XtkAudit")
 }
 
-// Less than a tenth apart.
+// about allows a difference of a tenth.
 func about(got *int64, want int64) bool {
 	return got != nil && *got > want*9/10 && *got < want*11/10
 }

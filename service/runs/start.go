@@ -23,7 +23,6 @@ import (
 
 var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 
-// Says what the request waits for.
 func tooManyDryRuns(req Request) error {
 	if req.ByViewer {
 		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end",

@@ -159,7 +159,6 @@ func (s *spectator) has(t *testing.T, events int64) {
 	}
 }
 
-// Of the stored log of the only run.
 func places(t *testing.T, db *pgtest.DB) []store.Place {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "SELECT sequence, generation FROM cleanupd.event ORDER BY sequence")
@@ -173,7 +172,6 @@ func places(t *testing.T, db *pgtest.DB) []store.Place {
 	return stored
 }
 
-// What the spectator saw is the stored log.
 func (s *spectator) check(t *testing.T, stored []store.Place) {
 	t.Helper()
 	if len(s.events) != len(stored) {

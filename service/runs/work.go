@@ -75,7 +75,6 @@ func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, 
 	}
 }
 
-// Old runs, and what old dry runs have found.
 func (m *Manager) prune(ctx context.Context) error {
 	if err := store.PruneDryRuns(ctx, m.pool, planAges*m.config.PlanMaxAge); err != nil {
 		return err

@@ -29,7 +29,7 @@ var codeOf = map[failure.Kind]codes.Code{
 	failure.DataLoss:     codes.DataLoss,
 }
 
-// The context is that of the call.
+// ctx is that of the call.
 func toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -89,7 +89,7 @@ func (g *gate) admit(
 	return ctx, end, authorize(ctx, method, nil)
 }
 
-// The calls are not kept in memory.
+// The function does not keep the calls in memory.
 func (g *gate) reportRepeated(c access.Caller, method string, code codes.Code, audited bool) func(
 	who string, times int,
 ) {

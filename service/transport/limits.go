@@ -119,7 +119,6 @@ type usage struct {
 	slots      chan struct{}
 }
 
-// The usage is that of a new caller.
 func (u *usage) idle() bool {
 	return u.inProgress == [len(maxPerCaller)]int{} && u.calls.Tokens() >= float64(callBurst) &&
 		u.signIns.Tokens() >= float64(signInBurst) && u.dryRuns.Tokens() >= dryRunBurst

@@ -62,7 +62,7 @@ func (s maskingStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// A copy, since others may have the same message.
+// Others may have the same message, so it is not changed.
 func maskedCopy(m protobuf.Message) protobuf.Message {
 	m = protobuf.Clone(m)
 	mask(m.ProtoReflect())

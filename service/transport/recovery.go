@@ -25,7 +25,7 @@ func (s recovery) call(name string, fn func() error) error {
 	return err
 }
 
-// With all that precedes the interceptors.
+// A method includes all that precedes its interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(
 		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
@@ -36,14 +36,14 @@ func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandle
 	}
 }
 
-// Outermost.
+// stream is the outermost interceptor.
 func (s recovery) stream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return s.call(shortName(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
-// Innermost: only here errors become statuses.
+// unaryStatus is the innermost interceptor: only here errors become statuses.
 func (s recovery) unaryStatus(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -51,7 +51,7 @@ func (s recovery) unaryStatus(
 	return resp, toStatus(ctx, err)
 }
 
-// Innermost, as unaryStatus.
+// streamStatus is the innermost interceptor, as unaryStatus.
 func (s recovery) streamStatus(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
@@ -78,7 +78,7 @@ type startedWriter struct {
 	started bool
 }
 
-// For http.ResponseController.
+// http.ResponseController needs Unwrap.
 func (w *startedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *startedWriter) WriteHeader(code int) {

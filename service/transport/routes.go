@@ -71,7 +71,7 @@ func readPaths(description string) (list []path) {
 	return list
 }
 
-// By method; nil: the API has no such path.
+// Keyed by method; nil if the API has no such path.
 func operationsOf(u *url.URL) map[string]operation {
 	for _, p := range paths {
 		if p.pattern.MatchString(u.EscapedPath()) {

@@ -194,7 +194,7 @@ func ignoreStopped(err error) error {
 	return err
 }
 
-// REST first, since it depends on gRPC.
+// REST stops first, since it depends on gRPC.
 func (s *Server) stop() {
 	s.health.Shutdown()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)

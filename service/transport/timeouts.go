@@ -53,7 +53,6 @@ type stallStream struct {
 	waitingSince atomic.Int64 // Unix time in nanoseconds; 0 while none waits
 }
 
-// A stream whose client does not read it ends.
 func (t Timeouts) stream(
 	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
@@ -106,7 +105,7 @@ func (w *deadlineWriter) setDeadline() { _ = w.control.SetWriteDeadline(time.Now
 // Over HTTP/2 the deadline would also end a stream that writes nothing for a while.
 func (w *deadlineWriter) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
-// For http.ResponseController, as FlushError.
+// http.ResponseController needs Unwrap and FlushError.
 func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *deadlineWriter) Write(p []byte) (int, error) {

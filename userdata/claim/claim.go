@@ -130,7 +130,7 @@ func (e *Erasure) Finish(ctx context.Context, failed bool) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.End(ctx, tx, failed) })
 }
 
-// As failed, before it is complete.
+// Abandon ends the erasure as failed, before it is complete.
 func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := e.FailUnsettledItems(ctx, tx); err != nil {

@@ -50,7 +50,7 @@ func (x Eraser) Run(
 	return nil, x.finish(ctx, e)
 }
 
-// Begins no further process instances.
+// Stop begins no further process instances.
 func (x Eraser) Stop(ctx context.Context, e *claim.Erasure, reason error) error {
 	if err := e.Transact(ctx, func(tx pgx.Tx) error {
 		n, err := e.DropPendingItems(ctx, tx)
@@ -64,7 +64,6 @@ func (x Eraser) Stop(ctx context.Context, e *claim.Erasure, reason error) error 
 	return x.finish(ctx, e)
 }
 
-// Orphan tasks and documents come last.
 func (x Eraser) finish(ctx context.Context, e *claim.Erasure) error {
 	if err := eraseItems(ctx, e, record.KindTask, ItemsPerTransaction, x.eraseOrphans, nil); err != nil {
 		return err
@@ -167,7 +166,6 @@ func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.
 	}
 }
 
-// About process instances that a purge retains.
 func notMatchingEvents(ids []int64) (events []report.Event) {
 	for _, id := range ids {
 		events = append(events,

@@ -54,13 +54,11 @@ func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 	return nil
 }
 
-// Of the given tables.
 func (t *Transaction) Existing(ctx context.Context, tables []string) ([]string, error) {
 	missing, err := t.missing(ctx, t, tables)
 	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return slices.Contains(missing, t) }), err
 }
 
-// Columns of tb_process_instance.
 func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 	all, err := t.columns(ctx, t, []string{InstanceTable})
 	return slices.DeleteFunc(all, func(c Column) bool { return !c.Date }), err

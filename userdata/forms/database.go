@@ -31,12 +31,12 @@ func (d *Database) Close() {
 // Migrate gave the id to this database. Erasures are carried out only where they were requested.
 func (d *Database) Identity() string { return d.identity }
 
-// Read-only, and of one state of the database.
+// A snapshot is read-only, and of one state of the database.
 func (d *Database) Snapshot(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, nil, fn)
 }
 
-// The transaction may erase; it is committed.
+// Change commits the transaction, which may erase.
 func (d *Database) Change(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: d.isolation()}, d.settings(), fn)
 }

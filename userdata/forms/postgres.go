@@ -40,7 +40,7 @@ func (d postgres) schema() []string {
 	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
 }
 
-// The service's own tables, without rows.
+// SchemaSQL creates the service's own tables, without rows.
 func SchemaSQL() string { return strings.Join(postgres{}.schema(), ";\n") + ";\n" }
 
 // Unpublished fails if the service's own tables are missing and would be published.

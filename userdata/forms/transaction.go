@@ -10,7 +10,7 @@ type Transaction struct {
 	tx *sql.Tx
 }
 
-// Returns how many rows the statement changed.
+// Exec returns how many rows the statement changed.
 func (t *Transaction) Exec(ctx context.Context, statement string, a Args) (int64, error) {
 	text, values := expand(t.dialect, statement, a)
 	result, err := t.tx.ExecContext(ctx, text, values...)
@@ -43,7 +43,7 @@ func (t *Transaction) Texts(ctx context.Context, query string, a Args) (list []s
 	return list, err
 }
 
-// Rows of a key and a number, summed by key.
+// The query has a key and a number, which is summed by key.
 func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[string]int64, error) {
 	counts := map[string]int64{}
 	var key any

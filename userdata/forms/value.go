@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Floating-point numbers have no exponent.
+// Text writes floating-point numbers without an exponent.
 func Text(value any) string {
 	switch v := value.(type) {
 	case nil:

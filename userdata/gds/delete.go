@@ -125,7 +125,6 @@ func deleteBatch(
 	return failed, err
 }
 
-// Files that exist and may be deleted.
 func existingFiles(root *os.Root, documents []Document) (names []string) {
 	for _, d := range documents {
 		if d.irregular {

@@ -36,7 +36,6 @@ type Document struct {
 	irregular bool
 }
 
-// An irregular document is retained.
 func (d Document) retainedEvent() report.Event {
 	return report.Errorf(
 		"document %s is retained: it or one of its markers is not a regular file; find out what it is, remove it, and "+

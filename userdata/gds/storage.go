@@ -13,7 +13,6 @@ type Storage struct {
 	InDatabase bool
 }
 
-// Whether a folder can be a document storage.
 func CheckFolder(folder string) error {
 	info, err := os.Stat(folder)
 	switch {
@@ -25,7 +24,6 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// The folder cannot be used.
 func Unreadable(problem error) report.Event {
 	return report.Errorf("cannot access the document storage's folder: %v", problem)
 }

@@ -39,7 +39,7 @@ const (
 	maxError    = 1 << 10
 )
 
-// Does not connect.
+// New does not connect.
 func New(c Config) *Client {
 	return &Client{c, &http.Client{
 		Timeout: callTimeout,
@@ -75,7 +75,7 @@ func (c *Client) call(ctx context.Context, operation, invocation string) error {
 	return nil
 }
 
-// In bytes.
+// size is in bytes.
 func truncate(text string, size int) string {
 	const ellipsis = "…"
 	if len(text) <= size {

@@ -24,7 +24,6 @@ func (r Rule) At(now time.Time) Criteria {
 	return Criteria{r, now.Add(-time.Duration(r.Days) * 24 * time.Hour).Unix()}
 }
 
-// For people.
 func (c Criteria) Describe() string {
 	return fmt.Sprintf("of %s, complete or terminated, %s older than %d days (%s)", c.Workflows(), c.DateColumn, c.Days,
 		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
@@ -100,7 +99,7 @@ var (
 	pageTail      = fmt.Sprintf(" LIMIT %d", pageSize)
 )
 
-// In the order of ids.
+// Each goes in the order of ids.
 func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time)) error {
 	for after := int64(0); len(s.tables) > 0; {
 		matches, dates, err := s.matching(ctx, pageCondition, forms.Args{"after": after}, pageTail)

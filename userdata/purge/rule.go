@@ -27,7 +27,6 @@ type Rule struct {
 
 func (r Rule) Etag() string { return etag.Of(r) }
 
-// For people.
 func (r Rule) Workflows() string {
 	if r.Workflow == "" {
 		return "all workflows of " + r.Application
@@ -98,7 +97,7 @@ func (r Rule) Validate() error {
 	return wrong.Err()
 }
 
-// With the names of all columns for people.
+// all names all columns, for people.
 func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, names string) {
 	var list []string
 	for _, column := range columns {

@@ -29,7 +29,7 @@ type Store struct {
 const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
 	"WHERE forms_id = $1 "
 
-// Ordered by name.
+// List is ordered by name.
 func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
 	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])

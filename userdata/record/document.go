@@ -29,14 +29,14 @@ func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessio
 	return err
 }
 
-// Their documents are deleted, with exceptions.
+// Sessions that are removed have no documents any more; except remain.
 func (e Erasure) RemoveSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
 	_, err := e.exec(ctx, tx, `DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid
 		AND session_id = ANY ($2) AND session_id <> ALL ($3)`, sessions, append([]string{}, except...))
 	return err
 }
 
-// Files that the erasure is about to delete.
+// Files are those that the erasure is about to delete.
 func (e Erasure) Files(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.ID)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {

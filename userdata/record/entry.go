@@ -9,13 +9,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// How many entries of the journal are recorded.
 func (e Erasure) AppliedEntries(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT entries_applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.ID).Scan(&n)
 	return n, err
 }
 
-// Unless another replica has done it.
+// ApplyEntry does nothing if another replica has recorded the entry.
 func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
 	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = " +
 		"$2 - 1"

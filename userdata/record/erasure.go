@@ -28,7 +28,7 @@ func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "forms_schema_version")
 }
 
-// Without rows.
+// SchemaSQL creates tables, without rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "forms_schema_version") }
 
 // Which erasure, and the Forms database that it is about.

@@ -25,7 +25,6 @@ func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) 
 	return err
 }
 
-// The next events after a sequence.
 func Events(ctx context.Context, db external.Querier, erasure string, after int64) ([]report.Event, error) {
 	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
 		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)

@@ -21,7 +21,7 @@ func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []
 	return err
 }
 
-// Neither erased nor failed.
+// Unsettled items are neither erased nor failed.
 func (e Erasure) UnsettledItems(ctx context.Context, db external.Querier, kind string) ([]int64, error) {
 	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
 		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)

@@ -16,7 +16,7 @@ type Purge struct{ RunID, Name string }
 // An erasure e belongs to the purge $2 in the run $1.
 const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
-// The erasure that has not ended; "" if all have.
+// Unfinished returns "" if all erasures have ended.
 func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, err error) {
 	err = db.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge, p.RunID,
 		p.Name).Scan(&id)
@@ -35,14 +35,12 @@ func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// That the erasures have deleted.
 func (p Purge) Rows(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r "+
 		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "+ofPurge, p.RunID, p.Name).Scan(&n)
 	return n, err
 }
 
-// That the erasures have erased.
 func (p Purge) Instances(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT count(*) FROM cleanupd.erasure_item i "+
 		"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "+ofPurge, p.RunID, p.Name).Scan(&n)

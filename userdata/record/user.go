@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Random, in hexadecimal.
+// The salt is in hexadecimal.
 func NewSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails

@@ -86,7 +86,6 @@ func (r *Remover) unreferenced(
 	return items, nil
 }
 
-// Rows of sessions in a table.
 func (r *Remover) sessionRows(
 	ctx context.Context, g *Removal, table string, sessions []string, itemOf map[string]int64,
 ) error {

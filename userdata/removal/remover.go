@@ -41,7 +41,6 @@ func (g *Removal) add(table string, item, n int64) {
 	g.Rows[item][table] += n
 }
 
-// Items that have rows.
 func (g *Removal) Items() (ids []int64) {
 	for id, rows := range g.Rows {
 		if len(rows) > 0 && id != 0 {
@@ -51,7 +50,6 @@ func (g *Removal) Items() (ids []int64) {
 	return ids
 }
 
-// Of all items.
 func (g *Removal) Total() report.Rows {
 	total := report.Rows{}
 	for _, rows := range g.Rows {
@@ -97,7 +95,6 @@ func (r *Remover) lockClause() string {
 	return r.tx.LockClause()
 }
 
-// Others cannot add references to documents.
 func (r *Remover) lockReferences(ctx context.Context) error {
 	if r.dry {
 		return nil

@@ -76,7 +76,6 @@ type searcher struct {
 	orphans map[int64]bool
 }
 
-// Everything of a person.
 func Run(ctx context.Context, tx *forms.Transaction, q Query) (*Result, error) {
 	s := &searcher{tx, q.UserID, map[int64][]Reason{}, map[int64]bool{}}
 	result := &Result{}
@@ -111,7 +110,6 @@ func Run(ctx context.Context, tx *forms.Transaction, q Query) (*Result, error) {
 	return result, err
 }
 
-// Ids of the principals with the user id.
 func (s *searcher) principals(ctx context.Context) (ids []string, err error) {
 	var id, name string
 	err = s.tx.Each(ctx, principalsQuery, forms.Args{"user": s.user}, []any{&id, &name}, func() {
@@ -150,7 +148,7 @@ func (s *searcher) add(instance int64, r Reason) {
 
 const idsPerQuery = 1000
 
-// Ordered by id.
+// Instances are ordered by id.
 func (s *searcher) instances(ctx context.Context) (list []Instance, err error) {
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(s.reasons)), idsPerQuery) {
 		existing, err := s.tx.Instances(ctx, ids, "")

@@ -55,7 +55,7 @@ func (o observation) raise(ctx context.Context, db external.Querier, formsID str
 	return err
 }
 
-// For later sweeps.
+// Later sweeps need the observation.
 func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) error {
 	for table, id := range o.highest {
 		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms_id, relation, id) VALUES ($1, $2, $3)

@@ -54,7 +54,6 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 		func() (report.Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
-// Sessions that the folder's markers name.
 func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o observation, err error) {
 	sessions := map[string]bool{}
 	if err := gds.EachFile(ctx, root, func(_ string, entry fs.DirEntry) {

@@ -40,7 +40,6 @@ func kindOf(sessions []string) kind {
 	return kindOther
 }
 
-// Number and size of documents by kind.
 func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.Event {
 	var documents, bytes [len(kindNames)]int64
 	for document, size := range sizes {

@@ -19,7 +19,7 @@ type owner struct {
 // Session ids of documents that belong to a task or form data.
 var ownedSession = regexp.MustCompile(`^_wf(attach|task|taskformid)([1-9][0-9]{0,18})$`)
 
-// The zero owner if the session has another form.
+// ownerOf returns the zero owner for sessions of another form.
 func ownerOf(session string) owner {
 	m := ownedSession.FindStringSubmatch(session)
 	if m == nil {

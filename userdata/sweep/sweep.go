@@ -20,7 +20,7 @@ func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed boo
 	return sweepFolder(ctx, e, storage.Folder)
 }
 
-// Changes nothing.
+// Preview changes nothing.
 func Preview(
 	ctx context.Context, record *pgxpool.Pool, db *forms.Database, storage gds.Storage,
 ) ([]report.Event, error) {

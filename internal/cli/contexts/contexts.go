@@ -68,7 +68,7 @@ func (f *File) Set(name string, c Context) (replaced bool) {
 	return replaced
 }
 
-// The context is no longer the current one.
+// A context that is removed is no longer the current one.
 func (f *File) Remove(name string) {
 	delete(f.Contexts, name)
 	if f.Current == name {

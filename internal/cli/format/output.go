@@ -56,7 +56,6 @@ func (o Output) PrintMessage(w io.Writer, m proto.Message) error {
 	return errors.Join(err, o.PrintLine(w, text))
 }
 
-// One of several answers, given in JSON.
 func (o Output) PrintLine(w io.Writer, json []byte) error {
 	if o == "yaml" {
 		fmt.Fprintln(w, "---")

@@ -22,7 +22,7 @@ func EnumName(value protoreflect.Enum) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
 }
 
-// In bytes, such as 3.0 MiB.
+// Such as 3.0 MiB.
 func Size(n int64) string { return humanize.IBytes(uint64(n)) }
 
 func Rows(n int64) string { return Count(n, "row", "rows") }
@@ -34,7 +34,6 @@ func Count(n int64, one, many string) string {
 	return humanize.Comma(n) + " " + many
 }
 
-// Rounded for people.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -45,7 +44,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Of a setting, such as 90 days or 1m30s.
+// Such as 90 days or 1m30s, as settings have them.
 func Period(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {

@@ -60,7 +60,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// The file must not exist.
+// An existing file is not overwritten.
 func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
 	if err != nil {

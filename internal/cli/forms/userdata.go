@@ -51,7 +51,7 @@ func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, e
 	return variables, nil
 }
 
-// For several principals with the same user id.
+// Several principals may have the same user id.
 func addPrincipalsFlag(f *pflag.FlagSet, ids *[]string) {
 	f.StringArrayVar(ids, "principal", nil, "which principal of the user id is meant; may be repeated")
 }

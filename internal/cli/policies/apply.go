@@ -109,7 +109,7 @@ func (a *applier) apply(file string) error {
 	return nil
 }
 
-// Not between the answers of the API.
+// The difference must not be printed between the answers of the API.
 func (a *applier) report() io.Writer {
 	if a.output == format.Table {
 		return a.cmd.OutOrStdout()

@@ -145,7 +145,7 @@ func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, er
 	return resp.GetPolicy().GetEtag(), err
 }
 
-// On stderr, for any output format.
+// Warnings go to stderr, for any output format.
 func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 	for _, w := range p.GetWarnings() {
 		printWarning(cmd, p.GetName(), w)

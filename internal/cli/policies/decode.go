@@ -210,7 +210,7 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 // Kinds of values that are read as texts where a text is expected.
 var texts = map[string]bool{"!!str": true, "!!int": true, "!!float": true, "!!bool": true, "!!timestamp": true}
 
-// What an alias stands for.
+// n may be an alias.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

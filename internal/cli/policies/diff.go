@@ -28,7 +28,6 @@ func (c change) differs() bool {
 	return c.stored == nil || c.wanted == nil || !proto.Equal(withoutServers(c.stored), withoutServers(c.wanted))
 }
 
-// A copy without what the server sets.
 func withoutServers(p *cleanupv1.Policy) *cleanupv1.Policy {
 	p = proto.CloneOf(p)
 	p.Etag, p.Warnings = "", nil
@@ -93,7 +92,7 @@ func lines(p *cleanupv1.Policy) ([]string, error) {
 	return appendLines(nil, "", messageNode(p.ProtoReflect()))
 }
 
-// An element of a list is one value.
+// Each element of a list has a line.
 func appendLines(list []string, path string, n *yaml.Node) ([]string, error) {
 	var err error
 	switch n.Kind {

@@ -93,7 +93,7 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
 }
 
-// Quoted if it would read as something else.
+// A text is quoted if it would read as something else.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	isMerge := text == "<<" // the key that merges maps, in quotes or not

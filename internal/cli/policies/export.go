@@ -37,7 +37,7 @@ func newExport(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// No names: all policies.
+// Without names, all policies are chosen.
 func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error) {
 	if len(names) == 0 {
 		return all, nil

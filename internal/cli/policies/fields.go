@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The server sets the field, so no file has it.
+// No file has fields that the server sets.
 func isServers(f protoreflect.FieldDescriptor) bool {
 	return f.Name() == "etag" || f.Name() == "warnings"
 }
@@ -19,7 +19,6 @@ func fieldOf(fields protoreflect.FieldDescriptors, name string) protoreflect.Fie
 	return fields.ByName(protoreflect.Name(name))
 }
 
-// Names of the fields that a file can have.
 func names(m protoreflect.Message) (list []string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -35,7 +34,6 @@ func enumPrefix(e protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(e.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// Without their prefix.
 func enumNames(e protoreflect.EnumDescriptor) (list []string) {
 	for i := 1; i < e.Values().Len(); i++ {
 		list = append(list, strings.TrimPrefix(string(e.Values().Get(i).Name()), enumPrefix(e)))

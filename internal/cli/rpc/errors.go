@@ -74,7 +74,7 @@ func PlainError(err error) error {
 	return errors.New(s.Message())
 }
 
-// Fields get the names that the user typed.
+// Errors name fields as the user typed them.
 func nameFields(cmd *cobra.Command, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.InvalidArgument {

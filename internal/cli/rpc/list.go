@@ -41,7 +41,6 @@ func List[M listResponse](
 	return all, err
 }
 
-// The whole list, merged from its pages.
 func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err error) {
 	return List(math.MaxInt32, math.MaxInt32, func(_ int32, token string) (page M, entries int, err error) {
 		page, err = fetch(token)
@@ -49,7 +48,6 @@ func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err er
 	})
 }
 
-// Only if the list has more pages.
 func PrintMore(w io.Writer, list listResponse) {
 	if list.GetNextPageToken() != "" {
 		fmt.Fprintln(w, "There are more entries: a higher --limit lists them.")

@@ -45,7 +45,6 @@ func isRaw(o grpc.CallOption) bool {
 	return ok
 }
 
-// Unless the call is Raw.
 func printableResponses(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	options ...grpc.CallOption,

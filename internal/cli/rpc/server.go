@@ -45,7 +45,7 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 	CompleteFlag(cmd, "context", CompleteContexts)
 }
 
-// Without the flag of the token.
+// Contexts do not store a token.
 func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Address, "server", "", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&c.TLS, "tls", false, "use TLS, and trust the certificate authorities of the system")
@@ -89,7 +89,7 @@ func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	return notice, nil
 }
 
-// Only what no flag gave.
+// Flags take precedence.
 func (s *Server) merge(c contexts.Context) {
 	given := s.Context
 	s.Context = c
@@ -106,7 +106,6 @@ func (s *Server) merge(c contexts.Context) {
 	}
 }
 
-// With the name of its context.
 func (s *Server) String() string {
 	if s.name != "" {
 		return s.Address + " (context " + s.name + ")"
@@ -136,7 +135,7 @@ func (s *Server) Command(name, runID string) string {
 	return text
 }
 
-// Connects with the first call.
+// The connection is made with the first call.
 func (s *Server) Dial() (*grpc.ClientConn, error) {
 	_, port, err := net.SplitHostPort(s.Address)
 	if number, portErr := net.LookupPort("tcp", port); err != nil || portErr != nil || number == 0 {

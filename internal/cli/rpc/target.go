@@ -29,5 +29,4 @@ func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) err
 	return nil
 }
 
-// What the user is asked to confirm.
 func PrintFact(w io.Writer, name, text string) { fmt.Fprintf(w, "%-9s %s\n", name, text) }

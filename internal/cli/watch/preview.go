@@ -88,7 +88,6 @@ func reason(p *cleanupv1.TablePreview) string {
 	return strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")
 }
 
-// Rows or tables.
 func affected(p *cleanupv1.TablePreview) int64 {
 	if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP {
 		return p.GetTables()
@@ -96,7 +95,6 @@ func affected(p *cleanupv1.TablePreview) int64 {
 	return p.GetRows()
 }
 
-// According to a dry run.
 func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 	for _, t := range dryRun.GetResults() {
 		for _, p := range t.GetPreview() {

@@ -95,7 +95,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	return err
 }
 
-// A plus: there may be more.
+// A plus means that there may be more.
 func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
@@ -185,14 +185,13 @@ func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit in
 	return err
 }
 
-// Nothing if n is 0.
 func printMore(s *terminal.Screen, n int, how string) {
 	if n > 0 {
 		fmt.Fprintf(s, "and %d more%s\n", n, how) // not wrapped, so that the command can be pasted
 	}
 }
 
-// A question mark if unknown.
+// "?": unknown.
 func sizeIfKnown(n *int64) string {
 	if n == nil {
 		return "?"

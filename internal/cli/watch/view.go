@@ -69,7 +69,6 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	return nil
 }
 
-// Above the progress.
 func (v *View) Note(line string) error {
 	err := v.Clear()
 	fmt.Fprintln(v, v.Wrap(line, noteIndent))
@@ -116,7 +115,6 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
 }
 
-// A fifth of the screen.
 func (v *View) bar(share float64) string {
 	width := min(max(v.Width()/5-4, 2), 30)
 	full := int(share * float64(width))

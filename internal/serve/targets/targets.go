@@ -33,7 +33,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 			"with a password")
 }
 
-// A usage error has no secrets.
+// The error is a usage error without secrets.
 func (c *Config) Parse() (targets []*notify.Target, err error) {
 	if len(c.urls) == 0 {
 		if c.secretFile != "" || c.caFile != "" || c.insecure {
@@ -73,7 +73,6 @@ func (c *Config) Parse() (targets []*notify.Target, err error) {
 	return targets, errors.Join(mistakes...)
 }
 
-// How much a run must retain for a notification.
 func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 	f.Int64Var(&b.Rows, "notify-retained-rows", b.Rows,
 		"notify of a run that retained this many obsolete rows or more; rows on hold do not count; 0: never")

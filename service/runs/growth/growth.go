@@ -51,7 +51,7 @@ FROM cleanupd.sampled_table t
     FROM cleanupd.table_sample WHERE table_id = t.id AND time > $1) AS since ON true
 WHERE t.drop_time IS NULL`
 
-// Tables are measured at now.
+// now is when the tables are measured.
 func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, error) {
 	g := &Growth{tables: map[string]past{}}
 	if err := db.QueryRow(ctx, selectSamplings, now).Scan(&g.Now, &g.LastTime, &g.week, &g.month); err != nil {

@@ -62,7 +62,6 @@ func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 		"AND pg_stat_get_tuples_deleted($1::text::regclass) = $3)::int", table, inserted, deleted)
 }
 
-// As measured now.
 func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
 	t.Helper()
 	found, err := inventory.Measure(t.Context(), db, masks)

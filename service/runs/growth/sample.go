@@ -27,7 +27,6 @@ func newBatch(found *inventory.Inventory) *batch {
 	return b
 }
 
-// Rows since the last sampling.
 func (b *batch) count(found *inventory.Inventory, c *counters) {
 	for _, t := range found.Tables {
 		var inserted, deleted int64

@@ -128,7 +128,7 @@ func (m *Replica) RunEnded(r *store.Run) {
 	m.runs.WithLabelValues(label(r.State), dry).Inc()
 }
 
-// Dry runs do not count.
+// TaskEnded does not count tasks of dry runs.
 func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	if r.DryRun {
 		return
@@ -157,7 +157,6 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
 }
 
-// Counts the messages by code.
 func (m *Replica) Logged(events ...store.Event) {
 	for _, e := range events {
 		if e.Code != "" {

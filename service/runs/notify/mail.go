@@ -66,7 +66,6 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 	return nil
 }
 
-// Addresses, and the name of the password file.
 func (m *mailer) parseQuery(u *url.URL) error {
 	// A plus sign is part of an address here, not a space.
 	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
@@ -101,7 +100,6 @@ func (m *mailer) parseQuery(u *url.URL) error {
 	return err
 }
 
-// Without names.
 func addresses(lists []string) (all []string, err error) {
 	for _, list := range lists {
 		parsed, err := mail.ParseAddressList(list)

@@ -141,7 +141,7 @@ func (n *Notifier) insert(ctx context.Context, tx pgx.Tx, subject string, cause 
 	return store.InsertNotifications(ctx, tx, subject, string(cause), body, n.Names(), now)
 }
 
-// Delivers what is due, one after the other.
+// Notifications that are due are sent one after the other.
 func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
 	for {
 		if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {

@@ -72,7 +72,6 @@ func (d *Data) place() (text string) {
 	return text
 }
 
-// One line per fact.
 func (d *Data) facts(cause Cause) (lines []string) {
 	if d.DueTime != nil {
 		lines = append(lines, "A run was due at "+utc(*d.DueTime)+", and did not start within ten minutes.",

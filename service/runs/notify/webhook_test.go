@@ -25,7 +25,7 @@ func target(t *testing.T, address string, o Options) *Target {
 	return parsed
 }
 
-// As the documentation says.
+// Verification as the documentation has it.
 func verify(header string, body, secret []byte, now time.Time) bool {
 	t, v1, _ := strings.Cut(strings.TrimPrefix(header, "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)

@@ -36,7 +36,7 @@ type Schedule struct {
 // Used until another schedule is stored; Complete fills in the rest. The replicas that keep the schedule store it.
 func Default(enabled bool) Schedule { return Schedule{Enabled: enabled, ContinueOnError: true} }
 
-// Without what callers cannot set.
+// Etag leaves out what callers cannot set.
 func (s *Schedule) Etag() string {
 	var once time.Time
 	if s.Once != nil {
@@ -46,7 +46,6 @@ func (s *Schedule) Etag() string {
 		fmt.Sprint(s.Windows), s.PauseStopsClock)
 }
 
-// Windows, or the paces in them.
 func (s *Schedule) WindowsDiffer(other *Schedule) bool {
 	if len(s.Windows) == 0 && len(other.Windows) == 0 {
 		return false
@@ -142,7 +141,6 @@ func TimeLimitProblem(limit time.Duration) string {
 	return "must be from a microsecond to 36500 days"
 }
 
-// The first time of any expression after now.
 func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Time, wrong failure.Violations) {
 	for i, expression := range s.crons() {
 		times, err := parseCron(expression, zone)
@@ -161,7 +159,7 @@ func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Tim
 	return first, wrong
 }
 
-// Of a complete schedule; nil after the last time.
+// Next needs a complete schedule, and returns nil after the last time.
 func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	if s.Once != nil {
 		return nil, nil
@@ -181,7 +179,7 @@ const (
 	mostStarts   = 100
 )
 
-// Soonest first; nil if none is due.
+// The soonest start comes first; nil if none is due.
 func (s *Schedule) Upcoming() (starts []time.Time, err error) {
 	for next := s.NextRunTime; next != nil && len(starts) < mostStarts; {
 		if len(starts) >= fewestStarts && next.Sub(starts[0]) >= upcomingFor {

@@ -68,7 +68,7 @@ type Phase struct {
 // Days within which any window opens or closes.
 const longest = 8
 
-// Of a complete schedule; nil without windows.
+// Phase needs a complete schedule, and returns nil without windows.
 func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	if len(s.Windows) == 0 {
 		return nil, nil

@@ -306,7 +306,7 @@ type Deletion struct {
 	Tasks       []string // the ones that did; nil if the run was pruned
 }
 
-// The last runs, at most limit.
+// Deletions returns the last runs, at most limit.
 func Deletions(ctx context.Context, db campaign.Querier, table string, limit int) ([]Deletion, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -59,7 +59,6 @@ func LockHolds(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// In all holds together.
 func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
 	err = db.QueryRow(ctx,
 		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()")).Scan(&n)

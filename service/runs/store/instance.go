@@ -34,7 +34,7 @@ func LockIdentity(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Does nothing if an identity is stored.
+// InsertIdentity does nothing if an identity is stored.
 func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error {
 	return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
 		VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)

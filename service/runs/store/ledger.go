@@ -118,7 +118,6 @@ func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, 
 	return writeLedger, args
 }
 
-// How many batches a delta counts as.
 func Batches(d purge.Delta) int64 {
 	if d.Empty() {
 		return 0
@@ -145,7 +144,7 @@ type StartedTask struct {
 	Progress
 }
 
-// Unless a previous worker has started the task.
+// StartTask does nothing if a previous worker has started the task.
 func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
 	var fields []string
 	err = tx.QueryRow(

@@ -20,5 +20,5 @@ func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "schema_version")
 }
 
-// Without rows.
+// SchemaSQL creates tables, without rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "schema_version") }

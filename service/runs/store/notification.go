@@ -115,7 +115,7 @@ type Notification struct {
 	Error string
 }
 
-// One for each target, unless it is stored.
+// Each target gets one notification of an event, however often it is stored.
 func InsertNotifications(
 	ctx context.Context, tx pgx.Tx, subject, cause string, event json.RawMessage, targets []string, now time.Time,
 ) error {

@@ -85,7 +85,6 @@ func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error
 	return list[0], nil
 }
 
-// In some slots.
 func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
 	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
 }

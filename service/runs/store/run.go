@@ -39,7 +39,7 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Active: the run has not ended.
+// Active runs have not ended.
 func (s State) Active() bool { return s == Queued || s == Running || s == Paused }
 
 // SQL for State.Active.
@@ -138,7 +138,7 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
-// For programs; "": not refused.
+// Reason is for programs; "" if the run was not refused.
 func (r *Run) Reason() string {
 	switch r.Cause {
 	case CausePlanStale, CausePlanExceeded, CauseGuarded:
@@ -157,7 +157,7 @@ func (r *Run) RefusedTask() Cause {
 	return ""
 }
 
-// Why tasks failed, one line each.
+// One line per failed task.
 func (r *Run) Failures() string {
 	var lines []string
 	for _, t := range r.Results {
@@ -168,7 +168,6 @@ func (r *Run) Failures() string {
 	return strings.Join(lines, "\n")
 }
 
-// Names of the tasks that were started.
 func (r *Run) Started() (names []string) {
 	for _, t := range r.Results {
 		if t.StartTime != nil {

@@ -56,7 +56,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	return nil
 }
 
-// What a dry run has found, by task.
+// SavedPlan is keyed by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)

@@ -106,7 +106,7 @@ func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Sche
 	return s.Complete(now, timeZone)
 }
 
-// Unless a schedule is stored.
+// InsertSchedule does nothing if a schedule is stored.
 func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (inserted bool, err error) {
 	return storeSchedule(ctx, tx, s, "DO NOTHING")
 }

@@ -36,7 +36,6 @@ func (p *Profile) Set(text string) error {
 
 func (*Profile) Type() string { return "string" }
 
-// Whether the database is not the application's.
 func (p Profile) noCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
 	switch p {
 	case None:

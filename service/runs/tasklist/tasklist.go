@@ -99,7 +99,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	return l, err
 }
 
-// Kinds of tasks that this replica can run.
+// Kinds are those that this replica can run.
 func (s Source) Kinds() []string {
 	kinds := []string{plan.BuiltIn.String(), plan.Policy.String()}
 	if s.External != nil {

@@ -99,7 +99,6 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	return err
 }
 
-// Only the tasks that are left.
 func (a *attempt) runPipeline(ctx context.Context) error {
 	c := a.claim
 	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
@@ -145,7 +144,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	return dryrun.Run(ctx, config, a.journal())
 }
 
-// Without what dry runs have found.
+// What dry runs have found is left out.
 func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config {
 	c, config := a.claim, a.w.Base
 	config.ID = c.RunID.String()

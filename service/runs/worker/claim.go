@@ -35,7 +35,7 @@ type claim struct {
 	progressed atomic.Bool     // since it was claimed
 }
 
-// From 1.
+// Positions begin at 1.
 func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
 
 // "": between tasks.
@@ -172,7 +172,6 @@ func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
 	return c
 }
 
-// The run starts, or is resumed.
 func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Event, error) {
 	if c.State == store.Queued {
 		run, err := store.GetRun(ctx, tx, c.RunID)

@@ -34,7 +34,7 @@ func (a *attempt) journal() pipeline.Journal {
 	}
 }
 
-// One at a time.
+// There is one write at a time.
 func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()

@@ -18,7 +18,7 @@ type entry struct {
 	order   []string // for store.ParseOrder
 }
 
-// It is a question if there is nothing to count.
+// Without anything to count it is a question.
 func (a *attempt) newEntry(d purge.Delta) *entry {
 	if a.current.unchanged(d) {
 		e := a.newQuestion()
@@ -30,7 +30,7 @@ func (a *attempt) newEntry(d purge.Delta) *entry {
 	return e
 }
 
-// Asks whether to proceed.
+// A question asks whether to proceed.
 func (a *attempt) newQuestion() *entry {
 	e := &entry{attempt: a}
 	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.knows())

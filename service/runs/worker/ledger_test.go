@@ -127,7 +127,6 @@ func TestWhatIsExpected(t *testing.T) {
 	}
 }
 
-// Of all tasks.
 func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {
 	t.Helper()
 	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
