@@ -10,20 +10,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Retained are work tables that are retained for the same reason.
+// Work tables that are retained for the same reason.
 type Retained struct {
 	Reason string
 	Tables int64
 	Bytes  int64 // with indexes
 }
 
-// maxReasons is how many reasons are listed; the rest is one.
+// The other reasons are listed as one.
 const maxReasons = 50
 
-// covered is which tables tasks cover.
 type covered struct{ explain.Coverage }
 
-// of returns the tasks that cover a table, and why work tables are retained, the largest first.
+// The largest retained work tables come first.
 func (c covered) of(t *inventory.Table) (tasks []string, retained []Retained) {
 	if t.Kind != inventory.WorkTables {
 		return c.Tasks[t.Quoted()], nil
@@ -51,7 +50,6 @@ func (c covered) of(t *inventory.Table) (tasks []string, retained []Retained) {
 	return dropped.Tasks, shorten(retained)
 }
 
-// shorten returns the first reasons, and the others as one.
 func shorten(retained []Retained) []Retained {
 	if len(retained) <= maxReasons {
 		return retained

@@ -15,23 +15,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Lister lists tables.
 type Lister struct {
 	Pool *pgxpool.Pool
-	// Masks are the masks of work tables, which are listed by kind.
+	// Masks of work tables, which are listed by kind.
 	Masks []inventory.Mask
-	// Cover returns which tables tasks cover. It may fail with campaign.ErrNotCampaign.
+	// Cover may fail with campaign.ErrNotCampaign.
 	Cover  func(ctx context.Context) (explain.Coverage, error)
 	Limits Limits
 }
 
-// Table is a table of the database, or all work tables of a kind.
+// A table of the database, or all work tables of a kind.
 type Table struct {
 	*inventory.Table
 	growth.Rates
-	// CoveredBy are the tasks that cover it, in the order of the pipeline.
+	// In the order of the pipeline.
 	CoveredBy []string
-	// Retained says why work tables are retained.
+	// Why work tables are retained.
 	Retained []Retained
 	// The rest is empty in a brief list.
 	inventory.Details
@@ -39,30 +38,27 @@ type Table struct {
 	Suggestion *Suggestion
 }
 
-// Size returns the bytes of the table and of its indexes.
+// With indexes, in bytes.
 func (t *Table) Size() int64 { return t.Bytes + t.IndexBytes }
 
-// Query says which tables to list.
 type Query struct {
 	Order         Order
 	UncoveredOnly bool
-	// Brief leaves out what only reading more than the catalog shows.
+	// Leave out what only reading more than the catalog shows.
 	Brief bool
-	// After is the last table of the previous page; zero for the first page.
+	// Last table of the previous page; zero for the first page.
 	After Key
 	Size  int
 }
 
-// Page is a page of a list.
 type Page struct {
 	Tables []*Table
-	// Next is the last table of the page if there are more, or else zero.
+	// Last table of the page if there are more, or else zero.
 	Next Key
-	// SampleTime is when the tables were last sampled; nil if they never were.
+	// When the tables were last sampled; nil: never.
 	SampleTime *time.Time
 }
 
-// List returns a page of the tables.
 func (l *Lister) List(ctx context.Context, q Query) (Page, error) {
 	covered, err := l.cover(ctx)
 	if err != nil {
@@ -87,8 +83,8 @@ func (l *Lister) List(ctx context.Context, q Query) (Page, error) {
 	return p, nil
 }
 
-// cover returns which tables tasks cover: none in a database that has no table of Campaign. It fails if several schemas
-// have Campaign's tables, because then all would seem to be uncovered.
+// cover returns nothing for a database that has no table of Campaign. It fails if several schemas have Campaign's
+// tables, because then all would seem to be uncovered.
 func (l *Lister) cover(ctx context.Context) (covered, error) {
 	c, err := l.Cover(ctx)
 	if errors.Is(err, campaign.ErrNotCampaign) && errors.Unwrap(err) == nil {
@@ -97,7 +93,7 @@ func (l *Lister) cover(ctx context.Context) (covered, error) {
 	return covered{c}, err
 }
 
-// measure returns all tables, without details.
+// measure leaves out details.
 func (l *Lister) measure(ctx context.Context, c covered) ([]*Table, *growth.Growth, error) {
 	now, err := store.Now(ctx, l.Pool)
 	if err != nil {
@@ -120,7 +116,6 @@ func (l *Lister) measure(ctx context.Context, c covered) ([]*Table, *growth.Grow
 	return all, grown, nil
 }
 
-// addDetails adds the details of a page's tables.
 func (l *Lister) addDetails(ctx context.Context, page []*Table, now time.Time) error {
 	var (
 		tables []*inventory.Table

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Order is the order of a list.
 type Order string
 
-// Orders. Except for names, the greatest comes first.
+// Except for names, the greatest comes first.
 const (
 	ByName   Order = "NAME"
 	ByBytes  Order = "BYTES"
@@ -20,13 +19,12 @@ const (
 // Key is the position of a table in a list. It remains valid if tables change or are dropped.
 type Key struct {
 	Order Order
-	// Value is what the list is ordered by; unknown values come last.
+	// What the list is ordered by; unknown values come last.
 	Value   int64
 	Unknown bool
 	Name    string
 }
 
-// key returns the position of a table.
 func (o Order) key(t *Table) Key {
 	k := Key{Order: o, Name: t.Name}
 	switch o {
@@ -42,7 +40,6 @@ func (o Order) key(t *Table) Key {
 	return k
 }
 
-// compare compares two positions.
 func (k Key) compare(other Key) int {
 	if k.Unknown != other.Unknown {
 		if k.Unknown {
@@ -53,7 +50,7 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(other.Value, k.Value), strings.Compare(k.Name, other.Name))
 }
 
-// cut returns the requested page of the tables, and the position of its last table if more follow.
+// next is the position of the page's last table if more follow.
 func (q Query) cut(all []*Table) (page []*Table, next Key) {
 	for _, t := range all {
 		if q.UncoveredOnly && len(t.CoveredBy) > 0 {

@@ -14,34 +14,31 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Limits say for which tables a policy is suggested: for larger ones, and for ones that grow faster.
+// A policy is suggested for tables that are larger, or grow faster.
 type Limits struct {
 	Bytes int64
-	// GrowthPercent is of the size, a day; it only counts from GrowthBytes on, since empty tables double easily.
+	// Of the size, per day; only counts from GrowthBytes on, since empty tables double easily.
 	GrowthPercent float64
 	GrowthBytes   int64
-	// Days is the age of rows that the policy keeps.
+	// The policy keeps rows of this age.
 	Days int32
 }
 
-// DefaultLimits are the limits unless a test sets others.
 var DefaultLimits = Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 10 << 20, Days: 365}
 
-// Suggestion is a policy to consider for a table that nothing covers.
+// A policy to consider for a table that nothing covers.
 type Suggestion struct {
-	// Reason says why.
 	Reason string
-	// Disabled is the task of a policy for the table that is not enabled; empty if there is none.
+	// Task of a policy for the table that is not enabled; "" if there is none.
 	Disabled string
-	// Policy is the name of the policy; empty if the table has a policy already, or no date by which rows could be
-	// deleted.
+	// "" if the table has a policy already, or no date by which rows could be deleted.
 	Policy string
-	// Column is the date that Days are compared with.
+	// Date that Days are compared with.
 	Column string
 	Days   int32
 }
 
-// Command returns the command that previews the policy once it is set; empty if there is no policy.
+// Command previews the policy once it is set; "" if there is no policy.
 func (s Suggestion) Command() string {
 	task := s.Disabled
 	if task == "" && s.Policy != "" {
@@ -53,8 +50,8 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + task
 }
 
-// suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows
-// depend on each other without foreign keys. Neither have tables whose dates do not tell the age of a row.
+// nil: none. The application's own tables have no suggestion: their rows depend on each other without foreign keys.
+// Neither have tables whose dates do not tell the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -81,7 +78,7 @@ func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Sugges
 	return s
 }
 
-// reason returns which limit a table exceeds; empty if it exceeds none.
+// "": no limit is exceeded.
 func (l Limits) reason(t *Table) string {
 	if t.Size() > l.Bytes {
 		return fmt.Sprintf("no task covers it, and it has %s", humanize.IBytes(uint64(t.Size())))
@@ -95,11 +92,10 @@ func (l Limits) reason(t *Table) string {
 	return ""
 }
 
-// applicationTable matches the names of the application's own tables.
+// Names of the application's own tables.
 var applicationTable = regexp.MustCompile(`^(nms|xtk|ncm|nml|crm)`)
 
-// ownsTable reports whether a table is one of the application's own, or has the name of a work table. Policies for some
-// of these would be refused.
+// Also tables with the name of a work table. Policies for some of these would be refused.
 func (c covered) ownsTable(t *Table) bool {
 	return c.Schema != "" && t.Schema == c.Schema &&
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
@@ -114,18 +110,17 @@ var (
 		`expir|valid|until|due|plan|schedul|next|delet|renew|matur|(^|_|ts)(end|dob)`)
 )
 
-// maxAge is how old rows of a database may be: a column with older dates, whose name does not say what it is, is about
-// something else.
+// A column with older dates, whose name does not say what it is, is about something else.
 const maxAge = 40 * 365 * 24 * time.Hour
 
-// tellsAge reports whether a date may tell the age of rows: it is none of a plan or of a person, and not in the future.
+// A date may tell the age of rows if it is none of a plan or of a person, and not in the future.
 func tellsAge(d inventory.DateColumn, now time.Time) bool {
 	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
 	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
-// bestDate returns the column that tells the age of a row best, or nil if none does.
+// nil: no column tells the age of a row.
 func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn {
 	var best *inventory.DateColumn
 	score := func(d *inventory.DateColumn) (points int) {
@@ -151,13 +146,12 @@ func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn
 	return best
 }
 
-// maxPolicyName is the length of the longest name of a policy.
+// In bytes.
 const maxPolicyName = 40
 
 var notInPolicyNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// policyNames returns names of policies for tables, by the tables' names. Each is that of one table, and of no policy
-// that exists.
+// Keyed by table. Each name is that of one table, and of no policy that exists.
 func (c covered) policyNames(tables []*Table) map[string]string {
 	names, used := map[string]string{}, map[string]int{}
 	for _, t := range tables {

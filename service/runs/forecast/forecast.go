@@ -19,35 +19,33 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// maxAge is how long a forecast is used.
+// How long a forecast is used.
 const maxAge = time.Minute
 
-// Task is the forecast of one task.
 type Task struct {
 	forecast.Due
 	Outlook
-	// NextRun is how many rows the next run will find, and Took how long it will work on them; 0 if that is not known.
+	// Rows that the next run will find, and how long it will work on them; 0: unknown.
 	NextRun int64
 	Took    time.Duration
 }
 
-// Forecast says whether runs keep up, and when sequences end.
+// Whether runs keep up, and when sequences end.
 type Forecast struct {
 	Time      time.Time
 	Tasks     []Task
 	Sequences []Sequence
-	// SequencesProblem says which sequences are not among them, and why; empty if all are.
+	// Which sequences are missing, and why; "" if none is.
 	SequencesProblem string
 	Size             Size
 }
 
-// Forecaster makes forecasts, one at a time, and records one after each sampling of the tables, while no run works.
+// Forecaster makes one forecast at a time, and records one after each sampling of the tables, while no run works.
 type Forecaster struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
-	// Config returns the configuration of a run, with all tasks as they are now.
-	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
-	// Schedule returns the schedule.
+	// Configuration of a run, with all tasks as they are now.
+	Config   func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
 	Schedule func(ctx context.Context) (*schedule.Schedule, error)
 
 	mu   sync.Mutex
@@ -55,7 +53,7 @@ type Forecaster struct {
 	last *Forecast
 }
 
-// Forecast returns a forecast that is at most a minute old.
+// The forecast is at most a minute old.
 func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,14 +123,13 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	return made, err
 }
 
-// isDue is the condition that a forecast is to be recorded: the tables have been sampled since the last one, no run
-// works, and none has ended in the last minutes, since others may follow.
+// A forecast is due if the tables have been sampled since the last one, no run works, and none has ended in the last
+// minutes, since others may follow.
 const isDue = `
 EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
   AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
 AND NOT EXISTS (SELECT FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))`
 
-// Tick records a forecast if that is due.
 func (f *Forecaster) Tick(ctx context.Context) error {
 	if owns, err := f.Owner.Owns(ctx, f.Pool); err != nil || !owns {
 		return err
@@ -144,7 +141,7 @@ func (f *Forecaster) Tick(ctx context.Context) error {
 	return f.Record(ctx)
 }
 
-// Record makes a forecast, and stores what metrics have of it, with a sample of the sequences.
+// Record stores what metrics need of a new forecast, with a sample of the sequences.
 func (f *Forecaster) Record(ctx context.Context) error {
 	made, err := f.Forecast(ctx)
 	if err != nil {
@@ -155,7 +152,7 @@ func (f *Forecaster) Record(ctx context.Context) error {
 	})
 }
 
-// store stores what metrics have of the forecast.
+// Only what metrics need.
 func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	b := &pgx.Batch{}
 	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make one at the same time
@@ -166,8 +163,7 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks of the last forecast that any replica made, and whether they fall behind.
-// Forecasts of more than two days ago do not count.
+// From the last forecast that any replica made; those of more than two days ago do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// selectNights selects what the last runs did of each task, the newest first, and how long it worked, without pauses.
-// Runs that somebody cancelled show nothing.
+// What the last runs did of each task, newest first, and how long they worked, without pauses. Runs that somebody
+// cancelled show nothing.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
@@ -28,7 +28,6 @@ FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND 
 JOIN cleanupd.task t ON t.run_id = r.id AND t.chosen
 ORDER BY r.create_time DESC`
 
-// nights returns the last runs of each task.
 func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error) {
 	rows, _ := db.Query(ctx, selectNights, pgx.StrictNamedArgs{
 		"stopped":      store.StopMaxDuration,

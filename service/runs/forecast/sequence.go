@@ -12,23 +12,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Sequence is when a sequence reaches the limit of the ids that it gives.
+// When a sequence reaches the limit of the ids that it gives.
 type Sequence struct {
-	// Name is the quoted name with the schema.
+	// Quoted, with the schema.
 	Name string
-	// Columns are the columns that it gives ids to: SCHEMA.TABLE.COLUMN.
+	// Columns that it gives ids to: SCHEMA.TABLE.COLUMN.
 	Columns []string
 	Last    int64
-	// Limit is the greatest value that the sequence, and the types of the columns, can have.
+	// The greatest value that the sequence, and the types of the columns, can have.
 	Limit int64
-	// PerDay is how many values it gives a day; negative if that is not known.
+	// Values a day; negative: unknown.
 	PerDay float64
 }
 
-// maxYears is how far in the future an end is still forecast.
+// Ends that are farther in the future are not forecast.
 const maxYears = 100
 
-// End returns when the limit is reached; nil if that is not known, or far away.
+// nil: unknown, or far away.
 func (s Sequence) End(now time.Time) *time.Time {
 	days := (float64(s.Limit) - float64(s.Last)) / s.PerDay
 	if s.PerDay <= 0 || days > maxYears*365 {
@@ -38,10 +38,10 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// allSequences is a WITH of the ascending sequences outside the system's schemas that do not begin again at their end,
-// with their last value: NULL if they have given none, or if the role may not read them. A column of a domain has the
-// type that the domain is based on. The application takes ids of all its tables from XtkNewId, which no column names,
-// and they have 32 bits.
+// A WITH of the ascending sequences outside the system's schemas that do not begin again at their end, with their last
+// value: NULL if they have given none, or if the role may not read them. A column of a domain has the type that the
+// domain is based on. The application takes ids of all its tables from XtkNewId, which no column names, and they have
+// 32 bits.
 const allSequences = `
 WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
@@ -74,8 +74,8 @@ sequences AS (
     AND c.relpersistence <> 't')
 `
 
-// Sequences returns the sequences that the role may read and that have given a value, those that end first at first. A
-// value a day comes from the last sample of at least a day ago, and the first one of the last 30 days.
+// Sequences that the role may read and that have given a value; those that end first come first. Values a day are those
+// between the last sample of at least a day ago and the first one of the last 30 days.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -97,10 +97,10 @@ func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	return list, nil
 }
 
-// maxHidden is how many hidden sequences are named.
+// Named in a problem.
 const maxHidden = 10
 
-// hiddenSequences says which sequences the role may not read, with the GRANT that helps; empty if it may read all.
+// Which sequences the role may not read, with the GRANT that helps; "" if it may read all.
 func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 	var (
 		role  string
@@ -114,7 +114,7 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role), nil
 }
 
-// SampleSequences stores the last values of the sequences, unless that was done today, and forgets old ones.
+// SampleSequences does nothing if a sample was stored today. It forgets old samples.
 func SampleSequences(ctx context.Context, tx pgx.Tx) error {
 	const forget = "DELETE FROM cleanupd.sequence_sample WHERE sample_time < clock_timestamp() - interval '400 days'"
 	if _, err := tx.Exec(ctx, forget); err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Size is how large the database is, and how much it grows.
+// Bytes of the database, and how much it grows.
 type Size struct {
 	Bytes int64
-	// PerDay is by how many bytes it grows a day, and WithoutPerDay by how many it would without the cleanup; nil until
-	// the tables were sampled for a day. Space that rows leave is used again by the same table, and is not given back.
+	// Bytes a day, and what they would be without the cleanup; nil until the tables were sampled for a day. Space that
+	// rows leave is used again by the same table, and is not given back.
 	PerDay, WithoutPerDay *float64
 }
 
-// In returns how large the database will be in some days; nil if that is not known.
+// nil: unknown.
 func (s Size) In(days int, perDay *float64) *int64 {
 	if perDay == nil {
 		return nil
@@ -27,9 +27,8 @@ func (s Size) In(days int, perDay *float64) *int64 {
 	return &bytes
 }
 
-// selectSize selects the size of the database, and its growth: the rows that were inserted into each table and not
-// deleted again since the first sampling of the last 30 days, with their mean size. Without the cleanup, the rows
-// remain that its runs have deleted.
+// The growth is that of rows that were inserted into each table and not deleted again since the first sampling of the
+// last 30 days, with their mean size. Without the cleanup, the rows remain that its runs have deleted.
 const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),
@@ -51,7 +50,6 @@ SELECT pg_database_size(current_database()),
   (SELECT COALESCE(sum(greatest(inserted - deleted + ours, 0) * size), 0) FROM grown) / first.days
 FROM first WHERE first.days >= 1`
 
-// ReadSize returns the size of the database, and its growth.
 func ReadSize(ctx context.Context, db campaign.Querier) (s Size, err error) {
 	err = db.QueryRow(ctx, selectSize).Scan(&s.Bytes, &s.PerDay, &s.WithoutPerDay)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -7,25 +7,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/forecast"
 )
 
-// Trend says whether runs keep up with what becomes obsolete.
+// Whether runs keep up with what becomes obsolete.
 type Trend string
 
-// Trends.
 const (
-	// Unknown is the trend of a task of which nothing is known.
+	// Nothing is known of the task.
 	Unknown Trend = ""
-	// InBalance is the trend if each run deletes what is obsolete.
+	// Each run deletes what is obsolete.
 	InBalance Trend = "IN_BALANCE"
-	// CatchingUp is the trend if some rows wait for later runs, and become fewer.
+	// Some rows wait for later runs, and become fewer.
 	CatchingUp Trend = "CATCHING_UP"
-	// FallingBehind is the trend if they become more.
+	// Some rows wait for later runs, and become more.
 	FallingBehind Trend = "FALLING_BEHIND"
 )
 
-// Bound is what keeps a run from deleting all that is obsolete.
+// What keeps a run from deleting all that is obsolete.
 type Bound string
 
-// Bounds.
 const (
 	MaxDuration Bound = "MAX_DURATION" // the run stopped after its time
 	Throttled   Bound = "THROTTLED"    // batches waited for the server's load, so that the run stopped after its time
@@ -33,7 +31,7 @@ const (
 	Failing     Bound = "FAILING"      // the task failed, or was refused
 )
 
-// Night is what one run did of a task.
+// What one run did of a task.
 type Night struct {
 	Start time.Time
 	Rows  int64
@@ -41,24 +39,23 @@ type Night struct {
 	Bound Bound // empty if nothing kept it from deleting all
 }
 
-// Outlook is how a task will do.
+// How a task will do.
 type Outlook struct {
 	Trend Trend
-	// At is when a task that catches up has done so, or since when it falls behind; zero if that is not known.
+	// When a task that catches up has done so, or since when it falls behind; zero: unknown.
 	At    time.Time
 	Bound Bound
-	// Rate is how many rows a second it deletes; 0 if that is not known.
+	// Rows a second that it deletes; 0: unknown.
 	Rate float64
 }
 
-// member is one task of a pipeline, with its former nights, the newest first.
+// A task of a pipeline, with its former nights, newest first.
 type member struct {
 	due    forecast.Due
 	nights []Night
 }
 
-// judge returns the outlook of each task of a pipeline that runs daily, in its order. budget is how long a run may
-// take; 0 without a limit.
+// The pipeline runs daily. budget is how long a run may take; 0: no limit.
 func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
@@ -78,7 +75,7 @@ const (
 	recentRates = 7
 )
 
-// medianRate returns the rows a second of the last nights that had enough; 0 without any.
+// Rows a second of the last nights that had enough; 0: none had.
 func medianRate(nights []Night) float64 {
 	var rates []float64
 	for _, n := range nights {
@@ -93,8 +90,8 @@ func medianRate(nights []Night) float64 {
 	return rates[len(rates)/2]
 }
 
-// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before and
-// stop after their budget.
+// How many rows of each task are left after each of the next nights, if runs are as fast as before and stop after their
+// budget.
 func simulate(pipeline []member, rates []float64, budget time.Duration) [][forecast.Days]float64 {
 	left := make([][forecast.Days]float64, len(pipeline))
 	backlog := make([]float64, len(pipeline))
@@ -121,7 +118,7 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 	return left
 }
 
-// outlook judges one task by its former nights, and by what the next ones will leave.
+// Judged by former nights, and by what the next ones will leave.
 func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
@@ -153,10 +150,10 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 	return o
 }
 
-// lasting is for how many nights a backlog must grow to be a trend.
+// Nights for which a backlog must grow to be a trend.
 const lasting = 5
 
-// grows reports whether more and more rows are left in the last nights of a simulation.
+// More and more rows are left in the last nights of a simulation.
 func grows(left [forecast.Days]float64) bool {
 	for i := len(left) - lasting; i < len(left); i++ {
 		if left[i] < 1 || left[i] <= left[i-1] {
@@ -166,10 +163,9 @@ func grows(left [forecast.Days]float64) bool {
 	return true
 }
 
-// night returns when a night of the simulation is.
 func night(now time.Time, i int) time.Time { return now.Add(time.Duration(i) * 24 * time.Hour) }
 
-// bounded returns since when the task has not deleted all that was obsolete, and why; empty if it has last time.
+// Since when the task has not deleted all that was obsolete, and why; "" if it has last time.
 func (m member) bounded() (since time.Time, bound Bound) {
 	for i, n := range m.nights {
 		if n.Bound == "" {
@@ -182,13 +178,13 @@ func (m member) bounded() (since time.Time, bound Bound) {
 	return since, bound
 }
 
-// How many nights show how much runs delete, and how much comes.
+// Nights that show how much runs delete, and how much comes.
 const (
 	recentRuns     = 3
 	recentArrivals = 7
 )
 
-// usual returns how many rows the last nights deleted on average while something kept them from deleting all.
+// Average of the last nights in which something kept runs from deleting all.
 func (m member) usual() float64 {
 	rows, nights := int64(0), 0
 	for _, n := range m.nights[:min(recentRuns, len(m.nights))] {
@@ -200,8 +196,8 @@ func (m member) usual() float64 {
 	return float64(rows) / float64(max(nights, 1))
 }
 
-// arrivals returns how many rows become obsolete a day on average; for a task without dates, how many the last nights
-// deleted that nothing bounded.
+// Rows that become obsolete a day on average; for a task without dates, those that the last nights deleted that nothing
+// bounded.
 func (m member) arrivals() float64 {
 	rows, days := int64(0), 0
 	if m.due.Dated {

@@ -19,39 +19,38 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Keeper changes policies, and checks them against the database.
+// Keeper checks policies against the database before it stores them.
 type Keeper struct {
 	Pool *pgxpool.Pool
-	// Own fails if another instance owns the database.
+	// Fails if another instance owns the database.
 	Own func(ctx context.Context, db campaign.Querier) error
-	// Config returns the configuration of a run, with all tasks as they are now.
+	// Configuration of a run, with all tasks as they are now.
 	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
-	// Await waits until the current batches of a task have ended.
+	// Waits until the current batches of a task have ended.
 	Await func(ctx context.Context, task string) error
 }
 
-// Change is a change of one policy.
 type Change struct {
-	// Name is the name of the policy, Etag what the caller has read, or empty.
+	// Etag is what the caller has read, or empty.
 	Name, Etag string
-	// Make returns the new policy, by the current one; nil if there is none. A Change without Make deletes.
+	// Make gets the current policy; nil if there is none. A Change without Make deletes.
 	Make func(before *policy.Policy) (policy.Policy, error)
-	// ValidateOnly checks the new policy without storing it.
+	// The new policy is checked and not stored.
 	ValidateOnly bool
-	// Note is called in the transaction of the change, with the policy before and after it; nil if there is none.
+	// Called in the transaction of the change; before or after is nil if there is none.
 	Note func(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error
 }
 
-// Described is a policy with what an operator should know of it.
+// With what an operator should know of it.
 type Described struct {
 	policy.Policy
 	Warnings []message.Message
 }
 
-// errChecked ends the transaction of a change that is only validated.
+// Ends the transaction of a change that is only validated.
 var errChecked = errors.New("only checked")
 
-// Get returns a policy. It fails with ErrNotFound.
+// Get fails with ErrNotFound.
 func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) {
 	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		s, err := Get(ctx, tx, name)
@@ -76,16 +75,15 @@ func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) 
 	return d, err
 }
 
-// isAboutPolicy reports whether an error says what is wrong with a policy.
 func isAboutPolicy(err error) bool {
 	kinded := failure.Kinded(nil)
 	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
 }
 
-// maxPolicies is how many policies there may be: a run has a task for each.
+// A run has a task for each policy.
 const maxPolicies = 2_000
 
-// requireRoom fails if there are as many policies as there may be.
+// requireRoom fails if there are maxPolicies already.
 func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	var full bool
 	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
@@ -96,8 +94,8 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Set stores a policy. When it returns, no run goes on by the rule before. It fails with failure.Violations,
-// failure.Precondition if the role lacks rights, or etag.ErrStale.
+// When Set returns, no run goes on by the rule before. It fails with failure.Violations, failure.Precondition if the
+// role lacks rights, or etag.ErrStale.
 func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
@@ -142,7 +140,7 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	return d, k.Await(ctx, d.TaskName())
 }
 
-// Delete deletes a policy. When it returns, no run goes on by it. It fails with ErrNotFound, or etag.ErrStale.
+// When Delete returns, no run goes on by the policy. It fails with ErrNotFound, or etag.ErrStale.
 func (k *Keeper) Delete(ctx context.Context, c Change) error {
 	err := k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if before == nil {
@@ -159,7 +157,7 @@ func (k *Keeper) Delete(ctx context.Context, c Change) error {
 	return k.Await(ctx, policy.Prefix+c.Name)
 }
 
-// change calls do in a transaction, with the current policy; nil if there is none.
+// do gets the current policy; nil if there is none.
 func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before *policy.Policy) error) error {
 	return pgx.BeginFunc(ctx, k.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
@@ -179,7 +177,7 @@ func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before
 	})
 }
 
-// env returns the environment that a policy is compiled for, with all tasks.
+// The environment has all tasks.
 func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.Env, err error) {
 	config, err := k.Config(ctx, tx)
 	if err != nil {
@@ -197,7 +195,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
 }
 
-// Unproven returns the warning that no run has done the rule by a saved plan; none if one has.
+// A warning that no run has done the rule by a saved plan; none if one has.
 func (s Stored) Unproven() []message.Message {
 	if s.Proven {
 		return nil
@@ -206,7 +204,7 @@ func (s Stored) Unproven() []message.Message {
 	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
 }
 
-// warnings returns what an operator should know of a policy for a table, which is nil if there is none.
+// table is nil if there is none.
 func warnings(
 	ctx context.Context, db campaign.Querier, env plan.Env, s Stored, table *campaign.Table,
 ) (found []message.Message, err error) {
@@ -253,7 +251,7 @@ func warnings(
 	return found, err
 }
 
-// covering returns the names of the other tasks that change rows of a table.
+// Other tasks that change rows of the table.
 func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
 	env.DryRun = true // what the role may do to other tables does not matter
 	for _, t := range env.Pipeline {

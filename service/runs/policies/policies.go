@@ -14,20 +14,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// ErrNotFound reports that no policy has a name.
 var ErrNotFound = failure.New(failure.NotFound, "there is no policy of this name")
 
-// NotFound returns ErrNotFound for a name.
 func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, name) }
 
-// Stored is a stored policy.
 type Stored struct {
 	policy.Policy
-	// Proven is true if a run has done the rule by a saved plan.
+	// A run has done the rule by a saved plan.
 	Proven bool
 }
 
-// selectPolicies reads policies with the identities of what has the names of their relations now.
+// With the identities of what has the names of their relations now.
 const selectPolicies = `
 SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
   SELECT concat_ws(' ', c.oid, (
@@ -56,13 +53,13 @@ func scan(row pgx.CollectableRow) (s Stored, err error) {
 	return s, err
 }
 
-// List returns all policies in the order of their names.
+// List is ordered by name.
 func List(ctx context.Context, db campaign.Querier) ([]Stored, error) {
 	rows, _ := db.Query(ctx, selectPolicies+"ORDER BY name")
 	return pgx.CollectRows(rows, scan)
 }
 
-// Get returns the policy of a name. It fails with ErrNotFound.
+// Get fails with ErrNotFound.
 func Get(ctx context.Context, db campaign.Querier, name string) (Stored, error) {
 	rows, _ := db.Query(ctx, selectPolicies+"WHERE name = $1", name)
 	s, err := pgx.CollectExactlyOneRow(rows, scan)
@@ -72,8 +69,7 @@ func Get(ctx context.Context, db campaign.Querier, name string) (Stored, error) 
 	return s, err
 }
 
-// Lock reads the policy of a name in a transaction that changes it; nil if it does not exist. It fails with
-// etag.ErrStale if an etag is given that is not the policy's.
+// Lock returns nil if the policy does not exist. It fails with etag.ErrStale if the given etag is not the policy's.
 func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, error) {
 	// a row that does not exist cannot be locked
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.policy IN SHARE ROW EXCLUSIVE MODE"); err != nil {
@@ -89,7 +85,6 @@ func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, erro
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
-// Set stores a policy whose names are resolved.
 func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err := tx.Exec(
 		ctx,
@@ -100,7 +95,6 @@ func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	return err
 }
 
-// Delete deletes a policy.
 func Delete(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.policy WHERE name = $1", name)
 	return err
