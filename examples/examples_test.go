@@ -52,7 +52,7 @@ var examples = []example{
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
-// Skips the test: only CI certainly has everything.
+// missing skips the test: only CI certainly has everything.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

@@ -45,7 +45,7 @@ type server struct {
 
 var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 
-// Takes over a run of a killed server within seconds.
+// The server takes over a run of a killed one within seconds.
 func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server {
 	t.Helper()
 	s := &server{
@@ -149,7 +149,7 @@ func (c *client) printed() string {
 	return c.text.String()
 }
 
-// Waits until the client has printed something; returns what the pattern captures.
+// until waits until the client has printed something; returns what the pattern captures.
 func (c *client) until(pattern string) string {
 	c.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

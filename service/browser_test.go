@@ -215,7 +215,7 @@ func (p *tab) fill(label, value string) {
 	})(%s)`, quote(value), field))
 }
 
-// Checks in light and in dark.
+// accessible checks in light and in dark.
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {

@@ -32,7 +32,7 @@ func (p *tab) heap() float64 {
 	return usage.UsedSize
 }
 
-// Requests of the page since asked was last called.
+// asked returns how many requests the page has sent since asked was last called.
 func (p *tab) asked() string {
 	p.t.Helper()
 	return p.evaluate(

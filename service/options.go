@@ -94,7 +94,7 @@ func (s *Service) SetOptions(
 	}, nil
 }
 
-// Only the fields that changed, with their old and new values.
+// Only the fields that changed are in the details, with their old and new values.
 func optionDetails(from, to *cleanupv1.Options) audit.Details {
 	out, before, after := audit.Details{}, fieldValues(from), fieldValues(to)
 	for _, f := range campaign.AllOptions {
@@ -168,7 +168,7 @@ func problemWith(f campaign.Option, value int) string {
 	return err.Error()
 }
 
-// By the options' names; nil if the dry run assumes none. Fails with failure.Violations.
+// Keys are the options' names; nil if the dry run assumes none. whatIfValues fails with failure.Violations.
 func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	if o == nil {
 		return nil, nil

@@ -38,7 +38,7 @@ func shop(t *testing.T) *server {
 	return serve(t, db, false)
 }
 
-// Deletes closed orders after two years.
+// oldOrders deletes closed orders after two years.
 func oldOrders() *cleanupv1.Policy {
 	return &cleanupv1.Policy{
 		Name:      "old-orders",

@@ -162,7 +162,7 @@ type crowd struct {
 	size  int
 }
 
-// Returns when the server serves all watchers.
+// gather returns when the server serves all watchers.
 func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	t.Helper()
 	if size == 0 {
@@ -188,7 +188,7 @@ func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	return c
 }
 
-// Waits until all that read have reached the end, and checks what they saw.
+// check waits until all that read have reached the end, and checks what they saw.
 func (c *crowd) check(t *testing.T, events int) {
 	t.Helper()
 	if c.size == 0 {
@@ -200,7 +200,7 @@ func (c *crowd) check(t *testing.T, events int) {
 	}
 }
 
-// Ends the process; returns how much processor time it used.
+// leave ends the process; returns how much processor time it used.
 func (c *crowd) leave(t *testing.T) time.Duration {
 	if c.size == 0 {
 		return 0

@@ -258,7 +258,7 @@ func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []
 	return f, ids
 }
 
-// Waits until the erasures have ended.
+// allErased waits until the erasures have ended.
 func (f *fixture) allErased(ids []string) {
 	f.t.Helper()
 	for _, id := range ids {

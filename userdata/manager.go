@@ -111,7 +111,7 @@ func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) e
 	})
 }
 
-// What cannot be found in the tables of the database, for people.
+// BlindSpots says, for people, what cannot be found in the tables of the database.
 func (m *Manager) BlindSpots() []string {
 	spots := []string{
 		"process instances that a watched folder started: who started them is encoded in their stored data",
@@ -129,7 +129,7 @@ func (m *Manager) Receipt(ctx context.Context, id string) (*report.Receipt, erro
 	return record.Receipt(ctx, m.Record, id)
 }
 
-// Newest first; the token is "" on the last page.
+// Receipts are newest first; the token is "" on the last page.
 func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*report.Receipt, string, error) {
 	return record.Receipts(ctx, m.Record, size, token)
 }

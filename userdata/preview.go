@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// Changes nothing. The last event is the receipt. fn may be slow, since it is called when the snapshot of the database
-// has ended.
+// Preview changes nothing. The last event is the receipt. fn may be slow, since it is called when the snapshot of the
+// database has ended.
 func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
 	events, err := m.resolve(ctx, &r)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 	return sessions, err
 }
 
-// Also the sessions whose documents would be deleted from the folder.
+// instances also returns the sessions whose documents would be deleted from the folder.
 func (p *previewer) instances(
 	ctx context.Context, tx *forms.Transaction, remover *removal.Remover, ids []int64,
 ) (events []report.Event, sessions []string, err error) {
@@ -186,7 +186,7 @@ func (p *previewer) instances(
 	return events, sessions, nil
 }
 
-// Deletions of the sessions' documents from the folder.
+// The sessions' documents would be deleted from the folder.
 func (p *previewer) files(ctx context.Context, sessions []string) []report.Event {
 	switch {
 	case p.m.Folder != "":

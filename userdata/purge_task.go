@@ -84,8 +84,8 @@ func idsOf(items []external.Item) (ids []int64) {
 // High, because each erasure searches the folder of the document storage.
 const instancesPerErasure = 10_000
 
-// Requests erasures, so that their receipts show what was deleted, and documents whose files cannot be deleted are not
-// forgotten.
+// Delete requests erasures, so that their receipts show what was deleted, and documents whose files cannot be deleted
+// are not forgotten.
 func (p purgeTask) Delete(
 	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {
@@ -144,7 +144,7 @@ func (p purgeTask) Delete(
 
 func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
 
-// Of those process instances that the run has not requested before; "" if there are none.
+// Process instances that the run has requested before are left out; "" if there are no others.
 func (p purgeTask) request(
 	ctx context.Context, run string, criteria purge.Criteria, ids []int64,
 ) (id string, err error) {
@@ -166,7 +166,7 @@ func (p purgeTask) request(
 	return id, err
 }
 
-// Process instances, or documents of them, could not be erased in a run.
+// checkFailures fails if process instances, or documents of them, could not be erased in a run.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	receipt, instances, sessions, err := p.of(run).Failures(ctx, p.Record)
 	if err != nil || receipt == "" {
@@ -189,7 +189,7 @@ func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.
 	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
 
-// Hides that the Forms database is lost, since that does not mean that the run's own database is.
+// explain hides that the Forms database is lost, since that does not mean that the run's own database is.
 func (p purgeTask) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && p.Forms.Lost(err) && p.Ready(ctx) != nil {
 		return errors.New("the Forms database is not available: " + sqlstate.Explain(err))

@@ -102,7 +102,7 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 	}
 }
 
-// Deletes the candidates, and returns how many rows were reported.
+// purge deletes the candidates, and returns how many rows were reported.
 func (f *fixture) purge(task external.Task, run string, reported func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
 	candidates, err := task.Candidates(f.t.Context(), now)

@@ -93,7 +93,7 @@ func (m *Manager) recordRequest(r Request) record.Request {
 	}
 }
 
-// Replaces the query of a request by ids, and returns events about the data that it leaves out.
+// resolve replaces the query of a request by ids, and returns events about the data that it leaves out.
 func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Event, err error) {
 	if r.Sweep && !m.InDatabase && m.Folder == "" {
 		return nil, ErrNoStorage

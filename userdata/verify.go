@@ -19,8 +19,8 @@ var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended
 // The user id is not the erasure's, or one is missing or unexpected.
 var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
-// Searches again for everything that an erasure was about, and attaches the result to the receipt. The query must be
-// the erasure's, whose user id only the caller knows; nil for an erasure by ids.
+// Verify searches again for everything that an erasure was about, and attaches the result to the receipt. The query
+// must be the erasure's, whose user id only the caller knows; nil for an erasure by ids.
 func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*report.Receipt, error) {
 	r, err := m.Receipt(ctx, id)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // How often a replica looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
-// Until the context ends; also erasures that other replicas have left.
+// Work runs until the context ends. It also carries out erasures that other replicas have left.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
@@ -41,8 +41,8 @@ func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Each erasure that has not ended, unless another replica works on it. An interrupted erasure does not prevent the next
-// ones.
+// Each erasure that has not ended is carried out, unless another replica works on it. An interrupted erasure does not
+// prevent the next ones.
 func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := m.Own(ctx); err != nil {
 		return err

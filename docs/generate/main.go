@@ -78,7 +78,7 @@ type option struct {
 	Tasks                      []string // that read it
 }
 
-// In the order of their message.
+// options is in the order of the message's fields.
 func options() (list []option, err error) {
 	var api struct {
 		Components struct {

@@ -22,7 +22,7 @@ type follower struct {
 	at      *cleanupv1.WatchRunRequest // asks for the events after the last one; nil before the first
 }
 
-// A function that returns the next event of the stream.
+// events returns a function that returns the next event of the stream.
 func events[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }, err error) func() (
 	*cleanupv1.RunEvent, error,
 ) {
@@ -38,7 +38,7 @@ func events[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Rec
 	}
 }
 
-// Returns a function that returns one event at a time.
+// ask returns a function that returns one event at a time.
 func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) {
 	if f.at == nil {
 		return events(f.client.RunCleanup(ctx, f.request))
@@ -46,7 +46,7 @@ func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) 
 	return events(f.client.WatchRun(ctx, f.at))
 }
 
-// Returns the run. An error before its end says that it may go on.
+// follow returns the run. An error before its end says that it may go on.
 func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (*cleanupv1.Run, error) {
 	var lost time.Time // when the connection was lost; zero: it is not
 	receive := f.ask(ctx)
@@ -93,8 +93,8 @@ func (f *follower) run() string {
 	return "run " + f.at.GetRunId()
 }
 
-// How many events of the run the database still has, from an error that says that it lost others; 0 if it does not say,
-// from where a run can always be watched.
+// stillThere returns how many events of the run the database still has, from an error that says that it lost others; 0
+// if it does not say, from where a run can always be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

@@ -27,7 +27,7 @@ type Table struct {
 // In the order of the table's columns: int64, float64, string, time.Time or nil.
 type Row []any
 
-// The name as Campaign writes it; nil: no such table.
+// The name is as Campaign writes it; nil: no such table.
 func (d *Database) Table(name string) *Table {
 	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
 	if i < 0 {

@@ -48,7 +48,8 @@ var shares = map[string]int{
 // Maximum size of a table without a share.
 const fewRows = 200
 
-// Roughly so many rows in the tables of the schema public, and work tables. The same seed gives the same rows.
+// Fill inserts roughly so many rows in the tables of the schema public, and work tables. The same seed gives the same
+// rows.
 func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) error {
 	d, err := Generate(ctx, conn, rows, seed, now)
 	if err != nil {
@@ -148,7 +149,7 @@ var noZero = []string{
 	"nmswebtrackinglog", "nmsremamatchrcp",
 }
 
-// The zero record first, and one in ten from a sequence that wrapped around.
+// The zero record is first, and one in ten ids is from a sequence that wrapped around.
 func id(i int) int64 {
 	if i%10 == 9 {
 		return -int64(i)
@@ -160,7 +161,8 @@ func id(i int) int64 {
 // deliveries.
 var ages = []int{0, 7, 15, 30, 180, 185, 365}
 
-// Just older or just younger than an age; or any time in the last two years or the next days; or NULL.
+// date returns a date just older or just younger than an age; or any time in the last two years or the next days; or
+// NULL.
 func (g *generator) date() any {
 	switch g.rand.IntN(10) {
 	case 0:

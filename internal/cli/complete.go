@@ -44,7 +44,7 @@ func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Comple
 	return list, err
 }
 
-// Only tables whose rows tasks delete or update.
+// knownTables offers only tables whose rows tasks delete or update.
 func knownTables(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
 	resp, err := listTables(ctx, client, basic, 0)
@@ -90,7 +90,7 @@ var knownPlans = func() rpc.Source {
 	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
 }()
 
-// Guards that refuse the plan of the flag --plan.
+// trippedGuards offers guards that refuse the plan of the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 	return rpc.Complete(server, func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
@@ -110,7 +110,7 @@ func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Compl
 	return list, err
 }
 
-// Names of fields that are not given yet, with their values, and a suffix.
+// completeSettings completes names of fields that are not given yet, with their values, and a suffix.
 func completeSettings(
 	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
 	values func(ctx context.Context, client cleanupd.Client) (func(protoreflect.FieldDescriptor) string, error),

@@ -59,7 +59,7 @@ func NewForecast() *cobra.Command {
 	return cmd
 }
 
-// Tasks that have something to do, or whose rows are not known.
+// forecastTable shows tasks that have something to do, or whose rows are not known.
 func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 	table := []terminal.Row{{"TASK", "DUE NOW", "NEXT RUN", "NEXT 14 DAYS", "TAKES", "TREND"}}
 	for _, t := range tasks {
@@ -117,7 +117,7 @@ func sizes(d *cleanupv1.DatabaseForecast) string {
 		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()))
 }
 
-// Share of its ids above zero that a sequence has given; "" if it has none.
+// used returns the share of its ids above zero that a sequence has given; "" if it has none.
 func used(q *cleanupv1.SequenceForecast) string {
 	if q.GetLimit() <= 0 {
 		return ""

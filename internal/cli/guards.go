@@ -106,7 +106,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Guards that would refuse less after a change, each with its value now and then.
+// loosened returns guards that would refuse less after a change, each with its value now and then.
 func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequest) (list []string) {
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		f := guardFields.ByName(protoreflect.Name(path))
@@ -315,8 +315,8 @@ func (a *guardsFlag) Set(text string) error {
 	return nil
 }
 
-// Asks for the number of each guard that would refuse the run, again after a wrong one, and ends after an empty line.
-// true: all were typed.
+// acceptGuards asks for the number of each guard that would refuse the run, again after a wrong one, and ends after an
+// empty line. true: all were typed.
 func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 	for i, g := range guards {
 		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))

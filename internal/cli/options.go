@@ -148,7 +148,7 @@ func setOptions(
 	return printOptions(cmd, output, resp)
 }
 
-// A database without Campaign's tables has no options: says where its retention rules are.
+// A database without Campaign's tables has no options: the error says where its retention rules are.
 func explainNoOptions(err error) error {
 	if status.Code(err) != codes.FailedPrecondition {
 		return err
@@ -158,7 +158,7 @@ func explainNoOptions(err error) error {
 		status.Convert(err).Message())
 }
 
-// Compares a run with the new options and one with the stored ones.
+// confirmOptions compares a run with the new options and one with the stored ones.
 func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options) error {
 	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {
@@ -185,7 +185,7 @@ func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// By the name in JSON or in the API's messages. kind is what an error calls the field.
+// The name is that in JSON or in the API's messages. kind is what an error calls the field.
 func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
 	for i := range fields.Len() {
@@ -199,7 +199,7 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 		strings.Join(known, ", "))
 }
 
-// NAME=VALUE. kind is what an error calls the field.
+// text is NAME=VALUE. kind is what an error calls the field.
 func parseSetting(
 	fields protoreflect.FieldDescriptors, kind, arg string,
 ) (f protoreflect.FieldDescriptor, value string, err error) {

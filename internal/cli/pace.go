@@ -28,7 +28,7 @@ type runResponse interface {
 	GetRun() *cleanupv1.Run
 }
 
-// Changes an active run, and prints what became of it.
+// newChangeRun changes an active run, and prints what became of it.
 func newChangeRun(
 	server *rpc.Server, output *format.Output, cmd *cobra.Command,
 	change func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error),

@@ -126,7 +126,7 @@ func NewRun() *cobra.Command {
 	return cmd
 }
 
-// Starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
+// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),

@@ -153,7 +153,7 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 	return &cleanupv1.SetScheduleRequest{Schedule: s, UpdateMask: mask}, nil
 }
 
-// Why scheduled runs do not start: on stderr, whatever the output format.
+// printScheduleWarnings prints why scheduled runs do not start: on stderr, whatever the output format.
 func printScheduleWarnings(cmd *cobra.Command, s *cleanupv1.Schedule) {
 	for _, w := range s.GetWarnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Warning:", w.GetText())

@@ -160,7 +160,7 @@ func optionalSize(size *int64) string {
 	return format.Size(*size)
 }
 
-// Why work tables are retained, and how many are unused.
+// printRetained prints why work tables are retained, and how many are unused.
 func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	if t.GetKind() != cleanupv1.TableKind_TABLE_KIND_WORK_TABLES {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// After the settings that the connection began with so far.
+// Settings are applied after those that the connection began with so far.
 func Set(config *pgx.ConnConfig, settings map[string]string) {
 	var calls []string
 	var values [][]byte
@@ -26,7 +26,7 @@ func Set(config *pgx.ConnConfig, settings map[string]string) {
 	})
 }
 
-// Within the timeout for connecting: a pooler may have no connection to the server for this one.
+// next has to end within the timeout for connecting: a pooler may have no connection to the server for this one.
 func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	before, timeout := config.AfterConnect, config.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {

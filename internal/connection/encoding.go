@@ -123,7 +123,7 @@ var lacking = map[string]string{
 	"WIN1255":      "\u05ba",
 }
 
-// The code is in a part of one of Go's encodings that PostgreSQL's lacks.
+// isExtension reports whether the code is in a part of one of Go's encodings that PostgreSQL's lacks.
 func isExtension(name, code string) bool {
 	switch name {
 	case "EUC_JIS_2004": // JIS X 0212, and IBM's characters: JIS X 0213 has others there
@@ -134,7 +134,7 @@ func isExtension(name, code string) bool {
 	return false
 }
 
-// By PostgreSQL's name. A database without an encoding (SQL_ASCII) stores any bytes.
+// name is PostgreSQL's. A database without an encoding (SQL_ASCII) stores any bytes.
 func alphabet(name string) letters {
 	switch known := encodings[name]; {
 	case name == "UTF8" || name == "SQL_ASCII":
@@ -148,7 +148,7 @@ func alphabet(name string) letters {
 	return func(rune) bool { return false }
 }
 
-// What to store instead of a character that the encoding lacks.
+// replacement returns what to store instead of a character that the encoding lacks.
 func (has letters) replacement(r rune) string {
 	switch {
 	case has(utf8.RuneError):

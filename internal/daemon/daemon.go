@@ -75,7 +75,7 @@ type Process struct {
 	done chan error // receives why it ended
 }
 
-// Waits until ping succeeds. The log goes to a file in dir. name is what errors call the server.
+// Start waits until ping succeeds. The log goes to a file in dir. name is what errors call the server.
 func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(context.Context) error) (*Process, error) {
 	// another user may own the folder
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
@@ -108,7 +108,7 @@ func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(conte
 	}
 }
 
-// Kills the program if the signal does not end it within ten seconds.
+// End kills the program if the signal does not end it within ten seconds.
 func (p *Process) End(signal syscall.Signal) {
 	_ = p.cmd.Process.Signal(signal)
 	select {

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Either runs the demo, or serves until the user ends it.
+// run runs the demo, or serves until the user ends it.
 func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) error {
 	fmt.Fprintln(out, "Starting a private PostgreSQL …")
 	pg, err := localpg.Start(ctx)
@@ -95,7 +95,7 @@ func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string
 	return cmd.ExecuteContext(ctx)
 }
 
-// The commands of the README, in their order, with the addresses of the demo's server.
+// printSuggestions prints the commands of the README, in their order, with the addresses of the demo's server.
 func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	program, server := programName(), s.GRPC.Addr().String()
 	rest := "http://" + s.HTTP.Addr().String()
@@ -147,7 +147,7 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
 }
 
-// How to call this program, for commands to be pasted.
+// programName returns how to call this program, for commands to be pasted.
 func programName() string {
 	self, err := os.Executable()
 	if err != nil || strings.Contains(self, "go-build") {

@@ -104,7 +104,7 @@ func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, f
 	return err
 }
 
-// Searches again afterwards. Runs the commands that it prints.
+// eraseUser searches again afterwards. Runs the commands that it prints.
 func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {

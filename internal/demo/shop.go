@@ -47,7 +47,7 @@ func applyPolicies(ctx context.Context, out io.Writer, s *serve.Server) error {
 	return execute(ctx, out, cmd, apply)
 }
 
-// Previews the policies, lets a run do exactly that, and prints what became of the rows.
+// cleanShop previews the policies, lets a run do exactly that, and prints what became of the rows.
 func cleanShop(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -110,7 +110,8 @@ func countShop(ctx context.Context, conn *pgx.Conn) (rows []int64, err error) {
 	return rows, nil
 }
 
-// Of each table: how many rows there were, how many the run reports as deleted and as changed, and how many remain.
+// printShop prints of each table: how many rows there were, how many the run reports as deleted and as changed, and how
+// many remain.
 func printShop(s *terminal.Screen, before, after []int64, run *cleanupv1.Run) error {
 	table := []terminal.Row{{"TABLE", "POLICY", "BEFORE", "DELETED", "CHANGED", "AFTER"}}
 	var total [4]int64

@@ -65,7 +65,7 @@ type Violations []Violation
 // Clients accept statuses only up to some size.
 const maxViolations = 10
 
-// The first violations, and how many more there are.
+// Brief returns the first violations, and how many more there are.
 func (v Violations) Brief() Violations {
 	more := len(v) - maxViolations
 	if more <= 0 {

@@ -30,7 +30,7 @@ var sessionDefaults = map[string]string{
 	"tcp_keepalives_count":                "6",
 }
 
-// Of a command that connects to the database itself.
+// The command connects to the database itself.
 func AddDatabaseURL(f *pflag.FlagSet, url *string) {
 	f.StringVar(url, "database-url", "",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
@@ -98,7 +98,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Quotes nothing: any part may belong to a password.
+// InvalidURL quotes nothing: any part may belong to a password.
 func InvalidURL(flag string) error {
 	return Errorf(
 		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must "+
@@ -107,7 +107,7 @@ func InvalidURL(flag string) error {
 	)
 }
 
-// From the URL or the environment; "" if neither has one.
+// The name is from the URL or the environment; "" if neither has one.
 func passwordFile(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Query().Has("passfile") {
 		return u.Query().Get("passfile")

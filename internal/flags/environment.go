@@ -14,7 +14,7 @@ import (
 // Annotates flags that no environment variable sets.
 const noVariable = "cleanupd_no_variable"
 
-// For flags whose name has another meaning in another command.
+// WithoutVariable is for flags whose name has another meaning in another command.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, noVariable, nil) // it fails only for an unknown flag
@@ -40,7 +40,7 @@ func DocumentEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// Only for flags that were not given. In the variable of a flag that may be repeated, blanks separate the values.
+// Only flags that were not given are set. In the variable of a flag that may be repeated, blanks separate the values.
 func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	set.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))

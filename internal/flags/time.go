@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Such as 90m, 12h or 90d.
+// Durations are such as 90m, 12h or 90d.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -55,5 +55,5 @@ func (s *Since) String() string { return s.text }
 
 func (s *Since) Type() string { return "time" }
 
-// Zero if none was given.
+// Time is zero if none was given.
 func (s *Since) Time() time.Time { return s.time }

@@ -17,7 +17,7 @@ var whole = map[string][2]int64{
 	"int64": {math.MinInt64, math.MaxInt64},
 }
 
-// Of a value that is not a number, or out of range: says which values are possible.
+// For a value that is not a number, or out of range, the error says which values are possible.
 func explainValue(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {

@@ -52,7 +52,7 @@ func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 // Canonical names in a database. Some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Also as many orphan tasks. Documents are in tables or in files.
+// Generate makes as many orphan tasks as instances. Documents are in tables or in files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{

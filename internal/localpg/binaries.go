@@ -21,7 +21,8 @@ var ErrNoPostgres = errors.New(
 // The first major version with TID range scans.
 const oldest = 14
 
-// The folder of initdb and postgres: the one that the environment names, one of this machine, or one that it downloads.
+// findBinaries returns the folder of initdb and postgres: the one that the environment names, one of this machine, or
+// one that it downloads.
 func findBinaries(owner *syscall.Credential) (string, error) {
 	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
 		major, err := version(dir)

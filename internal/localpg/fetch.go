@@ -52,7 +52,7 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	return text, err
 }
 
-// Without the newline. The error has the standard error.
+// The output is without the newline. The error has the standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -99,7 +99,7 @@ func (s *Server) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", role, database, url.QueryEscape(s.dir), port)
 }
 
-// A client program, such as pgbench, that connects as the superuser.
+// Client returns a client program, such as pgbench, that connects as the superuser.
 func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	cmd.Env = append(os.Environ(), "PGHOST="+s.dir, "PGUSER=postgres", "PGPORT="+port)

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// A synchronous standby, which may be promoted. The primary is restarted for it.
+// Standby starts a synchronous standby, which may be promoted. The primary is restarted for it.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	return s.standby(ctx, "synchronous_standby_names=*")
 }

@@ -84,7 +84,7 @@ func (k *Kind) With(params ...any) Message {
 // The name and, with the bars, two words.
 var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
 
-// Names of the parameters that a template uses, sorted.
+// Placeholders returns names of the parameters that a template uses, sorted.
 func Placeholders(template string) []string {
 	var names []string
 	for _, part := range placeholder.FindAllStringSubmatch(template, -1) {
@@ -116,7 +116,7 @@ func Infos(texts ...string) (list []Message) {
 	return list
 }
 
-// About a mid-sourcing server, which the parameter server names.
+// The parameter server names the mid-sourcing server.
 func (m Message) OnServer(account string) Message {
 	m.Params = maps.Clone(m.Params)
 	if m.Params == nil {

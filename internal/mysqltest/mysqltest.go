@@ -35,7 +35,7 @@ type DB struct {
 	server *localmysql.Server
 }
 
-// Without tables. Its connections are root's. Without MariaDB, the test is skipped; in CI it fails.
+// The database has no tables; its connections are root's. Without MariaDB, the test is skipped; in CI it fails.
 func Empty(t testing.TB, charset string) *DB {
 	t.Helper()
 	server, err := start()
@@ -87,7 +87,7 @@ func (db *DB) Super(statement string) {
 	}
 }
 
-// One statement with arguments, or several without.
+// Do takes one statement with arguments, or several without.
 func (db *DB) Do(statement string, args ...any) {
 	db.t.Helper()
 	if _, err := db.ExecContext(db.t.Context(), statement, args...); err != nil {

@@ -12,7 +12,7 @@ import (
 // The text is not a token of Format. Only the canonical form of a key is accepted.
 var ErrInvalid = failure.Field("page_token", "not a page token of this service")
 
-// The page after the row with this key, which must be a value that JSON restores.
+// The page begins after the row with this key, which must be a value that JSON restores.
 func Format[K any](key K) string {
 	text, err := json.Marshal(key)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Another database of the server, empty; postgres_fdw leads to it as the server far.
+// Far returns another database of the server, empty; postgres_fdw leads to it as the server far.
 func (db *DB) Far() *DB {
 	db.t.Helper()
 	far := *db

@@ -77,7 +77,7 @@ func (i *Injector) serve() {
 	}
 }
 
-// A connection, or a request to cancel a statement of another one.
+// forward takes a connection, or a request to cancel a statement of another one.
 func (i *Injector) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(i.network, i.server)
@@ -163,7 +163,7 @@ func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed b
 	return "", false
 }
 
-// What to send instead of a message that executes a statement.
+// replace returns what to send instead of a message that executes a statement.
 func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMessage {
 	sql := fmt.Sprintf("SELECT injected.raise('%s')", how)
 	switch how {
@@ -195,7 +195,7 @@ func (s *steps) sent(message pgproto3.FrontendMessage, injected bool) {
 	}
 }
 
-// Whether a message from the server answers an injected one.
+// A hidden message answers an injected one.
 func (s *steps) hides(message pgproto3.BackendMessage) (hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -158,7 +158,7 @@ func clone(t testing.TB, template string) *DB {
 	return create(t, "TEMPLATE "+template+" "+strategy)
 }
 
-// clauses are further ones of CREATE DATABASE.
+// clauses are appended to CREATE DATABASE.
 func create(t testing.TB, clauses string) *DB {
 	t.Helper()
 	if whySkip != "" {
@@ -178,7 +178,7 @@ func create(t testing.TB, clauses string) *DB {
 	return db
 }
 
-// With the Campaign tables, on a separate server, which may be restarted. Commits there survive a crash of the server.
+// The Campaign tables are on a separate server, which may be restarted. Commits there survive a crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
 	if whySkip != "" {
@@ -197,7 +197,7 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	return db, server
 }
 
-// The same database on another server, such as a standby that was promoted.
+// MoveTo keeps the same database, on another server, such as a standby that was promoted.
 func (db *DB) MoveTo(server *localpg.Server) {
 	db.t.Helper()
 	db.address = server.URL
@@ -240,7 +240,7 @@ func (db *DB) Role(name string) string {
 	return role
 }
 
-// As the application's role. Without arguments it may be several statements.
+// Do runs as the application's role. Without arguments it may be several statements.
 func (db *DB) Do(sql string, args ...any) {
 	db.t.Helper()
 	if _, err := db.Exec(db.t.Context(), sql, args...); err != nil {
@@ -248,7 +248,7 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// In a separate transaction, which remains open, with its locks, until it is ended or the test ends.
+// The statement is in a separate transaction, which remains open, with its locks, until it is ended or the test ends.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()
 	tx, err := db.Begin(db.t.Context())
@@ -267,7 +267,7 @@ func (db *DB) Superuser(sql string) {
 	db.superuser(db.Name, sql)
 }
 
-// Terminates all connections, and refuses new ones.
+// Cut terminates all connections, and refuses new ones.
 func (db *DB) Cut() {
 	db.t.Helper()
 	db.superuser("postgres", "ALTER DATABASE "+db.Name+" ALLOW_CONNECTIONS false")
@@ -320,7 +320,7 @@ func (db *DB) Until(question string, args ...any) {
 	}
 }
 
-// By PostgreSQL's name of the encoding. The Campaign tables are empty.
+// encoding is PostgreSQL's name. The Campaign tables are empty.
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
 	db := create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")

@@ -32,7 +32,7 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// With the stack: once, where the error is dealt with. Does nothing about other errors.
+// Log includes the stack; call it once, where the error is dealt with. It does nothing about other errors.
 func Log(log *slog.Logger, what string, err error) {
 	var p *Panic
 	if errors.As(err, &p) {

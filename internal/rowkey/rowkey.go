@@ -12,7 +12,7 @@ import (
 // Anything else after a comma belongs to the text before it.
 var further = regexp.MustCompile(`^\s*\w+=\s*(-?\d+|\d{4}-\d\d-\d\dT\S+)\s*$`)
 
-// VALUE, or COLUMN=VALUE,COLUMN=VALUE; nil for an empty text.
+// text is VALUE, or COLUMN=VALUE,COLUMN=VALUE; nil for an empty text.
 func Parse(text string) (key []*cleanupv1.KeyColumn) {
 	if text == "" {
 		return nil

@@ -31,8 +31,7 @@ const (
 	minConnections    = 2
 )
 
-// Up to the number wanted. Tries again if there are too few: connections that were just closed may still count for a
-// while.
+// availableConnections tries again if there are too few: connections that were just closed may still count for a while.
 func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 // The first PostgreSQL with TID range scans, as in server_version_num.
 const minServerVersion = 140000
 
-// Checks that the server is supported, and updates the schema cleanupd. Unless published is true, it creates nothing
-// that would be published.
+// migrateDatabase checks that the server is supported, and updates the schema cleanupd. Unless published is true, it
+// creates nothing that would be published.
 func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool) error {
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
@@ -47,7 +47,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 	return record.Migrate(ctx, conn)
 }
 
-// Only if tables of the schema cleanupd are to be created or changed.
+// Publications matter only if tables of the schema cleanupd are to be created or changed.
 func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 	refused := migrate.Unpublished(ctx, conn)
 	if refused == nil {

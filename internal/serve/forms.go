@@ -92,8 +92,8 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 // To the service's own database.
 const maxFormsConnections = 8
 
-// Creates the service's own tables in the Forms database if they are missing: published ones only if published is true.
-// Erasures are recorded in the database record, if it is given.
+// open creates the service's own tables in the Forms database if they are missing: published ones only if published is
+// true. Erasures are recorded in the database record, if it is given.
 func (v *validForms) open(
 	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// TASK=TABLE; names of tables are in lower case, by task.
+// Entries are TASK=TABLE; names of tables are in lower case, by task.
 func parseInclude(entries []string) (map[string][]string, error) {
 	include := map[string][]string{}
 	var mistakes []error
@@ -26,7 +26,7 @@ func parseInclude(entries []string) (map[string][]string, error) {
 	return include, errors.Join(mistakes...)
 }
 
-// An included table is missing, or does not look like the tables of its task.
+// checkInclude fails if an included table is missing, or does not look like the tables of its task.
 func checkInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]string) error {
 	if len(include) == 0 {
 		return nil

@@ -51,8 +51,8 @@ SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, c
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// What an administrator checks first: versions, the database, the role, the tasks, the schedule, who may call, and who
-// is notified.
+// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who may
+// call, and who is notified.
 func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
@@ -81,7 +81,7 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	return nil
 }
 
-// Whether the database has the tasks of Campaign, and why.
+// logProfile logs whether the database has the tasks of Campaign, and why.
 func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
 	list, err := s.manager.Tasks.Read(ctx, s.pool)
 	if err != nil {

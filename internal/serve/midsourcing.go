@@ -17,7 +17,7 @@ import (
 // Given instead of a URL if the server's deliveries must be kept.
 const keepDeliveries = "keep"
 
-// NAME=URL and NAME=keep, by the names of external accounts. Does not connect.
+// Entries are NAME=URL and NAME=keep, by the names of external accounts. parseMidSourcing does not connect.
 func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, keep []string, err error) {
 	databases = map[string]*pgxpool.Config{}
 	var mistakes []error
@@ -38,8 +38,8 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 	return databases, keep, errors.Join(mistakes...)
 }
 
-// Only warns if a database does not answer, which may do so when a run needs it. It is a usage error if one is the main
-// database.
+// connectMidSourcing only warns if a database does not answer, which may do so when a run needs it. It is a usage error
+// if one is the main database.
 func (s *Server) connectMidSourcing(
 	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
 ) error {

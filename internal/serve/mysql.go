@@ -21,8 +21,8 @@ import (
 // Per statement.
 const mysqlReadTimeout = 10 * time.Minute
 
-// mysql://USER:PASSWORD@HOST:PORT/DATABASE. Does not connect. Errors quote nothing that may belong to a password. The
-// files that the URL names are read again for each connection.
+// The address is mysql://USER:PASSWORD@HOST:PORT/DATABASE. parseMySQLURL does not connect. Errors quote nothing that
+// may belong to a password. The files that the URL names are read again for each connection.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	config, err := readMySQLURL(flag, address)
 	if err != nil {
@@ -41,7 +41,6 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	}))
 }
 
-// From the URL of a flag, and the files that it names.
 func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {

@@ -41,7 +41,7 @@ type Server struct {
 	endStreams     context.CancelFunc
 }
 
-// Opens the listeners, connects to the databases, and updates the schema cleanupd.
+// New opens the listeners, connects to the databases, and updates the schema cleanupd.
 func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	valid, err := c.check()
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	return s.logStart(ctx, c, valid.targets)
 }
 
-// Pools for runs and for calls, or a single pool if the database grants few connections.
+// There are pools for runs and for calls, or a single pool if the database grants few connections.
 func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
 	config.ConnConfig.Tracer = c.tracer
 	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
@@ -154,8 +154,8 @@ const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// Warns of roles that could run code with the service's rights, checks the included tables, and reads the default of
-// --max-retained-wal.
+// checkDatabase warns of roles that could run code with the service's rights, checks the included tables, and reads the
+// default of --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
 	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
 		return err

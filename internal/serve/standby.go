@@ -28,7 +28,7 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Only warns if the standby does not answer, but fails if the server is not a standby of this database.
+// connectStandby only warns if the standby does not answer, but fails if the server is not a standby of this database.
 func (s *Server) connectStandby(
 	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
 ) (err error) {

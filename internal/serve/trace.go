@@ -24,8 +24,8 @@ var tracingVariables = []string{
 	"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 }
 
-// Sends traces as OpenTelemetry's environment variables say. The tracers are for database connections and for
-// connections to a Forms database; nil if none of the variables is set. stop sends pending traces.
+// startTracing sends traces as OpenTelemetry's environment variables say. The tracers are for database connections and
+// for connections to a Forms database; nil if none of the variables is set. stop sends pending traces.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	if !slices.ContainsFunc(tracingVariables, func(name string) bool { return os.Getenv(name) != "" }) {
 		return nil, nil, func() {}, nil

@@ -41,7 +41,7 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 	})
 }
 
-// Owners whose code gets at tables of others by runs.
+// warnOfOwners logs owners whose code gets at tables of others by runs.
 func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	owners, err := campaign.Owners(ctx, pool, 0)
 	for _, o := range owners {
@@ -62,7 +62,7 @@ SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN
     AND has_table_privilege(r.oid, c.oid, 'SELECT')))
 ORDER BY 1`
 
-// Roles whose backups fail because of the schema cleanupd.
+// warnOfBackups logs roles whose backups fail because of the schema cleanupd.
 func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	rows, _ := pool.Query(ctx, backupRoles)
 	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -78,7 +78,7 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 	return nil
 }
 
-// Publications that have had the tables of the service since these were created.
+// warnOfPublishedSchema logs publications that have had the tables of the service since these were created.
 func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	var publications string
 	err := pool.QueryRow(ctx, pipeline.PublishingSchema).Scan(&publications)

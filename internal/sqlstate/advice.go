@@ -47,7 +47,7 @@ var advice = map[string]string{
 const pooled = "a pooler in transaction mode may lie between: connect to PostgreSQL itself, or to a pool in session " +
 	"mode"
 
-// For operators: what happened, and what can be done.
+// Explain says for operators what happened, and what can be done.
 func Explain(err error) string {
 	state := Of(err)
 	if state == "" && Lost(err) && !errors.Is(err, connection.ErrCredentials) {

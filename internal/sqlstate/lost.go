@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// The database, or the connection to it, is currently unusable, which says nothing about the task that met the error.
+// Lost reports whether the database, or the connection to it, is currently unusable, which says nothing about the task
+// that met the error.
 func Lost(err error) bool {
 	var (
 		connectErr *pgconn.ConnectError
@@ -41,9 +42,10 @@ func Lost(err error) bool {
 	return false
 }
 
-// The server can no longer load PL/pgSQL, so that every call of a function written in it fails: the binaries of
-// PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of libraries, whose messages
-// are translated, unlike the names of files. A missing library of the application is an error of its functions.
+// LibraryMissing reports whether the server can no longer load PL/pgSQL, so that every call of a function written in it
+// fails: the binaries of PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of
+// libraries, whose messages are translated, unlike the names of files. A missing library of the application is an error
+// of its functions.
 func LibraryMissing(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.File == "dfmgr.c" && strings.Contains(pgErr.Message, "plpgsql")

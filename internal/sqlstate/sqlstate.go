@@ -36,7 +36,7 @@ var ofFunction = []string{
 // A function that raises one by RAISE says nothing about it.
 var ofServer = []string{"53", "57", "58"}
 
-// The error may be that of only one row: a statement on the others may well succeed.
+// OfRow reports whether the error may be that of only one row: a statement on the others may well succeed.
 func OfRow(err error) bool {
 	state := Of(err)
 	return state == pgerrcode.TransactionIntegrityConstraintViolation ||
@@ -44,8 +44,8 @@ func OfRow(err error) bool {
 		ofFunctions(err)
 }
 
-// The error was raised inside a function, such as that of a trigger, and not by the statement that called it:
-// PostgreSQL gives such an error a context.
+// ofFunctions reports whether the error was raised inside a function, such as that of a trigger, and not by the
+// statement that called it: PostgreSQL gives such an error a context.
 func ofFunctions(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {

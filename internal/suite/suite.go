@@ -25,7 +25,7 @@ func (s Suite) Requested() bool {
 	return slices.Contains(names, string(s)) || slices.Contains(names, "all")
 }
 
-// Skips a test unless its suite is requested.
+// Only skips a test unless its suite is requested.
 func Only(t testing.TB, s Suite) {
 	t.Helper()
 	if !s.Requested() {
@@ -33,7 +33,7 @@ func Only(t testing.TB, s Suite) {
 	}
 }
 
-// Skips a subtest unless its suite is requested, or it has one of the names.
+// Except skips a subtest unless its suite is requested, or it has one of the names.
 func Except(t testing.TB, s Suite, names ...string) {
 	t.Helper()
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
@@ -42,7 +42,7 @@ func Except(t testing.TB, s Suite, names ...string) {
 	}
 }
 
-// full if the suite is requested.
+// Size returns full if the suite is requested.
 func Size[N any](s Suite, small, full N) N {
 	if s.Requested() {
 		return full

@@ -31,8 +31,8 @@ func New(parent, prefix string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// Removes the folders that no living process has locked. A folder without a lock file is being made, or was made by
-// another program.
+// sweep removes the folders that no living process has locked. A folder without a lock file is being made, or was made
+// by another program.
 func sweep(parent, prefix string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// One line without control characters, on which no terminal acts: anyone may have chosen the names of tables, files and
-// variables.
+// Printable returns one line without control characters, on which no terminal acts: anyone may have chosen the names of
+// tables, files and variables.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -42,7 +42,7 @@ func PrintableJSON(raw []byte) string {
 	return out.String()
 }
 
-// Without repeated lines: the driver reports every try to connect.
+// OneLine leaves out repeated lines: the driver reports every try to connect.
 func OneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

@@ -43,7 +43,7 @@ var colours = map[string]text.Color{
 	"cancelled": text.FgYellow,
 }
 
-// If the word has a colour, and the screen shows colours.
+// Paint changes words that have a colour, if the screen shows colours.
 func (s *Screen) Paint(word string) string {
 	if colour, ok := colours[word]; ok && s.Colours {
 		return colour.Sprint(word)
@@ -51,7 +51,7 @@ func (s *Screen) Paint(word string) string {
 	return word
 }
 
-// Breaks a line between words where it is too long for the screen. The further lines are indented. A word that is
+// Wrap breaks a line between words where it is too long for the screen. The further lines are indented. A word that is
 // longer than a line remains whole.
 func (s *Screen) Wrap(line string, indent int) string {
 	width := s.Width()

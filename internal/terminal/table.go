@@ -91,7 +91,7 @@ func fit(columns []column, screen int) {
 // How much of the last text a table must show to be better than a list.
 const minLastText = 20
 
-// The screen shows all columns, and enough of the last one.
+// Fits reports whether the screen shows all columns, and enough of the last one.
 func (s *Screen) Fits(rows []Row) bool {
 	columns := columnsOf(rows)
 	fit(columns, s.Width())
@@ -103,8 +103,8 @@ func (s *Screen) Fits(rows []Row) bool {
 	return true
 }
 
-// Without control characters in the cells. On a narrow screen columns are left out, the last ones first, and named, and
-// the last text is cut.
+// Cells have no control characters. On a narrow screen columns are left out, the last ones first, and named, and the
+// last text is cut.
 func (s *Screen) PrintTable(rows []Row) error {
 	columns := columnsOf(rows)
 	fit(columns, s.Width())
@@ -142,7 +142,7 @@ func (s *Screen) PrintTable(rows []Row) error {
 	return err
 }
 
-// In columns. An ellipsis ends the text if something is left out.
+// width is in columns. An ellipsis ends the text if something is left out.
 func Cut(line string, width int) string { return text.Snip(line, width, "…") }
 
 func (s *Screen) paintRow(cells Row) table.Row {

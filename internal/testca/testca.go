@@ -35,7 +35,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
-// The authority's own certificate if that does not exist yet.
+// Without an authority it is the authority's own certificate.
 func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -114,7 +114,7 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
 }
 
-// Revoked certificates of the authority, as a PEM file.
+// CRL returns a PEM file with revoked certificates of the authority.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
 	template := &x509.RevocationList{

@@ -20,7 +20,7 @@ func Load(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// The IANA time zone of a database's setting TimeZone, or UTC if it is something else, such as an offset.
+// Of returns the IANA time zone of a database's setting TimeZone, or UTC if it is something else, such as an offset.
 func Of(setting string) string {
 	if _, err := Load(setting); err != nil {
 		return "UTC"

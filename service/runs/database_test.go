@@ -35,8 +35,8 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// Executes a run in batches of one row through a separate pool, lets something happen repeatedly before it ends, and
-// checks the account. The test's own queries use another pool.
+// outlive executes a run in batches of one row through a separate pool, lets something happen repeatedly before it
+// ends, and checks the account. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []store.Event) {
 	t.Helper()
 	rows := suite.Size(suite.Long, 300, 1_500)

@@ -186,7 +186,7 @@ func New(c Config) *Manager {
 	return m
 }
 
-// What this replica did, and what the database says about all replicas.
+// Metrics are about what this replica did, and what the database says about all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 
 // Ready fails while the database cannot be written. The error may be shown to any caller.

@@ -244,7 +244,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// Pauses a run whose replica was killed: it has the run for another hour, and its last batch is open.
+// abandoned pauses a run whose replica was killed: it has the run for another hour, and its last batch is open.
 func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	t.Helper()
 	pause(t, m, run.ID)

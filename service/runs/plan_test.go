@@ -18,7 +18,7 @@ func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 	return run.ID
 }
 
-// Makes the schedule due, and waits until its run has ended.
+// fires makes the schedule due, and waits until its run has ended.
 func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	t.Helper()
 	db.Do("UPDATE cleanupd.schedule SET next_run_time = now() - interval '1 minute'")

@@ -22,7 +22,8 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 	return store.GetRun(ctx, m.calls, parsed)
 }
 
-// Newest first; the token is "" on the last page. Fails with pagetoken.ErrInvalid, or a failure.FieldError.
+// The newest run is first; the token is "" on the last page. List fails with pagetoken.ErrInvalid, or a
+// failure.FieldError.
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {

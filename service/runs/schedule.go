@@ -24,7 +24,7 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	return s, err
 }
 
-// Why announced runs would not start, or be refused.
+// ScheduleWarnings say why announced runs would not start, or be refused.
 func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (warnings []message.Message, err error) {
 	if !s.Enabled {
 		return nil, nil

@@ -81,7 +81,7 @@ func (c *cluster) fallBehind() {
 	c.do(c.standby.FallBehind(c.t.Context(), c.primary))
 }
 
-// Crashes the primary and promotes the standby, which the test's own queries use from then on.
+// failOver crashes the primary and promotes the standby, which the test's own queries use from then on.
 func (c *cluster) failOver() {
 	c.t.Helper()
 	c.primary.Crash()
@@ -149,7 +149,7 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 	return s
 }
 
-// Waits until the spectator was sent so many events.
+// has waits until the spectator was sent so many events.
 func (s *spectator) has(t *testing.T, events int64) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); s.received.Load() < events; time.Sleep(5 * time.Millisecond) {

@@ -37,7 +37,7 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// Waits for a progress event that begins with a reason.
+// throttled waits for a progress event that begins with a reason.
 func throttled(db *pgtest.DB, reason string) {
 	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'Throttle', $1)", reason)
 }

@@ -109,7 +109,7 @@ func findTable(
 	return stored, "", err
 }
 
-// Whether a task drops tables and views with this stored name.
+// Tasks drop tables and views with this stored name.
 func mayBeDropped(name string) bool {
 	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
 		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool {
@@ -138,8 +138,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY 
   AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
 ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
-// OIDs of the tables that a hold may name although they are in other schemas: partitions of the application's tables,
-// tables of policies, and what foreign keys reach from these.
+// inOtherSchemas returns the OIDs of the tables that a hold may name although they are in other schemas: partitions of
+// the application's tables, tables of policies, and what foreign keys reach from these.
 func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	for _, t := range c.All() {
 		for _, t := range append(t.Dependents(), t) {
@@ -152,7 +152,7 @@ func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	return oids
 }
 
-// Letters and digits; some letters, such as fillers, are invisible.
+// isReadable characters are letters and digits; some letters, such as fillers, are invisible.
 func isReadable(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }

@@ -59,7 +59,7 @@ func afterPause(ctx context.Context, pause time.Duration, do func()) {
 	}
 }
 
-// At once, then after each pause, until the context ends.
+// repeat calls do at once, then after each pause, until the context ends.
 func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
 	for {
 		err := rescue.Call(func() error { return do(ctx) })

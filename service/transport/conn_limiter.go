@@ -188,7 +188,8 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	return nil
 }
 
-// The network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6 address.
+// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6
+// address.
 func networkOf(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -147,7 +147,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// No other query parameters than the allowed ones, and UTF-8.
+// checkAddress refuses other query parameters than the allowed ones, and anything but UTF-8.
 func checkAddress(u *url.URL, allowed []string) error {
 	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which drops malformed parameters
 	if err != nil {
@@ -169,7 +169,7 @@ func checkAddress(u *url.URL, allowed []string) error {
 	return nil
 }
 
-// No more than an empty message. Reads at most the beginning.
+// checkNoBody accepts no more than an empty message, and reads at most the beginning.
 func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
@@ -210,7 +210,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), s)
 }
 
-// Within {"error": …} where the route streams, as it would in mid-stream.
+// The status is within {"error": …} where the route streams, as it would be in mid-stream.
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
 	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {

@@ -47,7 +47,7 @@ func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler 
 	})
 }
 
-// Accepted credentials, and where a browser goes to sign in. Needs no credentials.
+// methods says which credentials are accepted, and where a browser goes to sign in. It needs no credentials.
 func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.guard.Authorization(r.Context())
 	if err != nil {

@@ -170,7 +170,7 @@ func maskAll(values []string) {
 // The quoted name of a table with its schema, or else a quoted text, as %q writes values.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\."(?:[^"\\]|\\.)*")?`)
 
-// Masks quoted texts, except names of tables with a schema.
+// maskText masks quoted texts, except names of tables with a schema.
 func maskText(text string) string {
 	return quoted.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Contains(found, `"."`) && !strings.Contains(found, `\`) {

@@ -51,7 +51,7 @@ func (r *rejections) report(of rejection, first func(), again func(who string, t
 	time.AfterFunc(reportInterval, later)
 }
 
-// Counts the rejection if it is not the first.
+// isFirst counts the rejection if it is not the first.
 func (r *rejections) isFirst(of *rejection) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -96,7 +96,7 @@ func hasRule(method string) bool {
 	return ok
 }
 
-// The lowest role. A nil request has not arrived yet.
+// needs returns the lowest role. A nil request has not arrived yet.
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role

@@ -145,8 +145,8 @@ func NewServer(c Config) (*Server, error) {
 	return out, nil
 }
 
-// Of the server that clients reach. The gateway's connection has no limit of streams, since it carries the streams of
-// all callers.
+// Clients reach this server. The gateway's connection has no limit of streams, since it carries the streams of all
+// callers.
 func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(makeAbortable),

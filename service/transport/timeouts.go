@@ -85,7 +85,7 @@ func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 	}
 }
 
-// How long each write may wait for the client: http.Server.WriteTimeout would limit a whole stream.
+// handler limits how long each write may wait for the client: http.Server.WriteTimeout would limit a whole stream.
 func (t Timeouts) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &deadlineWriter{w, http.NewResponseController(w), t.Stall}

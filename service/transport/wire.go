@@ -84,8 +84,8 @@ func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	})
 }
 
-// The replacement of a string that is not valid UTF-8, or an invalid value if none is needed. It changes a message in
-// place.
+// validValue returns the replacement of a string that is not valid UTF-8, or an invalid value if none is needed. It
+// changes a message in place.
 func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

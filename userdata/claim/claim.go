@@ -37,7 +37,7 @@ type Erasure struct {
 	epoch int64 // of this replica in the Forms database
 }
 
-// Does nothing if another replica works on the erasure, or if it has ended.
+// Do does nothing if another replica works on the erasure, or if it has ended.
 func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
 	conn, err := c.Record.Acquire(ctx)
 	if err != nil {
@@ -86,8 +86,8 @@ func lockOf(id string) int64 {
 	return int64(hash.Sum64())
 }
 
-// Even while a statement is running. If one beat cannot be recorded, the next one may be, or another replica takes the
-// erasure over.
+// keepBeating goes on while a statement is running. If one beat cannot be recorded, the next one may be, or another
+// replica takes the erasure over.
 func (e *Erasure) keepBeating(ctx context.Context) {
 	ticker := time.NewTicker(e.Lease / 3)
 	defer ticker.Stop()
@@ -101,8 +101,8 @@ func (e *Erasure) keepBeating(ctx context.Context) {
 	}
 }
 
-// Ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a frozen
-// replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
+// depose ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a
+// frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
 func (e *Erasure) depose(ctx context.Context, lock int64) error {
 	_, err := e.conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
 		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
@@ -148,8 +148,8 @@ func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	})
 }
 
-// The problem is not about an item but interrupts all work on the erasure: a database is lost, another replica has
-// taken over, or everything is on hold.
+// Interrupts reports whether the problem is not about an item but interrupts all work on the erasure: a database is
+// lost, another replica has taken over, or everything is on hold.
 func (e *Erasure) Interrupts(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || e.Forms.Lost(problem) || errors.Is(problem, record.ErrTaken) ||
 		errors.As(problem, new(*HeldError))

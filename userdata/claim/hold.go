@@ -47,7 +47,7 @@ func (e *Erasure) LockFolder(ctx context.Context) error {
 	return e.lock(ctx, "pg_advisory_lock", folderLock)
 }
 
-// By a function of PostgreSQL, however long it takes.
+// function is one of PostgreSQL's; it may take long.
 func (e *Erasure) lock(ctx context.Context, function string, key int64) error {
 	_, err := e.conn.Exec(ctx,
 		fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT %s(%d)", function, key))

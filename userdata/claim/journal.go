@@ -23,7 +23,7 @@ func (e *Erasure) Change(ctx context.Context, tries uint, fn func(tx *forms.Tran
 	return e.catchUp(ctx)
 }
 
-// Commits only if this replica still has the lock of the erasure.
+// changeOnce commits only if this replica still has the lock of the erasure.
 func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
 	return e.Forms.Change(ctx, func(tx *forms.Transaction) error {
 		entries, err := e.fence(ctx, tx)
@@ -55,7 +55,7 @@ func (e *Erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int
 	return entries, err
 }
 
-// Records the entries of the journal that are not recorded yet.
+// catchUp records the entries of the journal that are not recorded yet.
 func (e *Erasure) catchUp(ctx context.Context) error {
 	applied, err := e.AppliedEntries(ctx, e.Record)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Of the recorded sessions, including those of earlier erasures that could not delete them. Documents that cannot be
+// Sessions of earlier erasures that could not delete their documents are recorded, too. Documents that cannot be
 // deleted are reported, and their sessions stay in the record for the next attempt.
 func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	sessions, err := e.Sessions(ctx, e.Record)
@@ -42,8 +42,8 @@ func UnknownStorageEvent(sessions []string) report.Event {
 	)
 }
 
-// Documents of sessions that earlier erasures left in the database. Those of the erasure's own items were deleted with
-// them.
+// deleteLeftovers deletes documents of sessions that earlier erasures left in the database. Those of the erasure's own
+// items were deleted with them.
 func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) error {
 	problem := e.Change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*report.Entry, error) {
 		removed := &removal.Removal{Rows: map[int64]report.Rows{}}
@@ -57,7 +57,7 @@ func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) e
 		report.Errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
 }
 
-// Sessions whose process instances or tasks no longer exist.
+// WithoutItem returns sessions whose process instances or tasks no longer exist.
 func WithoutItem(ids []string) (sessions []report.Session) {
 	for _, id := range ids {
 		sessions = append(sessions, report.Session{ID: id})

@@ -76,7 +76,7 @@ func (x Eraser) finish(ctx context.Context, e *claim.Erasure) error {
 
 type eraseFunc func(ctx context.Context, e *claim.Erasure, ids []int64) error
 
-// The unsettled items of a kind, a number of them at once.
+// eraseItems erases the unsettled items of a kind, a number of them at once.
 func eraseItems(
 	ctx context.Context, e *claim.Erasure, kind string, size int, erase eraseFunc,
 	progress func(ctx context.Context) error,
@@ -131,8 +131,8 @@ func FailedEvent(kind string, id int64, problem error) report.Event {
 	return report.Errorf("%s %d could not be erased: %s", noun, id, sqlstate.Explain(problem))
 }
 
-// How often a transaction about items is tried, and the clause that locks their rows: several items do not wait for one
-// that is locked.
+// attempts returns how often a transaction about items is tried, and the clause that locks their rows: several items do
+// not wait for one that is locked.
 func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
@@ -140,8 +140,8 @@ func attempts(ids []int64) (tries uint, lock string) {
 	return forms.MaxTries, " FOR UPDATE"
 }
 
-// About a process instance whose rows were deleted, or would be. If it no longer exists (nil), the Forms server cannot
-// purge it, although other rows of it are left.
+// Events are about a process instance whose rows were deleted, or would be. If it no longer exists (nil), the Forms
+// server cannot purge it, although other rows of it are left.
 func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.Event {
 	switch {
 	case in != nil:

@@ -100,7 +100,7 @@ func settle(ctx context.Context, e *claim.Erasure, entry *report.Entry) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Settle(ctx, tx, entry) })
 }
 
-// Terminates the process instance first, unless it has ended.
+// purge terminates the process instance first, unless it has ended.
 func (x Eraser) purge(ctx context.Context, e *claim.Erasure, in *forms.Instance) error {
 	if in.Invocation == "" {
 		return ErrNoInvocation

@@ -11,7 +11,7 @@ type Args map[string]any
 
 var argument = regexp.MustCompile(`@[a-z]+`)
 
-// Replaces the @names. An empty list becomes NULL, and IN (NULL) is never true.
+// expand replaces the @names. An empty list becomes NULL, and IN (NULL) is never true.
 func expand(d dialect, statement string, a Args) (string, []any) {
 	var values []any
 	text := argument.ReplaceAllStringFunc(statement, func(name string) string {

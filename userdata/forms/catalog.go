@@ -67,8 +67,8 @@ func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 // No table with another name is touched, even if omd_object_type names it.
 var workflowTable = regexp.MustCompile(`^(?i:tb)_[0-9]+$`)
 
-// Of the workflows whose names match. Names from omd_object_type are used only if the catalog has them, too. They may
-// be in upper case, as in databases that came from Oracle. known: a name matches.
+// WorkflowColumns are those of workflows whose names match. Names from omd_object_type are used only if the catalog has
+// them, too. They may be in upper case, as in databases that came from Oracle. known: a name matches.
 func (t *Transaction) WorkflowColumns(
 	ctx context.Context, match func(name string) bool,
 ) (columns []Column, known bool, err error) {
@@ -108,7 +108,7 @@ func (t *Transaction) WorkflowColumns(
 	return columns, known, err
 }
 
-// Groups without names that differ only in case, of which MariaDB finds one.
+// Groups have no names that differ only in case, of which MariaDB finds one.
 func splitByCase(names []string) (groups [][]string) {
 	before := map[string]int{} // the names so far, by their lower case
 	for _, name := range names {
@@ -121,8 +121,8 @@ func splitByCase(names []string) (groups [][]string) {
 	return groups
 }
 
-// The tables that names stand for in any case, and which of them are ambiguous: there are several, and none is spelled
-// like its name. Names without a table are returned as they are.
+// stored returns the tables that names stand for in any case, and which of them are ambiguous: there are several, and
+// none is spelled like its name. Names without a table are returned as they are.
 func (t *Transaction) stored(ctx context.Context, names []string) (tables, ambiguous []string, err error) {
 	var lower []string
 	for _, name := range names {

@@ -35,7 +35,8 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 	return epoch, err
 }
 
-// Keeps other replicas from taking the erasure over until the transaction ends. entries is the number in the journal.
+// LockErasure keeps other replicas from taking the erasure over until the transaction ends. entries is the number in
+// the journal.
 func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
 	query := "SELECT epoch, entries FROM " + t.OwnTable("erasure") + " WHERE erasure_id = @id FOR UPDATE"
 	err = t.Each(ctx, query, Args{"id": erasure}, []any{&epoch, &entries}, func() {})

@@ -72,13 +72,13 @@ func (d *Database) readIdentity(ctx context.Context) (err error) {
 	return err
 }
 
-// The database answers, and has the service's own tables.
+// Ping also fails if the database lacks the service's own tables.
 func (d *Database) Ping(ctx context.Context) error {
 	_, err := d.identify(ctx)
 	return err
 }
 
-// Also fails if one of the service's other tables is missing.
+// identify also fails if one of the service's other tables is missing.
 func (d *Database) identify(ctx context.Context) (identity string, err error) {
 	err = d.db.QueryRowContext(ctx,
 		fmt.Sprintf(

@@ -52,7 +52,7 @@ type mysqlDialect struct{}
 
 func (mysqlDialect) parameter(int) string { return "?" }
 
-// In hexadecimal, since the meaning of a backslash depends on sql_mode.
+// Texts are hexadecimal, since the meaning of a backslash depends on sql_mode.
 func (mysqlDialect) literal(text string) string { return fmt.Sprintf("_utf8mb4 X'%X'", text) }
 
 func (mysqlDialect) Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
@@ -67,7 +67,7 @@ func (d mysqlDialect) schema() []string {
 	return list
 }
 
-// As bytes: collations treat different texts as equal and ignore trailing blanks.
+// Bytes are compared: collations treat different texts as equal and ignore trailing blanks.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
 // An index can answer the first condition, and the second is exact.
@@ -140,7 +140,7 @@ func (mysqlDialect) settings() []string { return nil }
 // A locking read also locks the gaps, so that other sessions cannot add rows to its result.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
-// Locks the rows that it reads, so that it deletes exactly those.
+// delete locks the rows that it reads, so that it deletes exactly those.
 func (mysqlDialect) delete(
 	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqlerr"
 )
 
-// Also fails if the user lacks the right to see whether a table exists, or if a table is unsuitable: rows behind a view
-// would be retained, and changes outside InnoDB could not be rolled back.
+// missing also fails if the user lacks the right to see whether a table exists, or if a table is unsuitable: rows
+// behind a view would be retained, and changes outside InnoDB could not be rolled back.
 func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []string) (missing []string, err error) {
 	engines := map[string]string{}
 	var name string

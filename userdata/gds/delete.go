@@ -32,7 +32,8 @@ func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error
 	return root, nil
 }
 
-// Files that an earlier attempt deleted but did not report. Whether the others must be deleted is determined again.
+// reportDeleted reports files that an earlier attempt deleted but did not report. Whether the others must be deleted is
+// determined again.
 func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.Files(ctx, tx)
@@ -139,8 +140,8 @@ func existingFiles(root *os.Root, documents []Document) (names []string) {
 	return names
 }
 
-// Deletes the document's files, except its own if a new marker refers to it. Returns the events, and the sessions of
-// files that cannot be deleted. Files that were not recorded are not reported.
+// delete deletes the document's files, except its own if a new marker refers to it. Returns the events, and the
+// sessions of files that cannot be deleted. Files that were not recorded are not reported.
 func (d Document) delete(
 	root *os.Root, recorded map[string]bool, marked bool, unreadable error,
 ) (events []report.Event, failed []string) {

@@ -44,7 +44,7 @@ func (d Document) retainedEvent() report.Event {
 	)
 }
 
-// A file of the document was changed less than an age ago.
+// YoungerThan reports whether a file of the document was changed less than an age ago.
 func (d Document) YoungerThan(root *os.Root, age time.Duration) bool {
 	return slices.ContainsFunc(d.files, func(f file) bool {
 		info, err := root.Lstat(f.name)

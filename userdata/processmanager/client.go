@@ -53,12 +53,13 @@ func New(c Config) *Client {
 	}}
 }
 
-// By the long-lived invocation id. The process instance may end some time later.
+// invocation is the long-lived id. The process instance may end some time later.
 func (c *Client) TerminateProcess(ctx context.Context, invocation string) error {
 	return c.call(ctx, "terminateProcess", invocation)
 }
 
-// Deletes a process instance that has ended, with everything that it has in the database and in the document storage.
+// PurgeProcessInstance deletes a process instance that has ended, with everything that it has in the database and in
+// the document storage.
 func (c *Client) PurgeProcessInstance(ctx context.Context, invocation string) error {
 	return c.call(ctx, "purgeProcessInstance", invocation)
 }

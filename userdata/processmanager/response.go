@@ -125,5 +125,5 @@ func (s *strictReader) Token() (xml.Token, error) {
 	return token, nil
 }
 
-// White space as XML defines it.
+// White space is as XML defines it.
 func blank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }

@@ -79,14 +79,14 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	return s, nil
 }
 
-// Process instances of any workflow that have ended before the cutoff and satisfy a condition.
+// endedQuery selects process instances of any workflow that have ended before the cutoff and satisfy a condition.
 func (s *Search) endedQuery(condition, tail string) string {
 	return fmt.Sprintf(
 		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
 		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail)
 }
 
-// Of the given process instances, those in a workflow's table.
+// Of the process instances with these ids, those in a workflow's table are selected.
 func (s *Search) workflowQuery(c forms.Column, ids []int64) string {
 	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
 }
@@ -114,7 +114,8 @@ func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time))
 	return nil
 }
 
-// In order. dates has the dates of all process instances that ended before the cutoff, also of other workflows.
+// matches is in order. dates has the dates of all process instances that ended before the cutoff, also of other
+// workflows.
 func (s *Search) matching(
 	ctx context.Context, condition string, a forms.Args, tail string,
 ) (matches []int64, dates map[int64]time.Time, err error) {
@@ -139,8 +140,8 @@ func (s *Search) matching(
 	return slices.DeleteFunc(ids, func(id int64) bool { return !ofWorkflow[id] }), dates, nil
 }
 
-// Separates process instances that match from others, which no longer do. The clause lock locks the rows of the
-// matches.
+// StillMatching separates process instances that match from others, which no longer do. The clause lock locks the rows
+// of the matches.
 func (c Criteria) StillMatching(
 	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
 ) (matches, others []int64, err error) {

@@ -34,7 +34,7 @@ func (r Rule) Workflows() string {
 	return r.Application + "/" + r.Workflow
 }
 
-// A name in omd_object_type is a workflow of the rule.
+// covers takes a name in omd_object_type.
 func (r Rule) covers(name string) bool {
 	prefix := "pt_" + r.Application + "/"
 	return (r.Workflow == "" && strings.HasPrefix(name, prefix)) || name == prefix+r.Workflow
@@ -97,7 +97,7 @@ func (r Rule) Validate() error {
 	return wrong.Err()
 }
 
-// all names all columns, for people.
+// names has the names of all columns, for people.
 func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, names string) {
 	var list []string
 	for _, column := range columns {

@@ -25,8 +25,8 @@ func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry 
 	return e.Settle(ctx, tx, entry)
 }
 
-// What a transaction did: which items are erased or failed, which rows were deleted, and which sessions have documents
-// that must be deleted afterwards.
+// Settle records what a transaction did: which items are erased or failed, which rows were deleted, and which sessions
+// have documents that must be deleted afterwards.
 func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) error {
 	if len(entry.Items) > 0 {
 		if err := e.mark(ctx, tx, "DONE", entry.Kind, entry.Items...); err != nil {

@@ -58,7 +58,8 @@ func (e Erasure) exec(ctx context.Context, db Execer, sql string, args ...any) (
 // Any replica may take over an erasure whose run has been silent for abandonedAfter leases.
 const abandonedAfter = 20
 
-// Erasures that any replica may work on: those requested by users, and those of purges that their runs have abandoned.
+// Unfinished returns erasures that any replica may work on: those requested by users, and those of purges that their
+// runs have abandoned.
 func Unfinished(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -87,7 +88,8 @@ func (e Erasure) Beat(ctx context.Context, db Execer) error {
 	return err
 }
 
-// Unless it has ended. The erasure has failed if failed is true, if an item has failed, or if documents are left.
+// End does nothing if the erasure has ended. It has failed if failed is true, if an item has failed, or if documents
+// are left.
 func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')

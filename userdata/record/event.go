@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Locks the erasure's row until the transaction ends, so that sequences are committed in order.
+// Append locks the erasure's row until the transaction ends, so that sequences are committed in order.
 func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) error {
 	if len(events) == 0 {
 		return nil

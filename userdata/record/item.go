@@ -61,7 +61,7 @@ func (e Erasure) FailUnsettledItems(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Items whose erasure was not begun; returns how many there were.
+// DropPendingItems removes items whose erasure was not begun, and returns how many there were.
 func (e Erasure) DropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return e.exec(ctx, tx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'")
 }

@@ -26,7 +26,7 @@ func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, 
 	return id, err
 }
 
-// Process instances that none of the erasures has as an item.
+// New returns the process instances that none of the erasures has as an item.
 func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, error) {
 	rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
 		WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
@@ -47,8 +47,8 @@ func (p Purge) Instances(ctx context.Context, db external.Querier) (n int64, err
 	return n, err
 }
 
-// Process instances that could not be erased, and sessions with documents that could not be deleted, with a receipt
-// that has the reasons; "" without a failure.
+// Failures counts process instances that could not be erased, and sessions with documents that could not be deleted,
+// with a receipt that has the reasons; "" without a failure.
 func (p Purge) Failures(
 	ctx context.Context, db external.Querier,
 ) (receipt string, instances, sessions int64, err error) {
@@ -60,8 +60,9 @@ func (p Purge) Failures(
 	return receipt, instances, sessions, err
 }
 
-// Process instances that all purges of a Forms database have deleted, in a run and in those that began less than a
-// period before it, without runs whose share of the table was accepted. Does not depend on how long runs are kept.
+// RecentlyPurged counts the process instances that all purges of a Forms database have deleted, in a run and in those
+// that began less than a period before it, without runs whose share of the table was accepted. Does not depend on how
+// long runs are kept.
 func RecentlyPurged(
 	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {

@@ -46,8 +46,8 @@ func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 // A session of an earlier erasure that ended before the documents of the session were deleted.
 type Leftover struct{ Session, Erasure string }
 
-// Earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a transaction may be
-// idle.
+// ByUser returns earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a
+// transaction may be idle.
 func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
 	rows, _ := db.Query(
 		ctx,
@@ -66,7 +66,7 @@ func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasu
 	return erasures, err
 }
 
-// Of earlier erasures, and of the items of a request. The clause lock may lock them.
+// Leftovers are those of earlier erasures, and of the items of a request. The clause lock may lock them.
 func (r Request) Leftovers(
 	ctx context.Context, db external.Querier, earlier []string, lock string,
 ) ([]Leftover, error) {
@@ -81,7 +81,7 @@ func (r Request) Leftovers(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leftover])
 }
 
-// Takes over the leftovers of earlier erasures, and the files that these could not report.
+// Inherit takes over the leftovers of earlier erasures, and the files that these could not report.
 func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []string) error {
 	leftovers, err := r.Leftovers(ctx, tx, earlier, " FOR UPDATE OF s")
 	if err != nil {

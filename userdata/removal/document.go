@@ -18,7 +18,7 @@ const (
 
 const sessionsPerStatement = 1000
 
-// Unless another session refers to the documents; others cannot add such a reference. A document that several items
+// Documents that other sessions refer to remain; others cannot add such a reference. A document that several items
 // share is counted for the last of them.
 func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.Session) error {
 	for chunk := range slices.Chunk(sessions, sessionsPerStatement) {
@@ -56,7 +56,7 @@ func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report
 	return r.sessionRows(ctx, g, "tb_dm_deletion", ids, itemOf)
 }
 
-// Documents that only removed sessions refer to, with the items to count them for.
+// unreferenced returns the documents that only removed sessions refer to, with the items to count them for.
 func (r *Remover) unreferenced(
 	ctx context.Context, sessions []string, itemOf map[string]int64,
 ) (items map[string]int64, err error) {
@@ -97,7 +97,8 @@ func (r *Remover) sessionRows(
 	return err
 }
 
-// Of documents whose references were removed, unless there are others by now; counted by document.
+// Chunks go if the references to their documents were removed, unless there are others by now. Rows are counted by
+// document.
 func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]int64, error) {
 	where, a := r.tx.In("r.documentid", "@documents"), forms.Args{"documents": documents}
 	if !r.dry {
@@ -118,7 +119,8 @@ func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]in
 	return counts, nil
 }
 
-// Sessions that refer to some documents in the database, by document, locked. An unknown session is empty.
+// References returns the sessions that refer to some documents in the database, by document, locked. An unknown session
+// is empty.
 func (r *Remover) References(ctx context.Context, documents []string) (map[string][]string, error) {
 	if err := r.lockReferences(ctx); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (r *Remover) References(ctx context.Context, documents []string) (map[strin
 	return references(ctx, r.tx, condition, forms.Args{"ids": documents})
 }
 
-// Sessions by document. An unknown session is empty.
+// Keys are documents. An unknown session is empty.
 func AllReferences(ctx context.Context, tx *forms.Transaction) (map[string][]string, error) {
 	return references(ctx, tx, "", nil)
 }

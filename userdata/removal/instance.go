@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Their rows in the tables of workflows, their tasks, and their own rows. The process instances must have ended, and
-// must be locked unless this is a dry run. With inDatabase, their documents are removed as well.
+// Instances removes their rows in the tables of workflows, their tasks, and their own rows. The process instances must
+// have ended, and must be locked unless this is a dry run. With inDatabase, their documents are removed as well.
 func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (*Removal, error) {
 	g := newRemoval()
 	if len(ids) == 0 {
@@ -46,8 +46,8 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	return g, nil
 }
 
-// Rows in the tables of workflows. Fails if the process instances have rows in a table that may be that of a workflow,
-// but whose name is ambiguous.
+// variables removes the rows in the tables of workflows. Fails if the process instances have rows in a table that may
+// be that of a workflow, but whose name is ambiguous.
 func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error {
 	columns, _, err := r.tx.WorkflowColumns(ctx, func(string) bool { return true })
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Remover) requireNone(ctx context.Context, c forms.Column, ids []int64) 
 	return nil
 }
 
-// With the process instance of each task, and locked.
+// tasksOf locks the tasks, and returns the process instance of each.
 func (r *Remover) tasksOf(ctx context.Context, instances []int64) (map[int64]int64, error) {
 	lock := " FOR UPDATE"
 	if r.dry {

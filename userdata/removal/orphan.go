@@ -29,8 +29,8 @@ func (r *Remover) Orphans(ctx context.Context, orphans []Orphan, inDatabase bool
 	return g, r.Documents(ctx, g, g.Sessions)
 }
 
-// Which tasks are orphans and which are retained, with events that explain it. The clause lock locks the tasks. A dry
-// run ignores tasks that it has counted.
+// FindOrphans says which tasks are orphans and which are retained, with events that explain it. The clause lock locks
+// the tasks. A dry run ignores tasks that it has counted.
 func (r *Remover) FindOrphans(
 	ctx context.Context, ids []int64, lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {
@@ -74,7 +74,7 @@ func (r *Remover) FindOrphans(
 	return orphans, retained, events, nil
 }
 
-// The process instances of tasks that no longer exist but have left dependent rows, as readInstances.
+// leftovers returns the process instances of tasks that no longer exist but have left dependent rows, as readInstances.
 func (r *Remover) leftovers(ctx context.Context, ids []int64) (map[int64]*int64, error) {
 	instances := map[int64]*int64{}
 	if len(ids) == 0 {
@@ -96,7 +96,7 @@ func (r *Remover) leftovers(ctx context.Context, ids []int64) (map[int64]*int64,
 	return instances, r.readInstances(ctx, instances, query, a)
 }
 
-// By task: 0 for an orphan, nil if unknown. If the query returns several, the greatest counts.
+// Keys are tasks: 0 for an orphan, nil if unknown. If the query returns several, the greatest counts.
 func (r *Remover) readInstances(ctx context.Context, instances map[int64]*int64, query string, a forms.Args) error {
 	var task int64
 	var instance sql.NullInt64

@@ -87,7 +87,7 @@ func (r *Remover) removeItems(
 
 func itself(id int64) int64 { return id }
 
-// Ends a query whose result decides which rows are deleted.
+// lockClause ends a query whose result decides which rows are deleted.
 func (r *Remover) lockClause() string {
 	if r.dry {
 		return ""

@@ -42,8 +42,8 @@ type Instance struct {
 	Reasons []Reason
 }
 
-// The process instance is the person's: a variable that contains the user id only as a part of something longer may be
-// a coincidence.
+// Certain reports whether the process instance is the person's: a variable that contains the user id only as a part of
+// something longer may be a coincidence.
 func (in Instance) Certain() bool {
 	return slices.ContainsFunc(in.Reasons, func(r Reason) bool { return r.Match != Part })
 }
@@ -121,7 +121,7 @@ func (s *searcher) principals(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// Process instances and orphan tasks that a query returns for principals.
+// searchTasks adds the process instances and orphan tasks that a query returns for principals.
 func (s *searcher) searchTasks(ctx context.Context, kind Kind, query string, principals []string) error {
 	var instance, task sql.NullInt64
 	var principal string

@@ -28,7 +28,7 @@ var ErrNoVariable = failure.New(failure.NotFound, "the database knows no such")
 // User ids that are numbers which a database can cast.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
-// Returns the variables that could not be searched.
+// searchVariable returns the variables that could not be searched.
 func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []string, err error) {
 	name := "pt_" + v.Application + "/" + v.Workflow
 	columns, known, err := s.tx.WorkflowColumns(ctx, func(n string) bool { return n == name })
@@ -75,7 +75,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 	return skipped, nil
 }
 
-// With the most certain match of each process instance.
+// The most certain match of each process instance counts.
 func (s *searcher) addMatches(ctx context.Context, query string, v Variable, isNumber bool) error {
 	best := map[int64]Match{}
 	var instance, value any

@@ -76,7 +76,7 @@ func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) erro
 	return err
 }
 
-// Records the observation, reports which sessions are not confirmed, and returns the others.
+// confirm records the observation, reports which sessions are not confirmed, and returns the others.
 func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed map[string]bool, err error) {
 	err = e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := o.record(ctx, tx, e.FormsID); err != nil {
@@ -91,7 +91,8 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 	return confirmed, err
 }
 
-// Dead sessions of an observation that were already dead an hour ago, with events about the others.
+// confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about
+// the others.
 func confirmedSessions(
 	ctx context.Context, db external.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {

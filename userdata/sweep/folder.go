@@ -70,7 +70,8 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 	return o, err
 }
 
-// Documents whose sessions are all confirmed, and an event about documents that are too young, if any.
+// staleDocuments returns the documents whose sessions are all confirmed, and an event about documents that are too
+// young, if any.
 func staleDocuments(
 	ctx context.Context, root *os.Root, confirmed map[string]bool,
 ) (stale []gds.Document, young []report.Event, err error) {

@@ -54,7 +54,8 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.
 	return report.Infof("documents retained: %s", strings.Join(parts, ", "))
 }
 
-// All documents in the database except stale ones, and chunks that belong to no document: no session leads to these.
+// retainedInDatabase reports all documents in the database except stale ones, and chunks that belong to no document: no
+// session leads to these.
 func retainedInDatabase(
 	ctx context.Context, tx *forms.Transaction, sessions map[string][]string, stale []string,
 ) (report.Event, error) {
@@ -80,7 +81,7 @@ func retainedInDatabase(
 	return event, err
 }
 
-// All documents in the folder except stale ones, given by their paths.
+// retainedInFolder reports all documents in the folder except stale ones, given by their paths.
 func retainedInFolder(ctx context.Context, root *os.Root, stale []string) (report.Event, error) {
 	isStale, sizes, sessions := map[string]bool{}, map[string]int64{}, map[string][]string{}
 	for _, name := range stale {

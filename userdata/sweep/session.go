@@ -37,7 +37,7 @@ func ownerOf(session string) owner {
 
 const idsPerQuery = 1000
 
-// Sessions whose owners do not exist, with these owners.
+// deadSessions returns the sessions whose owners do not exist, with these owners.
 func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string) (map[string]owner, error) {
 	dead, ids := map[string]owner{}, map[string]map[int64]bool{} // ids by table
 	for _, s := range sessions {
@@ -64,7 +64,7 @@ func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string)
 	return dead, nil
 }
 
-// Documents whose sessions are all in a set, with their sessions.
+// onlyOf returns the documents whose sessions are all in a set, with their sessions.
 func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][]string {
 	only := maps.Clone(documents)
 	maps.DeleteFunc(only, func(_ string, sessions []string) bool {
@@ -73,8 +73,8 @@ func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][
 	return only
 }
 
-// Documents whose sessions are all dead, with their sessions: the sessions are confirmed, and their owners do not exist
-// in this transaction.
+// onlyDead returns the documents whose sessions are all dead, with their sessions: the sessions are confirmed, and
+// their owners do not exist in this transaction.
 func onlyDead(
 	ctx context.Context, tx *forms.Transaction, documents map[string][]string, confirmed map[string]bool,
 ) (map[string][]string, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// failed: some stale documents could not be deleted.
+// failed is true if some stale documents could not be deleted.
 func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed bool, err error) {
 	if storage.InDatabase {
 		return sweepDatabase(ctx, e)

@@ -58,7 +58,7 @@ func (f *File) Get(name string) (Context, error) {
 	return c, flags.Errorf("there is no context %q: there are %s", name, strings.Join(f.Names(), ", "))
 }
 
-// replaced: there was a context of that name.
+// Set reports whether there was a context of that name.
 func (f *File) Set(name string, c Context) (replaced bool) {
 	if f.Contexts == nil {
 		f.Contexts = map[string]Context{}

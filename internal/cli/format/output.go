@@ -50,7 +50,7 @@ func (o Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) e
 	return errors.Join(err, o.write(w, text))
 }
 
-// One message of a stream: a line of JSON, or a document of YAML.
+// PrintMessage prints one message of a stream: a line of JSON, or a document of YAML.
 func (o Output) PrintMessage(w io.Writer, m proto.Message) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	return errors.Join(err, o.PrintLine(w, text))

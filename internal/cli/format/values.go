@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// In lower case, without the prefix that all names of the enum have.
+// EnumName is in lower case, without the prefix that all names of the enum have.
 func EnumName(value protoreflect.Enum) string {
 	names := value.Descriptor().Values()
 	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
@@ -22,7 +22,7 @@ func EnumName(value protoreflect.Enum) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
 }
 
-// Such as 3.0 MiB.
+// Size has a unit, such as 3.0 MiB.
 func Size(n int64) string { return humanize.IBytes(uint64(n)) }
 
 func Rows(n int64) string { return Count(n, "row", "rows") }
@@ -44,7 +44,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Such as 90 days or 1m30s, as settings have them.
+// Period is such as 90 days or 1m30s, as settings have them.
 func Period(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {
@@ -53,7 +53,7 @@ func Period(d time.Duration) string {
 	return d.String()
 }
 
-// "" if either time is unknown.
+// Elapsed returns "" if either time is unknown.
 func Elapsed(start, end *timestamppb.Timestamp) string {
 	if start == nil || end == nil {
 		return ""
@@ -61,7 +61,7 @@ func Elapsed(start, end *timestamppb.Timestamp) string {
 	return Duration(end.AsTime().Sub(start.AsTime()))
 }
 
-// In UTC, such as 2026-02-28T12:00:00Z; "" if unknown.
+// Time is in UTC, such as 2026-02-28T12:00:00Z; "" if unknown.
 func Time(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -69,7 +69,7 @@ func Time(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// In UTC; "" if unknown.
+// Date is in UTC; "" if unknown.
 func Date(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -77,7 +77,7 @@ func Date(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.DateOnly)
 }
 
-// As typed on the command line and in JSON: maxIdle for the stored MaxIdle, and visitorPurgeDelayDays for
+// FieldName is as typed on the command line and in JSON: maxIdle for the stored MaxIdle, and visitorPurgeDelayDays for
 // visitor_purge_delay_days.
 func FieldName(stored string) string {
 	var name strings.Builder

@@ -91,7 +91,7 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// Asks for confirmation unless yes is set. erase reports whether it found anything.
+// eraseAfterPreview asks for confirmation unless yes is set. erase reports whether it found anything.
 func eraseAfterPreview(
 	cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (found bool, err error),
 ) error {
@@ -119,7 +119,7 @@ type eraseMessage interface {
 	GetEvent() *cleanupv1.EraseEvent
 }
 
-// found: there was anything to erase.
+// printErasure reports whether there was anything to erase.
 func printErasure[M eraseMessage](
 	w io.Writer, output format.Output, dryRun bool, stream interface{ Recv() (M, error) },
 ) (found bool, err error) {
@@ -198,7 +198,7 @@ func (v *eraseView) receipt(r *cleanupv1.Receipt) error {
 	return err
 }
 
-// By table, in parentheses; "" if there are none.
+// Numbers are by table, in parentheses; "" if there are none.
 func rowsText(rows []*cleanupv1.TableRows) string {
 	if len(rows) == 0 {
 		return ""

@@ -46,7 +46,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// With the places that were not or cannot be searched.
+// printFound includes the places that were not or cannot be searched.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}

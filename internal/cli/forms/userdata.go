@@ -27,7 +27,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// Variables of workflows that may hold the user id.
+// Variables of workflows may hold the user id.
 func addVariablesFlag(f *pflag.FlagSet, variables *[]string) {
 	f.StringArrayVar(variables, "variable", nil,
 		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: also look for the user id there; WORKFLOW includes "+

@@ -67,7 +67,7 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Asks for confirmation before it changes anything.
+// apply asks for confirmation before it changes anything.
 func (a *applier) apply(file string) error {
 	entries, err := readFile(a.cmd, file)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 	return changes, errors.Join(wrong...)
 }
 
-// With the number of changes by kind, and the warnings of the server.
+// show includes the number of changes by kind, and the warnings of the server.
 func (a *applier) show(changes []change, inFile int) error {
 	var created, changed, deleted int
 	w := a.report()
@@ -181,7 +181,7 @@ func (a *applier) show(changes []change, inFile int) error {
 	return nil
 }
 
-// Warnings about new and changed policies, and in a single line which rules have not run yet.
+// warn prints warnings about new and changed policies, and in a single line which rules have not run yet.
 func (a *applier) warn(changes []change) {
 	var unproven []string
 	for _, c := range changes {
@@ -240,7 +240,7 @@ func (a *applier) carryOut(c change) error {
 	return a.output.PrintMessage(a.cmd.OutOrStdout(), resp)
 }
 
-// Says how many changes were carried out before the error.
+// explainPartly says how many changes were carried out before the error.
 func (a *applier) explainPartly(failed change, done, all int, err error) error {
 	text := status.Convert(err).Message()
 	if status.Code(err) == codes.Aborted {

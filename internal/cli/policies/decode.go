@@ -21,7 +21,7 @@ type entry struct {
 	where  string // the file and the line
 }
 
-// Or of the standard input. The error joins all mistakes.
+// The file may be the standard input. The error joins all mistakes.
 func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	if name == "-" {
 		return parse("standard input", cmd.InOrStdin())

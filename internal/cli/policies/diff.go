@@ -34,7 +34,7 @@ func withoutServers(p *cleanupv1.Policy) *cleanupv1.Policy {
 	return p
 }
 
-// Each line of the old and the new policy that the other one does not have.
+// print prints each line of the old and the new policy that the other one does not have.
 func (c change) print(w io.Writer) error {
 	title := "changes"
 	switch {
@@ -58,8 +58,8 @@ func (c change) print(w io.Writer) error {
 	return nil
 }
 
-// Lines that only one of two lists has, with their signs. A line that replaces another one of the same field follows
-// it.
+// merged returns lines that only one of two lists has, with their signs. A line that replaces another one of the same
+// field follows it.
 func merged(before, after []string) (out []string) {
 	field := func(line string) string { return line[:strings.Index(line, ": ")] }
 	shown := map[string]bool{}
@@ -82,7 +82,7 @@ func merged(before, after []string) (out []string) {
 	return out
 }
 
-// One line for each value except the name, such as `olderThan.days: 30`; none for nil.
+// lines returns one line for each value except the name, such as `olderThan.days: 30`; none for nil.
 func lines(p *cleanupv1.Policy) ([]string, error) {
 	if p == nil {
 		return nil, nil

@@ -44,7 +44,7 @@ func encodeNode(n *yaml.Node) (string, error) {
 	return out.String(), nil
 }
 
-// In the order of its fields, without what the server sets.
+// Fields are in their order, without what the server sets.
 func messageNode(m protoreflect.Message) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	fields := m.Descriptor().Fields()

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// One error for each field that the server refuses, with the place of the policy and its name.
+// explain returns one error for each field that the server refuses, with the place of the policy and its name.
 func (e entry) explain(err error) error {
 	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())
 	switch s.Code() {
@@ -36,7 +36,7 @@ func (e entry) explain(err error) error {
 	return errors.Join(wrong...)
 }
 
-// As a file has it, such as `olderThan.days: `; "" for the policy itself.
+// The path is as a file has it, such as `olderThan.days: `; "" for the policy itself.
 func fieldPath(field string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
 	if path == "" {

@@ -29,7 +29,7 @@ func names(m protoreflect.Message) (list []string) {
 	return list
 }
 
-// What all names of an enum begin with; files leave it out.
+// enumPrefix returns what all names of an enum begin with; files leave it out.
 func enumPrefix(e protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(e.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }

@@ -56,7 +56,7 @@ func yesOrNo(yes bool) string {
 	return "no"
 }
 
-// A run has followed a saved plan with the rule as it is.
+// hasRun reports whether a run has followed a saved plan with the rule as it is.
 func hasRun(p *cleanupv1.Policy) bool {
 	return !slices.ContainsFunc(p.GetWarnings(), func(w *cleanupv1.Message) bool {
 		return w.GetCode() == message.PolicyUnproven.Code

@@ -32,7 +32,7 @@ func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// Asks the server, and offers nothing if it does not answer in time. Offers no names of files.
+// Complete asks the server, and offers nothing if it does not answer in time. Offers no names of files.
 func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := offers(cmd, server, sources)

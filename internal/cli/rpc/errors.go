@@ -62,7 +62,7 @@ func ExplainConflict(err error) error {
 		"nothing was changed: somebody else changed the same settings meanwhile; run the command again")
 }
 
-// Without the gRPC code. An invalid argument is a usage error.
+// PlainError leaves out the gRPC code. An invalid argument is a usage error.
 func PlainError(err error) error {
 	s, ok := status.FromError(err)
 	switch {
@@ -98,7 +98,7 @@ var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// A flag, an argument in capitals, or the name of an option or a guard.
+// typedName returns a flag, an argument in capitals, or the name of an option or a guard.
 func typedName(cmd *cobra.Command, path string) string {
 	segments := strings.Split(listIndex.ReplaceAllString(path, ""), ".")
 	last := segments[len(segments)-1]

@@ -21,7 +21,7 @@ type listResponse interface {
 	GetNextPageToken() string
 }
 
-// Merged from pages of at most pageSize entries, up to limit. fetch returns how many entries a page has.
+// Pages of at most pageSize entries are merged, up to limit entries. fetch returns how many entries a page has.
 func List[M listResponse](
 	limit, pageSize int32, fetch func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {

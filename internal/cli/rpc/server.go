@@ -54,8 +54,8 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Key, "client-key", "", "the key of --client-cert: a PEM file")
 }
 
-// Fills in what no flag and no variable gave from a context: the one that was named, or the current one if no server
-// was given. notice is for the user, if that server is one of several that they may have meant.
+// useContext fills in what no flag and no variable gave from a context: the one that was named, or the current one if
+// no server was given. notice is for the user, if that server is one of several that they may have meant.
 func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	s.given = cmd.Flags().Changed
 	if s.given("server") && !s.given("context") {
@@ -113,7 +113,7 @@ func (s *Server) String() string {
 	return s.Address
 }
 
-// A command line about a run on the same server, to be pasted, without the token.
+// Command returns a command line about a run on the same server, to be pasted, without the token.
 func (s *Server) Command(name, runID string) string {
 	text := "cleanupd " + name + " " + runID
 	if s.name != "" {

@@ -16,8 +16,8 @@ import (
 // Of a dry run.
 const maxPreviewTables = 30
 
-// The largest changes first, and the guards that would refuse them. A screen that is too narrow for a table gets a
-// list. more says how to see the tables above the limit.
+// printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow for
+// a table gets a list. more says how to see the tables above the limit.
 func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Who requested it and when, its results, and why it did not succeed. all: tables have no limit.
+// PrintRun prints who requested it and when, its results, and why it did not succeed. all: tables have no limit.
 func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	kind := "Run"
 	if r.GetDryRun() {
@@ -55,7 +55,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	return err
 }
 
-// With the sizes of their tables, the preview of a dry run, and totals.
+// printResults includes the sizes of the tables, the preview of a dry run, and totals.
 func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	more := ""
 	if server != nil {
@@ -107,7 +107,7 @@ func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	return humanize.Comma(rows)
 }
 
-// What a run did or would do, and how long it took.
+// Total is what a run did or would do, and how long it took.
 func Total(r *cleanupv1.Run) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
@@ -127,7 +127,7 @@ func Total(r *cleanupv1.Run) string {
 	return text
 }
 
-// With how many bytes of the run's tables are free for new rows.
+// total includes how many bytes of the run's tables are free for new rows.
 func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	var reusable int64
 	for _, t := range sizes {
@@ -139,7 +139,8 @@ func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	return Total(r)
 }
 
-// Before the first and after the last task that deleted from them, the tables with the most deleted rows first.
+// Sizes are those before the first and after the last task that deleted from a table. Tables with the most deleted rows
+// come first.
 func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	sums := map[string]*cleanupv1.TableSpace{}
 	for _, t := range r.GetResults() {

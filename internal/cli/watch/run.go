@@ -62,7 +62,7 @@ func Start(
 	return r, nil
 }
 
-// For a run that was started before; stream sends its events.
+// The run was started before; stream sends its events.
 func NewRun(
 	ctx context.Context, server *rpc.Server, client cleanupd.Client, stream cleanupv1.CleanupService_WatchRunClient,
 ) *Run {
@@ -71,7 +71,7 @@ func NewRun(
 	return r
 }
 
-// Requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
+// open requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
 func (r *Run) open() {
 	if r.id == "" {
 		r.receive, r.accepted = receiver(r.client.RunCleanup(r.ctx, r.request))
@@ -136,7 +136,7 @@ func (r *Run) Follow(p Printer) error {
 	return nil
 }
 
-// Until the stream ends; returns the error that ended it.
+// Print returns the error that ended the stream.
 func (r *Run) Print(p Printer) error {
 	for {
 		event, err := r.next()
@@ -197,8 +197,8 @@ func (r *Run) resumeReason(err error) string {
 	return ""
 }
 
-// Requests the events after the last one that is not lost, until a server sends one. A call that a server has accepted
-// is an answer, even if a proxy cuts it before there is an event: a paused run has none.
+// resume requests the events after the last one that is not lost, until a server sends one. A call that a server has
+// accepted is an answer, even if a proxy cuts it before there is an event: a paused run has none.
 func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second

@@ -123,7 +123,7 @@ func (v *View) bar(share float64) string {
 
 func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
-// 0 to 1; 0 if unknown.
+// The share is from 0 to 1; 0 if unknown.
 func completedShare(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
@@ -131,7 +131,7 @@ func completedShare(p *cleanupv1.TaskProgress) float64 {
 	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
 }
 
-// The most important figures first, since a narrow screen cuts the text.
+// The most important figures come first, since a narrow screen cuts the text.
 func describeProgress(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
@@ -166,7 +166,7 @@ func inSeconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Each part after a comma; "" if the task did nothing.
+// Each part follows a comma; "" if the task did nothing.
 func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 	for _, count := range []struct {
 		n                 int64

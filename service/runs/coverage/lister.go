@@ -38,7 +38,7 @@ type Table struct {
 	Suggestion *Suggestion
 }
 
-// With indexes, in bytes.
+// Size includes indexes, in bytes.
 func (t *Table) Size() int64 { return t.Bytes + t.IndexBytes }
 
 type Query struct {

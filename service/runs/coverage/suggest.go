@@ -95,7 +95,7 @@ func (l Limits) reason(t *Table) string {
 // Names of the application's own tables.
 var applicationTable = regexp.MustCompile(`^(nms|xtk|ncm|nml|crm)`)
 
-// Also tables with the name of a work table. Policies for some of these would be refused.
+// ownsTable includes tables with the name of a work table. Policies for some of these would be refused.
 func (c covered) ownsTable(t *Table) bool {
 	return c.Schema != "" && t.Schema == c.Schema &&
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))

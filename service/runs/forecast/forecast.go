@@ -152,7 +152,7 @@ func (f *Forecaster) Record(ctx context.Context) error {
 	})
 }
 
-// Only what metrics need.
+// Only what metrics need is stored.
 func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	b := &pgx.Batch{}
 	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make one at the same time
@@ -163,7 +163,7 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// From the last forecast that any replica made; those of more than two days ago do not count.
+// FallingBehindTasks reads the last forecast that any replica made; those of more than two days ago do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)

@@ -100,7 +100,7 @@ func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 // Named in a problem.
 const maxHidden = 10
 
-// Which sequences the role may not read, with the GRANT that helps; "" if it may read all.
+// hiddenSequences says which sequences the role may not read, with the GRANT that helps; "" if it may read all.
 func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 	var (
 		role  string

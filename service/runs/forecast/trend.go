@@ -75,7 +75,7 @@ const (
 	recentRates = 7
 )
 
-// Rows a second of the last nights that had enough; 0: none had.
+// medianRate returns the rows a second of the last nights that had enough; 0: none had.
 func medianRate(nights []Night) float64 {
 	var rates []float64
 	for _, n := range nights {
@@ -90,8 +90,8 @@ func medianRate(nights []Night) float64 {
 	return rates[len(rates)/2]
 }
 
-// How many rows of each task are left after each of the next nights, if runs are as fast as before and stop after their
-// budget.
+// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before and
+// stop after their budget.
 func simulate(pipeline []member, rates []float64, budget time.Duration) [][forecast.Days]float64 {
 	left := make([][forecast.Days]float64, len(pipeline))
 	backlog := make([]float64, len(pipeline))
@@ -118,7 +118,7 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 	return left
 }
 
-// Judged by former nights, and by what the next ones will leave.
+// A task is judged by its former nights, and by what the next ones will leave.
 func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
@@ -153,7 +153,7 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 // Nights for which a backlog must grow to be a trend.
 const lasting = 5
 
-// More and more rows are left in the last nights of a simulation.
+// grows reports whether more and more rows are left in the last nights of a simulation.
 func grows(left [forecast.Days]float64) bool {
 	for i := len(left) - lasting; i < len(left); i++ {
 		if left[i] < 1 || left[i] <= left[i-1] {
@@ -165,7 +165,7 @@ func grows(left [forecast.Days]float64) bool {
 
 func night(now time.Time, i int) time.Time { return now.Add(time.Duration(i) * 24 * time.Hour) }
 
-// Since when the task has not deleted all that was obsolete, and why; "" if it has last time.
+// bounded returns since when the task has not deleted all that was obsolete, and why; "" if it has last time.
 func (m member) bounded() (since time.Time, bound Bound) {
 	for i, n := range m.nights {
 		if n.Bound == "" {
@@ -184,7 +184,7 @@ const (
 	recentArrivals = 7
 )
 
-// Average of the last nights in which something kept runs from deleting all.
+// usual is the average of the last nights in which something kept runs from deleting all.
 func (m member) usual() float64 {
 	rows, nights := int64(0), 0
 	for _, n := range m.nights[:min(recentRuns, len(m.nights))] {
@@ -196,8 +196,8 @@ func (m member) usual() float64 {
 	return float64(rows) / float64(max(nights, 1))
 }
 
-// Rows that become obsolete a day on average; for a task without dates, those that the last nights deleted that nothing
-// bounded.
+// arrivals returns the rows that become obsolete a day on average; for a task without dates, those that the last nights
+// deleted that nothing bounded.
 func (m member) arrivals() float64 {
 	rows, days := int64(0), 0
 	if m.due.Dated {

@@ -55,7 +55,7 @@ func age(db *pgtest.DB, days int) {
 	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - $1::int * interval '1 day'", days)
 }
 
-// Waits until the server has counted so many inserted and deleted rows of the table.
+// count waits until the server has counted so many inserted and deleted rows of the table.
 func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 	db.Do(sql + "; SELECT pg_stat_force_next_flush()")
 	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+

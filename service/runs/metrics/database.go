@@ -214,7 +214,7 @@ func (d *Database) queryPending(ctx context.Context) error {
 	return nil
 }
 
-// Ages of obsolete rows, and whether the application cleans the database as well.
+// queryTables reads ages of obsolete rows, and whether the application cleans the database as well.
 func (d *Database) queryTables(ctx context.Context) error {
 	list, err := d.Tasks.Read(ctx, d.Pool)
 	if err != nil {

@@ -116,7 +116,7 @@ func (m *Replica) initialize() {
 
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// Counts the tasks that were cancelled with the run first, so that a run's tasks are counted whenever it is.
+// RunEnded counts the tasks that were cancelled with the run first, so that a run's tasks are counted whenever it is.
 func (m *Replica) RunEnded(r *store.Run) {
 	for _, t := range r.Results {
 		if t.State == pipeline.Cancelled {

@@ -145,7 +145,7 @@ func describe(run *store.Run, tasks []store.Result) *Run {
 	return r
 }
 
-// One line of limited length: anyone may have chosen names and errors.
+// printable returns one line of limited length: anyone may have chosen names and errors.
 func printable(text string) string {
 	const ellipsis = "…"
 	text = terminal.OneLine(strings.ToValidUTF8(text, "\uFFFD"))

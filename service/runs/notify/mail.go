@@ -138,8 +138,8 @@ func (m *mailer) send(ctx context.Context, e *Event) error {
 	return err
 }
 
-// After one address was refused, each gets its own mail. Fails only if all are refused: another attempt would be no
-// better, and the others would get the mail again.
+// After one address was refused, each gets its own mail. sendEach fails only if all are refused: another attempt would
+// be no better, and the others would get the mail again.
 func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error {
 	var refused []error
 	for _, to := range m.to {

@@ -329,7 +329,7 @@ func TestFailingMail(t *testing.T) {
 	}
 }
 
-// Accepts a mail and closes the connection.
+// cutAfterData accepts a mail and closes the connection.
 func cutAfterData(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

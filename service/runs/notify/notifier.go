@@ -87,7 +87,7 @@ func (n *Notifier) Collect(ctx context.Context) error {
 	return nil
 }
 
-// Gives up what happened too long ago, and what waits for targets that are no longer configured.
+// dropOld gives up what happened too long ago, and what waits for targets that are no longer configured.
 func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 	before := now.Add(-patience)
 	skipped, err := store.SkipNotNotified(ctx, n.Pool, before)
@@ -203,7 +203,7 @@ func (n *Notifier) givenUp(d *store.Notification, failure error) {
 		"attempts", d.Attempts, "error", failure)
 }
 
-// 10 seconds after the first attempt, then twice as long each time, up to half an hour.
+// The pause is 10 seconds after the first attempt, then twice as long each time, up to half an hour.
 func backoff(attempts int) time.Duration {
 	const first, most = 10 * time.Second, 30 * time.Minute
 	return min(first<<min(max(attempts-1, 0), 8), most)

@@ -102,7 +102,7 @@ func tlsConfig(host string, o Options) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
 }
 
-// A few characters that distinguish the URLs of one host: too few to find a secret in the URL.
+// digest returns a few characters that distinguish the URLs of one host: too few to find a secret in the URL.
 func digest(u url.URL) string {
 	u.User = nil
 	sum := sha256.Sum256([]byte(u.String()))

@@ -95,12 +95,12 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 	return fmt.Errorf("the receiver responded %s", status(resp))
 }
 
-// The standard text: the server's own may be anything.
+// status returns the standard text: the server's own may be anything.
 func status(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 }
 
-// Without surrounding blanks. Fails if the file is empty.
+// ReadSecret removes surrounding blanks. It fails if the file is empty.
 func ReadSecret(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

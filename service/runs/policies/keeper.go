@@ -195,7 +195,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
 }
 
-// A warning that no run has done the rule by a saved plan; none if one has.
+// Unproven returns a warning that no run has done the rule by a saved plan; none if one has.
 func (s Stored) Unproven() []message.Message {
 	if s.Proven {
 		return nil
@@ -251,7 +251,7 @@ func warnings(
 	return found, err
 }
 
-// Other tasks that change rows of the table.
+// covering returns the other tasks that change rows of the table.
 func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
 	env.DryRun = true // what the role may do to other tables does not matter
 	for _, t := range env.Pipeline {

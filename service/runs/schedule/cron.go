@@ -90,7 +90,7 @@ func (r *recurring) next(after time.Time) time.Time {
 	}
 }
 
-// Searches from one clock change to the next.
+// nextHour searches from one clock change to the next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
 		next := r.Next(wall)
@@ -106,13 +106,13 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// The wall clock time, as a time in UTC.
+// shown returns the wall clock time, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// When a wall clock of the zone first shows a time, or the clock change that skips it.
+// instant returns when a wall clock of the zone first shows a time, or the clock change that skips it.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()

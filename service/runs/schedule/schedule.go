@@ -33,7 +33,8 @@ type Schedule struct {
 	LastRunID   string     // "" before the first one, or if it was pruned
 }
 
-// Used until another schedule is stored; Complete fills in the rest. The replicas that keep the schedule store it.
+// Default is used until another schedule is stored; Complete fills in the rest. The replicas that keep the schedule
+// store it.
 func Default(enabled bool) Schedule { return Schedule{Enabled: enabled, ContinueOnError: true} }
 
 // Etag leaves out what callers cannot set.

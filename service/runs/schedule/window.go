@@ -98,7 +98,7 @@ func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	return p, nil
 }
 
-// open: the window opens on that day.
+// opens: the window opens on that day.
 func (w Window) on(day time.Time, zone *time.Location) (from, to time.Time, opens bool) {
 	if len(w.Days) > 0 && !slices.Contains(w.Days, days[day.Weekday()]) {
 		return from, to, false

@@ -118,8 +118,8 @@ func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	return s.StartPending(ctx, tx, stored)
 }
 
-// Locked before any other lock when a run ends. nil: no run is pending, or this replica does not keep the schedule, or
-// another instance owns the database.
+// LockPending locks the schedule before any other lock when a run ends. nil: no run is pending, or this replica does
+// not keep the schedule, or another instance owns the database.
 func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if !s.Enabled {
 		return nil, nil

@@ -190,7 +190,6 @@ func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err
 	return idle, err
 }
 
-// running: the task that was running.
 func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err error) {
 	if err := addPause(ctx, tx, e.RunID); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, er
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
 }
 
-// Releases the guards that tripped with other values of options than the effective ones.
+// ReleaseRefusals releases the guards that tripped with other values of options than the effective ones.
 func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,
@@ -125,7 +125,8 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 	).Scan(&unattended)
 }
 
-// The basis of a policy when a run last did it by a saved plan; "" if none did, and for other tasks.
+// provenBasis returns the basis of a policy when a run last did it by a saved plan; "" if none did, and for other
+// tasks.
 func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
 	err = db.QueryRow(ctx, "SELECT proven_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
 		Scan(&basis)
@@ -135,7 +136,7 @@ func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis s
 	return basis, err
 }
 
-// Whether the schedule's next run, without a saved plan, is unattended.
+// NextIsUnattended is about the schedule's next run without a saved plan.
 func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
@@ -161,8 +162,8 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
-// By table: what other runs have deleted, and this one unless it is a dry run. Recent rows exclude those whose deletion
-// was accepted as an unusual share of the table.
+// readDeletions returns, by table, what other runs have deleted, and this one unless it is a dry run. Recent rows
+// exclude those whose deletion was accepted as an unusual share of the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -201,7 +202,7 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 	return deletions, err
 }
 
-// By the options with their delays, when the task last succeeded.
+// Cutoffs are those of when the task last succeeded, by the options with their delays.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
 	rows, _ := db.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
 		task)

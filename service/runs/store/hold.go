@@ -174,7 +174,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	return all, last, err
 }
 
-// Runs that delete now: with a task, or with any if it is "".
+// DeletingRuns returns the runs that delete now: with a task, or with any if it is "".
 func DeletingRuns(ctx context.Context, db campaign.Querier, task string) ([]uuid.UUID, error) {
 	rows, _ := db.Query(
 		ctx,

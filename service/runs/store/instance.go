@@ -17,7 +17,7 @@ type Identity struct {
 	DatabaseOID int64
 }
 
-// The stored identity, and the one that the database has now, without an instance.
+// ReadIdentities returns the stored identity, and the one that the database has now, without an instance.
 func ReadIdentities(ctx context.Context, db campaign.Querier) (stored, now Identity, err error) {
 	err = db.QueryRow(
 		ctx,
@@ -53,7 +53,7 @@ func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 	return err
 }
 
-// Of active runs; scheduled: the schedule is enabled.
+// The ids are those of active runs; scheduled: the schedule is enabled.
 func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, scheduled bool, err error) {
 	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE `+active+`
 		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).

@@ -144,7 +144,7 @@ type StartedTask struct {
 	Progress
 }
 
-// StartTask does nothing if a previous worker has started the task.
+// StartTask leaves a task that a previous worker has started as it is.
 func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
 	var fields []string
 	err = tx.QueryRow(
@@ -197,7 +197,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	return err
 }
 
-// Rows that a task has deleted and updated, by relation.
+// DoneByTable returns the rows that a task has deleted and updated, by relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task "+
@@ -208,8 +208,8 @@ func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task st
 	})
 }
 
-// Quoted names of the tables that a task, or any task of the run if it is "", has deleted rows from, those with the
-// most rows first.
+// Emptied returns the quoted names of the tables that a task, or any task of the run if it is "", has deleted rows
+// from, those with the most rows first.
 func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

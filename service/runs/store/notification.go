@@ -53,7 +53,8 @@ func SetNotified(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// The run's tasks that failed when a run last executed them before it. All tasks of a run that failed as a whole count.
+// FailedBefore returns the run's tasks that failed when a run last executed them before it. All tasks of a run that
+// failed as a whole count.
 func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -137,7 +138,8 @@ func InsertNotifications(
 
 const notificationColumns = "subject, cause, target, event, create_time, attempts, error"
 
-// The oldest notification for a target that is due; nil if there is none. No replica claims it again before until.
+// ClaimNotification returns the oldest notification for a target that is due; nil if there is none. No replica claims
+// it again before until.
 func ClaimNotification(
 	ctx context.Context, db campaign.Querier, target string, now, until time.Time,
 ) (*Notification, error) {
@@ -169,7 +171,7 @@ func SetGivenUp(ctx context.Context, db Execer, n *Notification, now time.Time, 
 	return setNotification(ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error())
 }
 
-// Changes nothing if another replica has claimed the notification since.
+// setNotification changes nothing if another replica has claimed the notification since.
 func setNotification(
 	ctx context.Context, db Execer, n *Notification, assignments string, at time.Time, failure string,
 ) error {
@@ -189,7 +191,7 @@ func setNotification(
 	return err
 }
 
-// Gives up the notifications that were stored before a time for other targets than these.
+// GiveUpOthers gives up the notifications that were stored before a time for other targets than these.
 func GiveUpOthers(
 	ctx context.Context, db campaign.Querier, targets []string, before, now time.Time,
 ) ([]*Notification, error) {
@@ -215,8 +217,8 @@ func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]
 	return pending, err
 }
 
-// Deletes the notifications that were sent or given up, and the missed times that were notified, longer ago than the
-// history.
+// PruneNotifications deletes the notifications that were sent or given up, and the missed times that were notified,
+// longer ago than the history.
 func PruneNotifications(ctx context.Context, db Execer, history time.Duration) error {
 	for _, sql := range []string{
 		"DELETE FROM cleanupd.notification WHERE end_time < clock_timestamp() - $1::interval",

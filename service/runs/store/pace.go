@@ -65,7 +65,7 @@ func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return NotifyWaiting(ctx, tx, id)
 }
 
-// Adds the current pause of a run, if it is paused, to those of the task that it pauses.
+// addPause adds the current pause of a run, if it is paused, to those of the task that it pauses.
 func addPause(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -101,8 +101,8 @@ type PausedRun struct {
 	Stop string // why; "" because of the longest pause
 }
 
-// Paused runs that no replica works on and that were cancelled, whose time limit has passed, or that were paused for
-// longer than longest. A pause outside the windows of the schedule ends by itself.
+// FindPausesToEnd returns the paused runs that no replica works on and that were cancelled, whose time limit has
+// passed, or that were paused for longer than longest. A pause outside the windows of the schedule ends by itself.
 func FindPausesToEnd(
 	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
 ) ([]PausedRun, error) {
@@ -117,7 +117,7 @@ func FindPausesToEnd(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedRun])
 }
 
-// Paused runs whose replica no longer renews its lease.
+// FindLeftPaused returns the paused runs whose replica no longer renews its lease.
 func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -135,7 +135,8 @@ type WindowedRun struct {
 	Pace     pace.Pace
 }
 
-// The run for which a window has opened or closed; nil without such a run, or while another replica has locked it.
+// LockWindowedRun returns the run for which a window has opened or closed; nil without such a run, or while another
+// replica has locked it.
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -151,13 +152,13 @@ func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	return &r, err
 }
 
-// Until when the windows leave the run as it is; nil without windows.
+// SetWindowUntil stores until when the windows leave the run as it is; nil without windows.
 func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = $2 WHERE id = $1", id, until)
 	return err
 }
 
-// Windows apply again to the active run of the schedule.
+// ReapplyWindows makes windows apply again to the active run of the schedule.
 func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
 		Schedule)

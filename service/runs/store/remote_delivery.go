@@ -74,7 +74,7 @@ func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, retain_time = EXCLUDED.retain_time`, id, query)
 }
 
-// Ids on the mid-sourcing server, except those whose ids in the main database are on hold.
+// RemoteIDs are ids on the mid-sourcing server, except those whose ids in the main database are on hold.
 func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -85,7 +85,7 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// By ids on the mid-sourcing server. No fence is needed: another worker of the run would delete the same.
+// ids are those on the mid-sourcing server. No fence is needed: another worker of the run would delete the same.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
 	_, err := db.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account,
 		ids)

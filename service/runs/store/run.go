@@ -128,7 +128,7 @@ func (r *Run) Result(task string) *Result {
 	return &r.Results[i]
 }
 
-// The first task that failed, or else one that was stopped, or "".
+// FailedTask returns the first task that failed, or else one that was stopped, or "".
 func (r *Run) FailedTask() string {
 	for _, state := range []pipeline.State{pipeline.Failed, pipeline.Cancelled} {
 		if i := slices.IndexFunc(r.Results, func(t Result) bool { return t.State == state }); i >= 0 {

@@ -164,7 +164,7 @@ func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	return err
 }
 
-// Makes a run pending, and stores when the next one is due.
+// SetPending makes a run pending, and stores when the next one is due.
 func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
 		next)

@@ -115,7 +115,7 @@ const statistics = "statistics"
 // From this size a table is reported if half of it is free.
 const largeTable = 64 << 20
 
-// One for each table that remains much larger than its rows.
+// There is a warning for each table that remains much larger than its rows.
 func warnOfLargeTables(ctx context.Context, tx pgx.Tx, id uuid.UUID) ([]Event, error) {
 	rows, _ := tx.Query(
 		ctx,

@@ -58,7 +58,7 @@ type Retained struct {
 	Tables                                        float64 // whose sweep did not reach the end
 }
 
-// By the last run of each task. Dry runs do not count.
+// LastRetained is by the last run of each task. Dry runs do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -71,7 +71,7 @@ func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
 }
 
-// Reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
+// LastSuccesses are the reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
 func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -132,7 +132,7 @@ const selectKeepers = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM p
 WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
   AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
 
-// Tables, of names in lower case, whose rows keep rows of a table, by that table.
+// readKeepers returns the tables, of names in lower case, whose rows keep rows of a table, by that table.
 func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	keepers := map[string][]string{}
 	if len(names) < 2 {
@@ -150,8 +150,8 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 	return keepers, nil
 }
 
-// By name, but rows that keep others by a foreign key are deleted before these: otherwise only the next run could
-// delete the others.
+// The order is by name, but rows that keep others by a foreign key are deleted before these: otherwise only the next
+// run could delete the others.
 func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []plan.Task, err error) {
 	var names []string
 	for _, p := range stored {

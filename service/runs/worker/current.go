@@ -69,7 +69,7 @@ func (c *current) knows() store.Known {
 	return c.known
 }
 
-// Whether a batch changed nothing that has to be written now.
+// Nothing has to be written now after such a batch.
 func (c *current) unchanged(d purge.Delta) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -135,7 +135,7 @@ func (d *database) checkWritable(ctx context.Context) error {
 	})
 }
 
-// A few bytes of WAL that belong to no table, unless another write was answered lately.
+// probe writes a few bytes of WAL that belong to no table, unless another write was answered lately.
 func (d *database) probe(ctx context.Context) error {
 	b := &pgx.Batch{}
 	b.Queue(store.WriteProbe)

@@ -34,7 +34,8 @@ func (i *interruption) text() string {
 	return text
 }
 
-// As soon as the database can be written; nil if another replica has the run, or this one is stopping.
+// reclaim claims the run as soon as the database can be written; nil if another replica has the run, or this one is
+// stopping.
 func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff.BackOff, log *slog.Logger) *claim {
 	cause := interruption{err: err, awaited: awaited(err)}
 	if cause.awaited == "" { // a COMMIT that was cut off waits no longer, so that only now the standby may prove absent
