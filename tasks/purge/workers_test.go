@@ -242,7 +242,7 @@ func TestWorkerThatPanics(t *testing.T) {
 		return nil
 	}
 	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); err == nil ||
-		!strings.Contains(err.Error(), "cleanupd itself") {
+		!strings.Contains(err.Error(), "internal error (panic)") {
 		t.Error(err)
 	}
 	a.before = nil
