@@ -267,7 +267,7 @@ func TestShareOfPurges(t *testing.T) {
 	}
 	s.db.Do("UPDATE cleanupd.run SET start_time = start_time - interval '1 day'")
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
-		t.Errorf("the guard is not latched: %d are left: %v", left(), err)
+		t.Errorf("the guard refuses nothing: %d are left: %v", left(), err)
 	}
 	accept := []*cleanupv1.TrippedGuard{
 		{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "tb_process_instance", Number: 200},
