@@ -191,7 +191,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 		return resultOf(run,
 			"forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
 	}
-	for range 2 { // it latches
+	for range 2 { // it stays refused
 		if got := refused(); got != "share 40" {
 			t.Errorf("all process instances: %q", got)
 		}

@@ -233,7 +233,7 @@ func TestRefusedElsewhere(t *testing.T) {
 				here.MoveAway(far, "nmssubscription")
 			},
 			"subscriptions",
-			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows left: 2"},
+			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows retained: 2"},
 		},
 		"a trigger": {
 			func(here, far *pgtest.DB) {
@@ -251,7 +251,7 @@ func TestRefusedElsewhere(t *testing.T) {
 			here.MoveAway(far, "nmsvisitor")
 			here.Superuser("ALTER SERVER far OPTIONS (SET dbname 'no_such_database')")
 		}, "visitors", []string{
-			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows left: unknown",
+			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows retained: unknown",
 		}},
 		"coalescing": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsEmailErrorStat (tsDate) VALUES ('2000-01-01')")
