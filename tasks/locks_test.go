@@ -221,7 +221,8 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	)
 	for i := 0; i < n; i += 100 { // so that no transaction holds too many locks
 		db.Do(fmt.Sprintf(
-			"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100,
+			"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1,
+			i+100,
 		))
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")

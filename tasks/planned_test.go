@@ -90,9 +90,7 @@ func TestStalePlan(t *testing.T) {
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
 		"related list": {change: func(c *pipeline.Config) { c.RelatedListTables = []string{"other"} }},
-		"include": {change: func(
-			c *pipeline.Config,
-		) {
+		"include": {change: func(c *pipeline.Config) {
 			c.Include = map[string][]string{"delivery-logs": {"other"}}
 		}},
 		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},

@@ -398,8 +398,8 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 			values = append(values, value)
 		}
 		b.Queue(fmt.Sprintf(
-			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "), strings.Join(values,
-				", "),
+			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "),
+			strings.Join(values, ", "),
 		))
 	}
 }

@@ -229,8 +229,8 @@ func (r ruleTest) insert(db *pgtest.DB) {
 		for _, row := range table.rows {
 			if row.verdict == "appears" {
 				db.Do(fmt.Sprintf(
-					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name, strings.Join(table.columns,
-						", "), strings.Join(row.values, ", "),
+					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name,
+					strings.Join(table.columns, ", "), strings.Join(row.values, ", "),
 				))
 			}
 		}

@@ -195,7 +195,8 @@ func (f holdFinder) byCascades() (found []HoldCondition) {
 		default:
 			c := f.newCompiler()
 			where := c.child(row{"r", f.table}, k, path)
-			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
+			found = append(found,
+				HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
 		}
 	}
 	return found
