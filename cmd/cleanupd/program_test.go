@@ -608,16 +608,16 @@ func TestSessions(t *testing.T) {
 		defer func() { _ = conn.Close(t.Context()) }()
 		var all string
 		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), "+
-			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'))").
+			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('jit'))").
 			Scan(&all); err != nil {
 			t.Fatal(err)
 		}
 		return all
 	}
-	if got := settings(db.URL()); got != "10s 10min 10s" {
+	if got := settings(db.URL()); got != "10s 10min 10s off" {
 		t.Error(got)
 	}
-	if got := settings(db.URL() + "&statement_timeout=5000"); got != "10s 5s 10s" {
+	if got := settings(db.URL() + "&statement_timeout=5000&jit=on"); got != "10s 5s 10s on" {
 		t.Error(got)
 	}
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")

@@ -32,7 +32,9 @@ const (
 )
 
 // findCascades finds the foreign keys of all schemas. It returns partitioned tables instead of their partitions: a key
-// of one partition, or to one, counts as a key of all. Keys with PERIOD, which only refuse, are left to be tried.
+// of one partition, or to one, counts as a key of all. Keys with PERIOD, which only refuse, are left to be tried. Columns
+// of other collations than their keys are compared as PostgreSQL does, by that of the key: COLLATE is needed where it
+// matters, or where PostgreSQL would not know which. Elsewhere it would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
@@ -42,15 +44,20 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
     JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i),
   (SELECT json_agg(json_build_object('Operator', format('OPERATOR(%I.%s)', n.nspname, o.oprname),
       'Key', CASE WHEN l.typtype <> 'p' AND l.oid <> p.atttypid THEN format('::%I.%I', ln.nspname, l.typname)
-        ELSE '' END,
+        ELSE '' END || coalesce(by.collation, ''),
       'Column', CASE WHEN r.typtype <> 'p' AND r.oid <> f.atttypid THEN format('::%I.%I', rn.nspname, r.typname)
-        ELSE '' END) ORDER BY u.i)
+        ELSE '' END || coalesce(by.collation, '')) ORDER BY u.i)
     FROM unnest(k.conpfeqop, k.confkey, k.conkey) WITH ORDINALITY AS u (oid, key, number, i)
     JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace
     JOIN pg_type l ON l.oid = o.oprleft JOIN pg_namespace ln ON ln.oid = l.typnamespace
     JOIN pg_type r ON r.oid = o.oprright JOIN pg_namespace rn ON rn.oid = r.typnamespace
     JOIN pg_attribute p ON p.attrelid = k.confrelid AND p.attnum = u.key
-    JOIN pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = u.number),
+    JOIN pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = u.number
+    LEFT JOIN LATERAL (SELECT format(' COLLATE %I.%I', cn.nspname, of.collname) AS collation
+      FROM pg_collation of JOIN pg_namespace cn ON cn.oid = of.collnamespace
+      WHERE of.oid = p.attcollation AND f.attcollation <> 0 AND f.attcollation <> of.oid
+        AND (SELECT NOT bool_and(collisdeterministic) OR bool_and(collprovider <> 'd') FROM pg_collation
+          WHERE oid IN (p.attcollation, f.attcollation))) AS by ON true),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `

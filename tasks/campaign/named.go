@@ -65,13 +65,16 @@ type namePart struct {
 	quoted bool
 }
 
-// candidates returns the stored names that a part may stand for, the first one first.
-func (p namePart) candidates() []string {
-	if lower := strings.ToLower(p.text); !p.quoted && lower != p.text {
-		return []string{p.text, lower}
+// folded returns the other stored name that a part may stand for, or the same one.
+func (p namePart) folded() string {
+	if p.quoted {
+		return p.text
 	}
-	return []string{p.text}
+	return strings.ToLower(p.text)
 }
+
+// candidates returns the stored names that a part may stand for, the first one first.
+func (p namePart) candidates() []string { return slices.Compact([]string{p.text, p.folded()}) }
 
 // namePattern matches one part of a name, in quotes or not, and the dot after it.
 var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
@@ -105,39 +108,48 @@ func BaseName(text string) string {
 	return n.name.text
 }
 
-// findNamed finds the relation that a name stands for: names ($2) of schemas ($1), the first ones first. Without
-// schemas it is the one of the application's schema ($3), or else of the first schema of the search path.
+// findNamed finds the relations that names stand for: a text ($1), its schema ($2, or else $3) and its name ($4, or else
+// $5). Without a schema it is the one of the application's schema ($6), or else of the first schema of the search path.
 const findNamed = `
-SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = ANY ($2::text[]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm') AND c.relpersistence <> 't'
-  AND n.nspname = ANY (CASE WHEN $1::text[] = '{}' THEN current_schemas(false) || $3::name ELSE $1::name[] END)
-ORDER BY array_position($1::text[], n.nspname::text), n.nspname <> $3,
-  array_position(current_schemas(false), n.nspname), array_position($2::text[], c.relname::text)
-LIMIT 1`
+SELECT given.text, found.oid
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+  AS given (text, schema, folded_schema, name, folded_name)
+CROSS JOIN LATERAL (
+  SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relname = ANY (ARRAY[given.name, given.folded_name]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+    AND c.relpersistence <> 't'
+    AND n.nspname = ANY (CASE WHEN given.schema = '' THEN current_schemas(false) || $6::name
+      ELSE ARRAY[given.schema, given.folded_schema]::name[] END)
+  ORDER BY given.schema <> '' AND n.nspname <> given.schema, n.nspname <> $6,
+    array_position(current_schemas(false), n.nspname), c.relname <> given.name
+  LIMIT 1) AS found`
 
 // readNamed finds the tables that the scope names.
 func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	oids := map[string]uint32{}
+	var texts, schemas, foldedSchemas, bases, foldedBases []string
 	for _, text := range names {
 		n, ok := parseTableName(text)
 		if !ok {
 			continue
 		}
-		schemas := []string{}
-		if n.schema.text != "" {
-			schemas = n.schema.candidates()
-		}
-		rows, _ := db.Query(ctx, findNamed, schemas, n.name.candidates(), c.Schema)
-		found, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
-		if err != nil {
-			return fmt.Errorf("find table %s: %w", text, err)
-		}
-		for _, oid := range found {
-			oids[text] = oid
-		}
+		texts = append(texts, text)
+		schemas, foldedSchemas = append(schemas, n.schema.text), append(foldedSchemas, n.schema.folded())
+		bases, foldedBases = append(bases, n.name.text), append(foldedBases, n.name.folded())
+	}
+	oids := map[string]uint32{}
+	var (
+		text string
+		oid  uint32
+	)
+	rows, _ := db.Query(ctx, findNamed, texts, schemas, foldedSchemas, bases, foldedBases, c.Schema)
+	if _, err := pgx.ForEachRow(rows, []any{&text, &oid}, func() error {
+		oids[text] = oid
+		return nil
+	}); err != nil {
+		return fmt.Errorf("find the tables of policies: %w", err)
 	}
 	known := map[uint32]*Table{}
 	for _, t := range c.tables {
@@ -181,13 +193,25 @@ WITH RECURSIVE based (oid, base, filled) AS (
   SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
   UNION ALL
   SELECT d.oid, based.base, based.filled OR d.typnotnull
-  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
-SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
-  format_type(a.atttypid, a.atttypmod), t.typcategory::text,
-  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
-  t.oid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
+  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid),
+types AS MATERIALIZED ( -- of thousands of columns, a few
+  SELECT based.oid, based.base, based.filled, quote_ident(n.nspname) || '.' || quote_ident(t.typname) AS name,
+    t.typcategory::text AS category,
+    ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
+      FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
+      WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
+        AND p.amoppurpose = 's' ORDER BY p.amopstrategy) AS operators,
+    concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END) AS comparable
+  FROM based JOIN pg_type t ON t.oid = based.base JOIN pg_namespace n ON n.oid = t.typnamespace
+    LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
+      SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
+      WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
+  WHERE based.oid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = ANY ($1::oid[])))
+SELECT a.attrelid, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod), t.category,
+  t.base IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
+  t.base IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
     AND (SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation),
-  a.attnotnull OR based.filled,
+  a.attnotnull OR t.filled,
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
   EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
@@ -201,16 +225,8 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
     AND i.indisready AND i.indpred IS NULL),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true),
-  ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname) FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr
-    JOIN pg_namespace s ON s.oid = o.oprnamespace
-    WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
-      AND p.amoppurpose = 's' ORDER BY p.amopstrategy),
-  concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END), ` + ColumnIdentity + `, generated.names
-FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
-  JOIN pg_namespace n ON n.oid = t.typnamespace
-  LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
-    SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
-    WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
+  t.operators, t.comparable, ` + ColumnIdentity + `, generated.names
+FROM pg_attribute a JOIN types t ON t.oid = a.atttypid
   CROSS JOIN LATERAL (
     SELECT COALESCE(array_agg(DISTINCT g.attnum), '{}') AS numbers,
       COALESCE(array_agg(DISTINCT g.attname::text), '{}') AS names

@@ -43,28 +43,18 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 	}
 	catalog := run.Database.Env.Catalog
 	v.Schema, v.Zone = catalog.Schema, catalog.Zone.Name
-	tables := catalog.Tables(func(*campaign.Table) bool { return true })
 	for _, t := range c.Pipeline {
 		v.Pipeline = append(v.Pipeline, t.Name)
 		p, err := run.Database.Compile(t)
 		if err != nil {
 			return v, err
 		}
-		covered := map[string]bool{}
-		for _, table := range tables {
-			covered[table.Quoted()] = covers(catalog, p, table)
-		}
-		for _, j := range p.Jobs { // of a table in another schema, too
-			covered[j.Table.Quoted()] = true
-		}
 		tasks := v.Tasks
 		if t.Disabled {
 			tasks = v.Disabled
 		}
-		for name, yes := range covered {
-			if yes {
-				tasks[name] = append(tasks[name], t.Name)
-			}
+		for _, name := range covered(catalog, p) {
+			tasks[name] = append(tasks[name], t.Name)
 		}
 		if err := v.addDrops(ctx, run.NewAttempt(p)); err != nil {
 			return v, err

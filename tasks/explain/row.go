@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/candidates"
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -150,14 +149,24 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 
 // covers reports whether a plan deletes rows from a table, updates them, or rolls them up.
 func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
-	return covers(e.simulation.Database().Env.Catalog, p, table)
+	return slices.Contains(covered(e.simulation.Database().Env.Catalog, p), table.Quoted())
 }
 
-// covers reports whether a plan deletes rows from a table of a catalog, updates them, or rolls them up.
-func covers(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
-	return rollsUp(c, p, table) ||
-		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return candidates.Touches(j, table.Quoted()) }) ||
-		slices.ContainsFunc(p.SkippedSteps, func(s plan.Skip) bool { return s.Table == table })
+// covered returns the quoted names of the tables of a catalog that a plan covers.
+func covered(c *campaign.Catalog, p *plan.Plan) (names []string) {
+	if r := p.Task.RollUp; r != nil && c.Table(r.Table) != nil {
+		names = append(names, c.Table(r.Table).Quoted())
+	}
+	for _, j := range p.Jobs {
+		if names = append(names, j.Root); j.Paired != nil {
+			names = append(names, j.Paired.Relation)
+		}
+	}
+	for _, s := range p.SkippedSteps {
+		names = append(names, s.Table.Quoted())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // rollsUp reports whether a plan replaces rows of a table by their sums.
