@@ -150,7 +150,9 @@ func (s *Sweep) Changes(table int) sqlexpr.Expr {
 		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, goes)
 	}
 	if table == 0 && !changes.IsZero() {
-		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, s.going().Where)
+		// not of another partition, whose rows go with another sweep, or depend on others that this one does not reach
+		changes = sqlexpr.Format("(%s) AND (r.tableoid = %s::regclass AND (%s)) IS NOT TRUE", changes,
+			sqlexpr.Arg(s.Relation, "text"), s.going().Where)
 	}
 	return changes
 }
