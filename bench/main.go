@@ -24,7 +24,6 @@ func main() {
 	}
 }
 
-// newCommand returns the command line.
 func newCommand() *cobra.Command {
 	var (
 		o        Options
