@@ -52,7 +52,7 @@ func All(
 	return own, len(foreign), err
 }
 
-// emptied are quoted names. Their parents are included. Only tables that the role may vacuum.
+// Emptied adds the parents of the emptied tables, which are quoted names, and leaves out what the role may not vacuum.
 func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
 	return list(ctx, db, schema, true, emptied, false)
 }

@@ -48,7 +48,7 @@ func OfKind(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
 	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
 }
 
-// All are views, or none is. It never cascades.
+// tables are all views, or none is. The drop never cascades.
 func DropStatement(tables []campaign.WorkTable) (sql string, args []any) {
 	names := Quoted(tables)
 	if tables[0].ByFunction {

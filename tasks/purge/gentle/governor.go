@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
+// Bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
 const (
 	shortest  = time.Millisecond
 	longest   = 20 * time.Millisecond
@@ -16,7 +16,7 @@ const (
 	usualRest = 7
 	maxRest   = 20
 	firstRest = 2
-	// maxPause limits the pause after a batch that took long.
+	// After a batch that took long.
 	maxPause = time.Second
 )
 
@@ -29,15 +29,14 @@ const (
 )
 
 const (
-	// window is the number of the last commits that are compared, and quantile which of them, in order of their time.
+	// window is the number of the last commits that are compared, quantile which of them, ordered by their time.
 	window   = 12
 	quantile = 0.75
-	// quietEvery is how often all batches pause, so that commits are measured without any.
+	// All batches pause so often, so that commits are measured without any.
 	quietEvery = 10 * time.Second
 )
 
-// Governor finds how long batches may take, and the pauses after them: it grows slowly and shrinks at once. The zero
-// Governor is ready to use. It is safe for concurrent use.
+// Governor grows slowly and shrinks at once. The zero Governor is ready to use. It is safe for concurrent use.
 type Governor struct {
 	mu     sync.Mutex
 	work   time.Duration // the time that a batch should take
@@ -47,7 +46,6 @@ type Governor struct {
 	reset  time.Time     // when the quiet commits were last measured
 }
 
-// samples are the times of the last commits.
 type samples []time.Duration
 
 func (s *samples) add(d time.Duration) {
@@ -55,12 +53,12 @@ func (s *samples) add(d time.Duration) {
 	*s = (*s)[max(len(*s)-window, 0):]
 }
 
-// typical returns a time that most commits do not exceed.
+// A time that most commits do not exceed.
 func (s samples) typical() time.Duration {
 	return slices.Sorted(slices.Values(s))[int(quantile*float64(len(s)))]
 }
 
-// Work returns how long a batch should take.
+// How long a batch should take.
 func (g *Governor) Work() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +72,7 @@ func (g *Governor) begin() {
 	}
 }
 
-// Pause returns how long to wait after a batch.
+// How long to wait after a batch.
 func (g *Governor) Pause(batch time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,14 +80,14 @@ func (g *Governor) Pause(batch time.Duration) time.Duration {
 	return min(time.Duration(float64(batch)*g.rest), maxPause)
 }
 
-// NeedsQuiet reports whether commits have to be measured without batches.
+// Commits have to be measured without batches.
 func (g *Governor) NeedsQuiet(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return now.Sub(g.reset) >= quietEvery
 }
 
-// ObserveQuiet records commits while no batch was open.
+// No batch was open during the commits.
 func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +97,7 @@ func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	}
 }
 
-// Observe records a commit during a batch, and adapts batches and pauses.
+// A commit during a batch.
 func (g *Governor) Observe(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,8 +119,7 @@ func (g *Governor) Observe(took time.Duration) {
 	}
 }
 
-// shrink makes batches smaller, and pauses longer once batches cannot be smaller. much says that commits take far too
-// long.
+// Batches become smaller, then pauses longer. much: commits take far too long.
 func (g *Governor) shrink(much bool) {
 	switch {
 	case g.work > shortest:
@@ -134,7 +131,7 @@ func (g *Governor) shrink(much bool) {
 	}
 }
 
-// grow makes pauses shorter, and batches larger once pauses cannot be shorter.
+// Pauses become shorter, then batches larger.
 func (g *Governor) grow() {
 	if g.rest > minRest {
 		g.rest = max(g.rest*0.9, minRest)
@@ -143,7 +140,7 @@ func (g *Governor) grow() {
 	g.work = min(g.work*11/10, longest)
 }
 
-// String describes the state, for people.
+// For people.
 func (g *Governor) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

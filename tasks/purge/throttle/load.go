@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// load describes the server's load. Other sessions have another application_name.
+// Other sessions have another application_name.
 type load struct {
 	database string
 	active   int64         // other sessions that are active
@@ -21,7 +21,7 @@ type load struct {
 	recovery bool          // the server is a standby
 }
 
-// standbyLoad describes the lag of a standby, as the server knows it.
+// As the server knows it.
 type standbyLoad struct {
 	PID      int32         // of the process that sends WAL to it
 	Name     string        // its application_name, or else its address
@@ -66,7 +66,7 @@ SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
     WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint,
     pg_is_in_recovery()`
 
-// sampleLoad returns the server's load, without the standbys to ignore.
+// Without the standbys to ignore.
 func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load, error) {
 	var l load
 	if ignore == nil {
