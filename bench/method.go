@@ -39,7 +39,6 @@ const limit = "5000"
 
 const perCommit = 4
 
-// The statements that are repeated.
 var batched = []Method{
 	{
 		Name: "IN (SELECT … LIMIT)",
@@ -64,7 +63,6 @@ var batched = []Method{
 	},
 }
 
-// The first one is the baseline.
 var Methods = allMethods()
 
 // Each batched statement runs with commits as the service's and with PostgreSQL's default; the service at each pace,

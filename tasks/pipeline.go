@@ -2,7 +2,6 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// In the order of a run.
 var Pipeline = []plan.Task{
 	listsToDelete, deliveries, expiredDeliveries, mirrorPages, deliveryWorkTables, importRejects, workflowInstances,
 	workflowLogins, orphanWorkTables, visitors, npai, subscriptions, trackingLogs, deliveryLogs, emailErrorStats,

@@ -35,7 +35,7 @@ func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlex
 	})
 }
 
-// lookup queries once a task.
+// lookup reads a value once a task.
 func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err error) {
 	if value, known := b.lookups[l]; known {
 		return value, nil

@@ -20,7 +20,7 @@ type Cascade struct {
 	Action        Action
 }
 
-// Action is pg_constraint.confdeltype.
+// Action has the values of pg_constraint.confdeltype.
 type Action string
 
 const (

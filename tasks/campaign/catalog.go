@@ -76,7 +76,6 @@ const withTypes = `WITH RECURSIVE based (oid, base) AS (
   UNION ALL
   SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)`
 
-// Of withTypes.
 const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 'timestamp'::regtype)"
 
 // Of a schema ($1), or of any. If a table is dropped at the same time, its privileges are NULL: they count as granted,
@@ -221,7 +220,7 @@ type candidate struct {
 	HoldsDelivery, OnPath, Usable bool
 }
 
-// The best first.
+// The best candidate comes first.
 func candidates(ctx context.Context, db Querier) ([]candidate, error) {
 	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
@@ -309,10 +308,8 @@ func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// Tables is ordered by name.
 func (c *Catalog) Tables(kind func(t *Table) bool) []*Table { return filter(c.tables, kind) }
 
-// InPlaceOfTables is ordered by name; see InPlaceOf.
 func (c *Catalog) InPlaceOfTables(kind func(t *Table) bool) []*Table { return filter(c.inPlace, kind) }
 
 func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {

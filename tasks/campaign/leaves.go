@@ -10,15 +10,13 @@ import (
 
 // Leaf is a relation that stores rows: a table, or one of its partitions.
 type Leaf struct {
-	OID    uint32
-	Schema string
-	Name   string
-	// Location is as Table.Location.
+	OID      uint32
+	Schema   string
+	Name     string
 	Location string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// Facts is what FactsSQL returned.
-	Facts string
+	Facts    string
 	// Rights to a table do not include its partitions. CanInsert is not set.
 	Rights
 }

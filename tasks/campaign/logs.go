@@ -38,7 +38,6 @@ func (t *Table) IsDeliveryLog() bool { return t.inFamily(deliveryLogs) }
 
 func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 
-// Among knownTables.
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
 // mayBeLog: a table that does not look like a log of one family may still be one, unless it is known, or of another

@@ -52,7 +52,6 @@ type Column struct {
 // ColumnIdentity differs for a column a of the same name that was added later, or has another type.
 const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
-// As people write it.
 type tableName struct{ schema, name namePart }
 
 // Without quotes, it also stands for the same name in lower case.
@@ -71,7 +70,6 @@ func (p namePart) candidates() []string {
 // One part of a name, in quotes or not, and the dot after it.
 var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
 
-// With or without a schema.
 func parseTableName(text string) (n tableName, ok bool) {
 	var parts []namePart
 	for rest := text; ; {
@@ -270,7 +268,6 @@ func (t *Table) HasIndex(equal []string, ordered string) bool {
 	})
 }
 
-// Only of a table that a policy names.
 func (t *Table) Column(name string) (c Column, ok bool) {
 	stored, _ := t.stored(name)
 	i := slices.IndexFunc(t.details, func(c Column) bool { return c.Name == stored })
@@ -283,7 +280,7 @@ func (t *Table) Column(name string) (c Column, ok bool) {
 // nil for tables that no policy names.
 func (t *Table) Details() []Column { return t.details }
 
-// In no order.
+// The tables are in no order.
 func (c *Catalog) All() []*Table {
 	tables := slices.Collect(maps.Values(c.tables))
 	for _, t := range c.named {

@@ -35,7 +35,7 @@ const (
 	timestamp             // tsTimeStampValue, which the service alone writes
 )
 
-// In the order of the API's message.
+// In the order of the fields of the API's message.
 var AllOptions []Option
 
 func option(name, field string, standard int, k kind) Option {
@@ -86,7 +86,6 @@ func (o Option) Check(value int) error {
 	return nil
 }
 
-// As read at one time.
 type Options struct {
 	rows         map[string]optionRow // by name
 	hiddenReason string               // why stored numbers cannot be read; empty if they can

@@ -24,7 +24,7 @@ func (c *Catalog) KeepsMoments() bool {
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
 }
 
-// XtkOption.iDataType.
+// Values of XtkOption.iDataType.
 const (
 	typeNumber = 3
 	typeText   = 6

@@ -17,7 +17,6 @@ type Table struct {
 	Kind   string // empty for a table; otherwise what has the name of one, such as a view
 	Key    string // the integer column that identifies a row; empty if no single column does
 	Rights
-	// Facts is what FactsSQL returned.
 	Facts string
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool

@@ -82,7 +82,6 @@ func (s Set) Hides(later plan.Job) bool {
 	})
 }
 
-// By the job or by foreign keys.
 func Deletes(j plan.Job, table *campaign.Table) bool {
 	return Touches(j, table.Quoted()) || slices.Contains(j.Affected, table)
 }

@@ -68,7 +68,6 @@ func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) 
 	}
 }
 
-// remark remarks on the table concerned.
 type change struct {
 	relation string
 	action   preview.Action

@@ -11,20 +11,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// What a dry run has found so far.
 type results struct {
-	// In order.
 	chosen []plan.Task
 	// state is what later tasks depend on.
-	state binding.DryRun
-	// The parents that tasks began with, by task.
+	state   binding.DryRun
 	parents map[string][]int64
 	// ineffective are the tasks that would change nothing, since they failed or were not run; problems are the reasons.
 	ineffective map[string]bool
 	problems    map[string]string
 	// tallies are by the keys of jobs. Some of their tasks have not begun.
 	tallies map[string]purge.Tally
-	// Quoted names of work tables.
+	// dropped are quoted names of work tables.
 	dropped map[string]bool
 	// deleted are the rows that the tasks before the current one would delete or update, by table.
 	deleted map[string]int64

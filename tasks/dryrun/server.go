@@ -42,7 +42,6 @@ type server struct {
 	journal pipeline.Journal
 }
 
-// Purge counts the rows of each job.
 func (s *server) Purge(ctx context.Context, ids []int64) (purged []int64, sum midsourcing.Summary, err error) {
 	a := s.attempt
 	ctx = a.Database().InZone(ctx)

@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Of work tables, in a preview.
 const maxNames = 20
 
 // What the current task would do to a table, or to its work tables.
@@ -23,7 +22,6 @@ type table struct {
 
 type tables struct{ all []*table }
 
-// at adds a rule.
 func (ts *tables) at(name string, action preview.Action, rule string) *table {
 	for _, t := range ts.all {
 		if t.Table.Table == name && t.Action == action {

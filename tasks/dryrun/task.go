@@ -23,8 +23,7 @@ type task struct {
 	setsOnly bool
 	parents  binding.Parents
 	// expected is how many rows would be deleted or updated; negative if unknown.
-	expected int64
-	// Tables whose foreign keys were remarked on.
+	expected   int64
 	referenced map[*campaign.Table]bool
 }
 

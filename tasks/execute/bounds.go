@@ -62,7 +62,6 @@ func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
 	}
 }
 
-// From now on.
 func (b *bounded) setShare(t guard.Trip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +123,6 @@ func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	return nil
 }
 
-// The batch was not committed.
 func (b *bounded) release(rows map[bound]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,13 +13,11 @@ import (
 type Coverage struct {
 	// Schema is the stored name of the application's; Zone is the time zone of its dates without one.
 	Schema, Zone string
-	// The names of all tasks.
-	Pipeline []string
+	Pipeline     []string
 	// Tasks are in the order of the pipeline, by the quoted names of tables with their schemas.
 	Tasks map[string][]string
 	// Disabled are tasks that would cover a table if runs executed them.
-	Disabled map[string][]string
-	// By the masks of names.
+	Disabled   map[string][]string
 	WorkTables map[string]DroppedTables
 }
 

@@ -135,7 +135,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// nil is never.
+// nil stands for never.
 func later(a, b *time.Time) *time.Time {
 	if a == nil || b == nil {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Of a parameter.
 const maxIDs = 10
 
 func format(args []any) (values []string) {

@@ -46,9 +46,8 @@ type Condition struct {
 
 // Step is what a step of a task does to the row.
 type Step struct {
-	Task   string
-	Action preview.Action
-	// The whole rule, and its parts.
+	Task       string
+	Action     preview.Action
 	Rule       string
 	Conditions []Condition
 	OnHold     bool
@@ -141,7 +140,6 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	return nil, notCovered(table.Quoted(), "no task covers "+table.Name)
 }
 
-// See the function covers.
 func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
 	return covers(e.simulation.Database().Env.Catalog, p, table)
 }

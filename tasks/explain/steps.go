@@ -106,7 +106,6 @@ func (x *explanation) newStep(task, rule string) Step {
 	return s
 }
 
-// all are the candidate rows of all tasks.
 func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []candidates.Set) (s Step, err error) {
 	s = x.newStep(p.Task.Name, p.Describe(j))
 	if j.Set != nil {
@@ -219,7 +218,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 
 func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
 
-// sql reads the row as r.
+// sql is over the row as r.
 func (x *explanation) ask(ctx context.Context, dest any, sql sqlexpr.Expr, r row) error {
 	query := sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key)
 	return query.QueryRow(ctx, x.tx).Scan(dest)

@@ -20,7 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Statement is what a task would send.
 type Statement struct {
 	// The quoted name with the schema, or the mask of the names of work tables.
 	Table string
@@ -29,8 +28,7 @@ type Statement struct {
 	Rule   string
 	// SQL leaves out the part of the table that each batch is for. Of a statement on many tables it has the first ones.
 	// It is "" if no work table would be dropped.
-	SQL string
-	// Of a long list, the first ones.
+	SQL        string
 	Parameters []string
 	Scan       purge.Scan
 	// Partitions is how many are done, one after another. SQL names the first one.
@@ -43,8 +41,7 @@ type Task struct {
 	Parents    *Statement
 	Rows       int64
 	Statements []Statement
-	// Skipped parts, with the reasons, and missing rights.
-	Skips []string
+	Skips      []string
 }
 
 // DescribeTask says that something is on hold, but not what: a caller who may ask for a statement may not see the

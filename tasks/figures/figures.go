@@ -216,7 +216,6 @@ func (f *figures) exactly(enough int64) int64 {
 	return enough
 }
 
-// assume compiles another task, by some other cutoffs.
 func (f *figures) assume(
 	ctx context.Context, t plan.Task, cutoffs map[string]time.Time,
 ) (*binding.Binder, binding.Parents, error) {

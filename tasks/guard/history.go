@@ -10,11 +10,9 @@ import (
 // A Refusal trips in every run until a saved plan that accepted it has run, or an option of the task has changed.
 type Refusal struct {
 	Trip
-	// When the guard tripped.
 	Options map[string]string
 }
 
-// Of a table, by runs.
 type Deletions struct {
 	// Recent is how many rows there were within SharePeriod, RecentDeleted how many of them were deleted.
 	Recent, RecentDeleted int64
@@ -22,7 +20,6 @@ type Deletions struct {
 	Typical int64
 }
 
-// When the task last succeeded.
 type CutoffRecord struct {
 	At, ReferenceTime time.Time
 	// How far the replica's clock was ahead of the database's.
@@ -74,7 +71,6 @@ func (h *History) IsRefused(name Name, table string, options map[string]string) 
 		func(r Refusal) bool { return r.is(name, table) && maps.Equal(r.Options, options) })
 }
 
-// By the current options, without the accepted ones.
 func (h *History) RefusedTrips(options map[string]string) (trips []Trip) {
 	for _, r := range h.Refused {
 		if maps.Equal(r.Options, options) && h.accepted(r.Guard, r.Table) < 0 {

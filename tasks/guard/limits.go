@@ -22,7 +22,7 @@ type Limits struct {
 	MinRows int64 `json:"MinRows"`
 	// MinProcessInstances is MinRows for process instances of AEM Forms.
 	MinProcessInstances int64 `json:"MinProcessInstances"`
-	// Of a table's rows, within SharePeriod.
+	// The share of a table's rows, within SharePeriod.
 	MaxSharePercent float64 `json:"MaxSharePercent"`
 	// Cutoff: the guard of cutoffs that move faster than time is on.
 	Cutoff bool `json:"Cutoff"`

@@ -7,9 +7,8 @@ import (
 )
 
 type Drops struct {
-	Mask   string
-	Tables int64
-	// As in Rows.
+	Mask        string
+	Tables      int64
 	Options     map[string]string
 	ShowRefused bool
 	// In bytes: of the tables, and of the database.
@@ -37,7 +36,6 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 	return trips, nil
 }
 
-// Items of another database, such as process instances.
 type Items struct {
 	Table string
 	// Total is how many the table has, Number how many the task would delete.
@@ -47,7 +45,6 @@ type Items struct {
 	// Between a former cutoff and the current one; only if CutoffMoved.
 	SinceCutoff int64
 	CutoffMoved bool
-	// As in Rows.
 	Options     map[string]string
 	ShowRefused bool
 }

@@ -10,7 +10,7 @@ const safetyFactor = 10
 
 // Rows of a table that a task would delete or update.
 type Rows struct {
-	// Quoted.
+	// The quoted name.
 	Table string
 	// Empties: the task empties the table, so that the share of the deleted rows means nothing.
 	Empties bool
@@ -37,9 +37,7 @@ type Figures interface {
 	Total(ctx context.Context) (rows float64, fresh bool, err error)
 	CountTotal(ctx context.Context) (float64, error)
 	Count(ctx context.Context, enough int64) (int64, error)
-	// By rules without a delay.
 	CountWithoutDelays(ctx context.Context, enough int64) (int64, error)
-	// Rows that the former cutoffs would not delete.
 	CountSinceCutoff(ctx context.Context, enough int64) (int64, error)
 }
 
@@ -127,7 +125,6 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	return nil, nil
 }
 
-// In comparison with former runs.
 func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	typical := h.Deletions[r.Table].Typical
 	if h.MaxGrowth == 0 {

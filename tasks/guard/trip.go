@@ -49,7 +49,6 @@ func (t Trip) String() string {
 		limit)
 }
 
-// TrippedError: guards refuse a task.
 type TrippedError struct {
 	Trips   []Trip
 	refusal *refused.Error

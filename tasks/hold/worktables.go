@@ -90,7 +90,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	return has, nil
 }
 
-// In a separate transaction.
+// read uses a separate transaction.
 func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, err error) {
 	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err

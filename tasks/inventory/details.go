@@ -14,10 +14,8 @@ import (
 type Details struct {
 	// DeadBytes is what VACUUM would make free; FreeBytes is the space for new rows. nil if unknown.
 	DeadBytes, FreeBytes *int64
-	// In the order of the table's columns.
-	Dates []DateColumn
-	// Foreign keys that refer to the table.
-	ReferencedBy []ForeignKey
+	Dates                []DateColumn
+	ReferencedBy         []ForeignKey
 }
 
 type ForeignKey struct {
@@ -29,7 +27,6 @@ type ForeignKey struct {
 	OnDelete string
 }
 
-// In the order of the tables.
 func Read(ctx context.Context, pool *pgxpool.Pool, tables []*Table) ([]Details, error) {
 	r := reader{pool: pool, tables: tables, details: make([]Details, len(tables))}
 	for i, t := range tables {

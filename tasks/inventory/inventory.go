@@ -29,7 +29,7 @@ type Table struct {
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Base}.Sanitize() }
 
 type Inventory struct {
-	// Sorted by name.
+	// Tables are sorted by name.
 	Tables []*Table
 }
 
@@ -38,7 +38,6 @@ type Mask struct {
 	Bare   bool
 }
 
-// Of the work tables that tasks drop.
 func Masks(tasks []plan.Task) (masks []Mask) {
 	add := func(w plan.WorkTables) {
 		if m := (Mask{w.Prefix, w.Bare}); !slices.Contains(masks, m) {

@@ -38,7 +38,6 @@ const (
 	WorkTables   Kind = "WORK_TABLES"
 )
 
-// By pg_class.relkind.
 var kinds = map[string]Kind{"r": Ordinary, "p": Partitioned, "m": Materialized, "f": Foreign}
 
 type named struct {
@@ -51,7 +50,7 @@ type named struct {
 // The schema n is the system's, or the service's own.
 const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd'))`
 
-// Of all other schemas, without partitions.
+// Tables of all other schemas, without partitions.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

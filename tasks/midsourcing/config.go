@@ -15,8 +15,7 @@ import (
 type Config struct {
 	// Databases are those of servers. Deliveries are deleted there first.
 	Databases map[string]*pgxpool.Pool
-	// Keep are accounts.
-	Keep []string
+	Keep      []string
 }
 
 func (c Config) keeps(account string) bool {
@@ -37,8 +36,7 @@ type Register interface {
 var (
 	// ErrSameDatabase: the server's database is the main one, in which ids name other deliveries.
 	ErrSameDatabase = errors.New("leads to the main database")
-	// ErrMain: an error comes from the main database.
-	ErrMain = errors.New("the main database")
+	ErrMain         = errors.New("the main database")
 )
 
 // Check fails with ErrSameDatabase for the same database of the same server, and if a database does not answer.

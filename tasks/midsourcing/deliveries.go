@@ -16,7 +16,6 @@ import (
 // Ids on a server, by the ids in the main database.
 type deliveries map[int64]int64
 
-// They show which deliveries are on mid-sourcing servers.
 var columns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
 
 // The account is "" if a delivery has none.

@@ -30,7 +30,6 @@ type Remote interface {
 	// Stop stops active deliveries in the main database, before any of their rows is deleted anywhere. It returns those
 	// that it could not stop: they are left for the next run.
 	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
-	// Forget removes deliveries from the register.
 	Forget(ctx context.Context, account string, ids []int64) error
 	// DeleteHereAlone: the deliveries are to be recorded as remaining on their servers.
 	DeleteHereAlone(ctx context.Context, ids []int64) error
@@ -51,7 +50,6 @@ type Summary struct {
 
 // What remains to be done in the main database.
 type Result struct {
-	// Deliveries to delete there.
 	IDs []int64
 	// Deliveries left out because a server failed or retained them.
 	Dependent int64

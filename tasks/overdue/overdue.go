@@ -70,7 +70,7 @@ func Tables(
 	return out, err
 }
 
-// In a savepoint.
+// The query runs in a savepoint.
 func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		oldest, err := r.Older.Oldest(ctx, tx, r.Relation, r.deletedBefore)

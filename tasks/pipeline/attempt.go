@@ -34,18 +34,15 @@ type Attempt struct {
 	Task   plan.Task
 	Plan   *plan.Plan
 	Binder *binding.Binder
-	// Jobs of the plan that apply now.
-	Jobs []plan.Job
-	// As chosen at the beginning.
+	Jobs   []plan.Job
+	// Ids, as chosen at the beginning.
 	Parents []int64
 	// nil to judge nothing.
 	History *guard.History
 	// Candidates are of a task on another database; nil for other tasks, and before they are known.
 	Candidates *external.Candidates
-	// Where a previous worker stopped.
-	Cursor *purge.Cursor
+	Cursor     *purge.Cursor
 
-	// Obsolete rows that were not deleted.
 	Retained        purge.Retained
 	ParentsRetained bool
 	// Stopped is which change since the run read the task ended the attempt.
@@ -155,12 +152,10 @@ func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 
 func (a *Attempt) Database() *Database { return a.run.Database }
 
-// A run without messages writes nothing.
 func (a *Attempt) Log(ctx context.Context, messages ...message.Message) {
 	a.run.Database.Log(ctx, messages...)
 }
 
-// The effective options that the task reads.
 func (a *Attempt) Options() map[string]string {
 	return optionsOf(a.run.Config, a.run.Database.Env, a.Task)
 }
@@ -297,7 +292,6 @@ func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error
 	}
 }
 
-// The task is on another database.
 func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (State, error) {
 	switch {
 	case t.Work == nil:

@@ -78,7 +78,6 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 	return nil
 }
 
-// The names that stand for other relations now.
 func replacedSince(before, now map[string]string) (replaced []string) {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if oid, found := now[name]; found && oid != before[name] {

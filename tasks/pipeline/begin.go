@@ -89,7 +89,6 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 const PublishingSchema = `SELECT COALESCE(string_agg(DISTINCT quote_ident(pubname), ', '), '')
 FROM pg_publication_tables WHERE schemaname = 'cleanupd'`
 
-// It fails if unknown.
 func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	if !r.Database.Env.Catalog.Publishes {
 		return nil

@@ -18,8 +18,7 @@ type Config struct {
 	ID   string
 	Pool *pgxpool.Pool
 	// Now is the reference time, the only clock of the run.
-	Now time.Time
-	// ContinueOnError: a run continues after a failed task.
+	Now             time.Time
 	ContinueOnError bool
 	// Pipeline is all tasks. Todo are the tasks to do, in order. Chosen are all tasks of the run, with those that are
 	// done already; nil if these are Todo.
@@ -68,7 +67,6 @@ func (c Config) Scope() campaign.Scope {
 	return scope
 }
 
-// A hot standby of the database's server.
 type Standby struct {
 	// Pool is the same database there; nil without a standby.
 	Pool *pgxpool.Pool

@@ -23,9 +23,8 @@ type Database struct {
 	// Pool is read; Primary is the database itself if Pool is a standby's.
 	Pool, Primary *pgxpool.Pool
 	Engine        *purge.Engine
-	// As of the last Refresh.
-	Env    plan.Env
-	OnHold *binding.OnHold
+	Env           plan.Env
+	OnHold        *binding.OnHold
 	// Predecessors, only in a dry run, returns the tasks up to and including one that would have changed something.
 	Predecessors func(task string) []plan.Task
 
@@ -82,7 +81,6 @@ func (d *Database) Refresh(ctx context.Context) error {
 // Forget is for an error that a change of the environment may cause.
 func (d *Database) Forget() { d.readAt = time.Time{} }
 
-// Tasks are compiled again.
 func (d *Database) ForgetPlans() { d.plans = map[string]*plan.Plan{} }
 
 // If they have changed: the time zone of dates without one, and the schemas that are not cleaned.
@@ -112,7 +110,6 @@ func (d *Database) EnvFor(task string) plan.Env {
 	return env
 }
 
-// Once for the current environment.
 func (d *Database) Compile(t plan.Task) (*plan.Plan, error) {
 	if p := d.plans[t.Name]; p != nil {
 		return p, nil
@@ -128,7 +125,6 @@ func (d *Database) Binder(p *plan.Plan, state binding.State) *binding.Binder {
 	return &binding.Binder{Pool: d.Pool, Engine: d.Engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
 }
 
-// What tasks are compiled for.
 func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds) (plan.Env, error) {
 	catalog, err := campaign.LoadCatalog(ctx, pool, c.Scope())
 	if err != nil {

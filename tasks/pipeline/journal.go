@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// About the run rather than the current task.
+// Errors about the run rather than the current task.
 var (
 	// ErrStopped: the run must stop; the journal knows why.
 	ErrStopped = errors.New("the run was stopped")
@@ -46,7 +46,6 @@ type Counts interface {
 	Count(ctx context.Context, d purge.Delta) error
 	// Done is how many rows the current task has deleted and updated in this run.
 	Done() int64
-	// By relation.
 	DoneByTable(ctx context.Context) ([]purge.Space, error)
 	// Emptied returns the quoted names of the tables that a task of the run, or any task if task is "", has deleted
 	// rows from, those with the most rows first.

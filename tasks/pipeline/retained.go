@@ -102,7 +102,7 @@ const maxFailedShare = 10
 // Err is why the attempt fails although its jobs were done.
 func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
 
-// nil if few rows failed.
+// tooManyFailed is nil if few rows failed.
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
 	all := failed + a.run.Journal.Counts.Done()

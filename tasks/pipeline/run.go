@@ -135,7 +135,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 	return o, nil
 }
 
-// By the names of delays.
+// The cutoffs are by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	times := a.Task.Cutoffs(r.Database.Env)
 	if a.Candidates != nil {
@@ -156,7 +156,6 @@ func unwritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// Lost adds ErrLost if the database was lost.
 func Lost(err error) error {
 	if sqlstate.Lost(err) {
 		return fmt.Errorf("%w: %w", ErrLost, err)

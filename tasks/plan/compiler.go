@@ -22,7 +22,7 @@ type compiler struct {
 	distributed bool
 }
 
-// It notes the first column that is missing.
+// requireColumns notes the first column that is missing.
 func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
 		c.plan.notef("%s has no column %s: skipped", r.table.Name, missing[0])
@@ -129,7 +129,6 @@ func (c *compiler) anyRule(rules Rules, r row) (condition sqlexpr.Expr, compiled
 	return sqlexpr.Format("(%s)", sqlexpr.Or(sides...)), compiled
 }
 
-// For a row of another table.
 func (c *compiler) anyRuleOf(rules Rules, r row) sqlexpr.Expr {
 	condition, _ := (&compiler{env: c.env, plan: c.plan, table: r.table}).anyRule(rules, r)
 	return condition

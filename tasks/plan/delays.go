@@ -26,7 +26,6 @@ func (rule Rule) delays() (delays []campaign.Option) {
 	return delays
 }
 
-// Of the parents and the steps.
 func (t Task) allRules() (all Rules) {
 	if t.ParentSet != nil {
 		all = t.ParentSet.Rules

@@ -76,7 +76,6 @@ func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.E
 	return deleted
 }
 
-// table is the name in a task.
 type tableColumns struct {
 	table   string // empty for the table of the step
 	columns []string
@@ -97,7 +96,6 @@ func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
 	return reads
 }
 
-// Of the row.
 func (rs Rules) columns() (columns []string) {
 	for _, rule := range rs {
 		for _, part := range rule {

@@ -19,7 +19,6 @@ const (
 	maxVisits   = 3
 )
 
-// holdCompiler compiles one condition.
 type holdCompiler struct {
 	sql      compiler
 	linker   holdLinker

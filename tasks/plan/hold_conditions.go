@@ -138,7 +138,6 @@ func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	return found, nil
 }
 
-// For the tables of one step.
 func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	skipped := &Plan{}
 	logs, err := step.On(f.env, skipped)

@@ -62,7 +62,6 @@ type holdLink struct {
 	integer bool
 }
 
-// alias is the row's.
 func (l holdLink) of(alias string) sqlexpr.Expr {
 	if !l.integer {
 		return sqlexpr.OneOfTexts(alias+"."+l.column, l.ids)
@@ -78,7 +77,6 @@ type holdLinks struct {
 	messages []holdLink // rows with the id of a log whose delivery is one of the ids
 }
 
-// holdLinker knows which rows are on hold themselves.
 type holdLinker struct {
 	env   Env
 	steps []linkedStep

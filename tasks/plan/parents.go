@@ -59,7 +59,6 @@ func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, 
 	return c.linksToParent("r." + step.Link), "SELECT r." + step.Link, nil
 }
 
-// On a row r of the parent table.
 func (c *compiler) parentCondition() sqlexpr.Expr {
 	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
@@ -95,7 +94,7 @@ func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where)
 }
 
-// Except 0.
+// 0 is no id.
 func oneOf(column string, ids sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s <> 0 AND %s", column, sqlexpr.In(column, ids))
 }
@@ -195,7 +194,6 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	}, nil
 }
 
-// The message belongs to one of the deliveries.
 func messageOf(logs []*campaign.Table, message string, ids sqlexpr.Expr) (condition sqlexpr.Expr) {
 	for _, log := range logs {
 		condition = sqlexpr.Or(condition,

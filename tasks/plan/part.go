@@ -23,7 +23,6 @@ type Part interface {
 	applies(c *compiler, r row) bool
 	// ok is false, with a note, if the part cannot be evaluated.
 	sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool)
-	// For people, with the part's numbers.
 	describe(env Env) string
 	// The option that the part reads, or the zero value.
 	option() campaign.Option
@@ -40,7 +39,6 @@ type row struct {
 
 func (r row) column(name string) string { return r.alias + "." + r.table.Spell(name) }
 
-// every: each rule has an orphan part.
 func (rs Rules) orphans() (orphans []Orphan, every bool) {
 	every = len(rs) > 0
 	for _, r := range rs {
@@ -86,7 +84,6 @@ func (rs Rules) options() (options []campaign.Option) {
 	return options
 }
 
-// For people.
 func (rs Rules) describe(env Env) string {
 	var sides []string
 	for _, r := range rs {
@@ -102,7 +99,6 @@ func (rs Rules) describe(env Env) string {
 type (
 	// For parts that read no option, and that time alone does not change.
 	noOption struct{ timeless }
-	// For parts that time alone does not change.
 	timeless struct{}
 )
 
@@ -128,7 +124,6 @@ type SQL struct {
 	Text string
 	// Tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source
-	// The condition for people.
 	Words string
 	// The column of the row that is compared with a cutoff, if any.
 	Date string
@@ -184,7 +179,6 @@ func (p SQL) describe(Env) string { return p.Words }
 
 // Clause is a part of a rule, compiled to explain it for one row r.
 type Clause struct {
-	// For people, with the part's numbers.
 	Text string
 	// Condition is the SQL of whether the part is true. TrueFrom is the SQL of the time from which it is true; empty if
 	// time alone does not change the part.

@@ -65,7 +65,6 @@ func (p comparison) describe(Env) string {
 
 func (p comparison) columns() []string { return []string{p.column} }
 
-// Op compares a column of any type.
 type Op string
 
 // Only Null is true of NULL.

@@ -28,7 +28,6 @@ func Past(column string) Age { return Age{Column: column, operator: "<", text: "
 
 func Reached(column string) Age { return Age{Column: column, operator: "<=", text: "not after"} }
 
-// After the reference time minus a duration.
 func Younger(column string, than time.Duration) Age {
 	return Age{Column: column, More: than, operator: ">", text: "younger than"}
 }
@@ -39,7 +38,6 @@ func (p Age) Or(column string) Age {
 	return p
 }
 
-// By adds to the delay.
 func (p Age) By(more time.Duration) Age {
 	p.More = more
 	if p.Delay == (campaign.Option{}) && p.operator == "<" {
@@ -115,7 +113,6 @@ func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 // Never is not reached. The API cannot represent a later time, and PostgreSQL can still add a delay to it.
 const Never = "timestamptz '10000-01-01 00:00:00+00'"
 
-// The earlier of the date and Never.
 func ClampDate(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
 
 type since struct {

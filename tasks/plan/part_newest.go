@@ -29,13 +29,11 @@ func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.
 // compared in another way.
 const maxNullable = 3
 
-// By its quoted name.
 type groupColumn struct {
 	stored, name, equal string
 	nullable            bool
 }
 
-// Each once.
 func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	for _, column := range p.Per {
 		g := groupColumn{stored: t.Stored(column)}
@@ -105,7 +103,6 @@ func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(
 // For each column of a group, whether it is NULL.
 type combination []bool
 
-// For the columns that may be NULL.
 func nullCombinations(per []groupColumn) []combination {
 	all := []combination{nil}
 	for _, g := range per {

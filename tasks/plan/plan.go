@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Env is what a task is compiled for.
 type Env struct {
 	Catalog *campaign.Catalog
 	Options *campaign.Options
@@ -37,25 +36,22 @@ type Env struct {
 	Record func(query sqlexpr.Expr) sqlexpr.Expr
 }
 
-// Plan is a compiled task.
 type Plan struct {
 	Task Task
 	// nil if the task has no parents, or they are not applicable.
 	Parents *Parents
-	// In the order of the steps.
+	// Jobs are in the order of the steps.
 	Jobs []Job
 	// Partitionless are the jobs on partitioned tables without any partition: there is nothing to do for them yet.
 	Partitionless []Job
-	// Steps that are not applicable, by table.
-	SkippedSteps []Skip
+	SkippedSteps  []Skip
 	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes have the reasons.
 	SkippedTables []*campaign.Table
 	Drops         []Drop
 	// RollUpOnHold: foreign keys may delete or change rows on hold with rows that are rolled up.
 	RollUpOnHold bool
 	// Notes say what the plan leaves out, and why.
-	Notes []message.Message
-	// Missing rights, as GRANT statements.
+	Notes  []message.Message
 	Rights []string
 
 	reads []*campaign.Table // what the SQL reads that is being compiled
@@ -84,7 +80,6 @@ type Skip struct {
 	Rule, Why string
 }
 
-// Parents is a query for rows r.
 type Parents struct {
 	Table *campaign.Table
 	Key   string
@@ -115,7 +110,7 @@ func (p *Parents) Query(column string) sqlexpr.Expr {
 type Job struct {
 	// Some arguments of the sweep are placeholders, and it has no Keys yet.
 	purge.Sweep
-	// Of Step in the task, from 1.
+	// StepNumber counts from 1.
 	StepNumber int
 	Step       Step
 	// Which rows are obsolete; empty if all rows that depend on parents are.
@@ -125,8 +120,7 @@ type Job struct {
 	Date        string
 	DateColumns []string
 	// The relation, or the table that it is a part of.
-	Table *campaign.Table
-	// The tables of Sweep.Cascade.
+	Table    *campaign.Table
 	Affected []*campaign.Table
 	// A query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
@@ -150,7 +144,6 @@ type Job struct {
 	TypedTables sqlexpr.Expr
 }
 
-// Of rows r of the relation.
 func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
 		relation, j.ParentIDs, where)
@@ -158,20 +151,17 @@ func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 
 // Except are rows that are retained because parents of another task are.
 type Except struct {
-	// The other task's name, and its parent set.
 	Task    string
 	Parents *Parents
 	// Condition is true of the retained rows. ParentIDs stands for the ids of the retained parents.
 	Condition        sqlexpr.Expr
 	ReadsDistributed bool
-	// GRANT statements that are missing to evaluate Condition.
-	Rights []string
+	Rights           []string
 }
 
 // Drop is a compiled kind of work tables.
 type Drop struct {
 	WorkTables
-	// The table whose rows own the work tables.
 	Owner *campaign.Table
 	// The owners whose tables are in use; empty if all are.
 	Rule string
@@ -252,7 +242,6 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 	}
 }
 
-// The note says why.
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {
 	p.note(why)
 	p.SkippedTables = append(p.SkippedTables, t)

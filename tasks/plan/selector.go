@@ -125,8 +125,7 @@ type Family struct {
 	Task string
 	// Both are for people: Criterion says why the task does not clean such a table by default.
 	Noun, Criterion string
-	// The tables that the task cleans by default.
-	Default Selector
+	Default         Selector
 	// Matches: the table has the features of the family.
 	Matches func(t *campaign.Table) bool
 }

@@ -15,16 +15,14 @@ const (
 	External
 )
 
-// As it is stored.
+// String is the stored name.
 func (k Kind) String() string { return [...]string{"BUILT_IN", "POLICY", "EXTERNAL"}[k] }
 
 // Task is one entry of the pipeline. It is plain data.
 type Task struct {
-	Name string
-	Kind Kind
-	// For people.
-	Title string
-	// Which rows and tables the task deletes.
+	Name        string
+	Kind        Kind
+	Title       string
 	Description string
 	// Requires are earlier tasks that must succeed before this one runs. A task that was not selected, or had nothing
 	// to do, does not count.
@@ -97,7 +95,6 @@ type Step struct {
 	Tables *OwnTables
 }
 
-// The rows are parents, or depend on parents.
 func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
 // Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.
@@ -133,9 +130,7 @@ type RollUp struct {
 	Since campaign.Option
 }
 
-// A kind of work tables.
 type WorkTables struct {
-	// Of the names.
 	Prefix string
 	// Bare: names end with the id.
 	Bare bool

@@ -116,7 +116,6 @@ func (c *checker) column(field string, t *campaign.Table, name string) (column c
 	return column, ok
 }
 
-// The first of the names.
 func brief(names []string) string {
 	const most = 50
 	if len(names) > most {
@@ -184,7 +183,6 @@ func (c *checker) checkDates() {
 	}
 }
 
-// Values of the column can be compared.
 func (c *checker) checkOrder(field string, column campaign.Column) {
 	if column.Operator("=") == "" {
 		c.wrong.Addf(field,

@@ -12,7 +12,6 @@ import (
 var isoDate = regexp.MustCompile(`^(?:-?infinity|(?:\d{4,6}-\d\d-\d\d(?:[T ]|$))?(?:\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?` +
 	`(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?)$`)
 
-// Amounts of money without a separator.
 var wholeNumber = regexp.MustCompile(`^-?\d+$`)
 
 // Intervals whose sign belongs to one field, whatever the setting IntervalStyle.

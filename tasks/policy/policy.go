@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Only names of policies' tasks begin with Prefix.
 const Prefix = "policy/"
 
 // All stands for the tasks of all policies, where tasks to skip are named.
@@ -20,8 +19,7 @@ type Policy struct {
 	// With or without the schema, as in campaign.Scope.
 	Table       string `json:"table"`
 	Description string `json:"description,omitempty"`
-	// Enabled: runs carry the policy out.
-	Enabled bool `json:"enabled"`
+	Enabled     bool   `json:"enabled"`
 	// Rows of a statement; 0 for the default of tasks.
 	Limit      int         `json:"limit,omitempty"`
 	OlderThan  *OlderThan  `json:"older_than,omitempty"`
@@ -49,7 +47,6 @@ type Filter struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// The parent row does not exist.
 type OrphanOf struct {
 	Column       string `json:"column"`
 	ParentTable  string `json:"parent_table"`
@@ -63,13 +60,12 @@ type KeepNewest struct {
 	Count   int      `json:"count"`
 }
 
-// nil is NULL.
+// Assign sets NULL if Value is nil.
 type Assign struct {
 	Column string  `json:"column"`
 	Value  *string `json:"value,omitempty"`
 }
 
-// By their names.
 var ops = map[string]plan.Op{
 	"EQUAL":            plan.Equal,
 	"NOT_EQUAL":        plan.NotEqual,
@@ -123,7 +119,6 @@ func (p Policy) names() []string {
 	return []string{p.TableName(), p.parentName()}
 }
 
-// For people.
 func (p Policy) title() string {
 	if line, _, _ := strings.Cut(p.Description, "\n"); line != "" {
 		return line

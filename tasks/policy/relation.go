@@ -37,7 +37,6 @@ func (r Relation) identityOf(t *campaign.Table) string {
 	return strings.Join(identity, " ")
 }
 
-// Check has accepted the policy.
 func (p Policy) Resolve(c *campaign.Catalog) Policy {
 	var columns []string
 	if p.OlderThan != nil {

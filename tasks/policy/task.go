@@ -42,7 +42,7 @@ func (p Policy) Task() plan.Task {
 	}
 }
 
-// The cheap ones come first.
+// Cheap parts come first.
 func (p Policy) parts() (parts []part) {
 	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {

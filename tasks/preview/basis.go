@@ -10,19 +10,16 @@ import (
 
 // Basis is what decides what a run does, apart from the rows and the clock.
 type Basis struct {
-	// Of the program.
 	Version string `json:"Version"`
 	// Options are the effective delays by name, Mappings the tables that the delivery mappings name, by column.
-	Options  map[string]string   `json:"Options"`
-	Mappings map[string][]string `json:"Mappings"`
-	// The operator's settings.
-	MidSourcing       []string `json:"MidSourcing"`
-	RelatedListTables []string `json:"RelatedListTables"`
-	Include           []string `json:"Include"`
+	Options           map[string]string   `json:"Options"`
+	Mappings          map[string][]string `json:"Mappings"`
+	MidSourcing       []string            `json:"MidSourcing"`
+	RelatedListTables []string            `json:"RelatedListTables"`
+	Include           []string            `json:"Include"`
 	// Rules of policies and of the tasks on other databases, by the names of the tasks.
 	External map[string]string `json:"External,omitempty"`
-	// Names of holds.
-	Holds []string `json:"Holds,omitempty"`
+	Holds    []string          `json:"Holds,omitempty"`
 }
 
 // nil if nothing differs.
@@ -51,7 +48,6 @@ func (b Basis) Changes(now Basis) (changes []string) {
 	return changes
 }
 
-// Sorted.
 func unionKeys[V any](a, b map[string]V) []string {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)

@@ -19,8 +19,7 @@ type Table struct {
 	// The quoted name with the schema, or the mask of the names of work tables.
 	Table  string `json:"Table"`
 	Action Action `json:"Action"`
-	// Deleted or updated.
-	Rows int64 `json:"Rows"`
+	Rows   int64  `json:"Rows"`
 	// How many of Rows foreign keys would delete or change with other rows.
 	Cascaded int64 `json:"Cascaded,omitempty"`
 	// Both are estimates. Bytes is the size of the rows to delete.
@@ -32,14 +31,11 @@ type Table struct {
 	// The first and last date of the rows; nil if the rule compares no date.
 	Oldest *time.Time `json:"Oldest,omitempty"`
 	Newest *time.Time `json:"Newest,omitempty"`
-	// Keys of a few rows.
-	Sample []int64 `json:"Sample,omitempty"`
-	// Which rows are obsolete.
-	Rule string `json:"Rule,omitempty"`
+	Sample []int64    `json:"Sample,omitempty"`
+	Rule   string     `json:"Rule,omitempty"`
 	// The number of rows, or tables, by the stored options; nil if the dry run uses these.
-	BaselineRows *int64 `json:"BaselineRows,omitempty"`
-	// Guards that would trip.
-	Guards []guard.Trip `json:"Guards,omitempty"`
+	BaselineRows *int64       `json:"BaselineRows,omitempty"`
+	Guards       []guard.Trip `json:"Guards,omitempty"`
 	// What cannot be known before the rows are deleted.
 	Remarks []string `json:"Remarks,omitempty"`
 }
@@ -58,6 +54,6 @@ type Task struct {
 	// begins; nil if it rolls nothing up. Another worker needs both to continue the dry run.
 	Untouched    []int64    `json:"Untouched,omitempty"`
 	RolledUpFrom *time.Time `json:"RolledUpFrom,omitempty"`
-	// Stored separately.
+	// Tables are stored separately.
 	Tables []Table `json:"-"`
 }

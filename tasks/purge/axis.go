@@ -17,7 +17,6 @@ type axis interface {
 	chunk() int64
 	// Window [from, to), without the rows up to an offset in its first block.
 	window(offset uint16, from, to int64) sqlexpr.Expr
-	// A window of one row.
 	rowWindow(row pgtype.TID) sqlexpr.Expr
 	// Negative if no window has the row.
 	position(row pgtype.TID) int64

@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// In windows of one table.
 type candidateQuery struct {
 	relation   string
 	candidates []Candidates
@@ -60,7 +59,6 @@ func newCandidateQuery(relation string, candidates []Candidates) *candidateQuery
 	return q
 }
 
-// The rows of the candidates get the value.
 func (f *firstMatch) add(index int, where sqlexpr.Expr, value int) {
 	f.indexes = append(f.indexes, index)
 	f.when = sqlexpr.Format("%s WHEN (%s) THEN %d", f.when, where, value)
@@ -93,7 +91,6 @@ func (q *candidateQuery) read(ctx context.Context, t *table, window sqlexpr.Expr
 	return tallies, err
 }
 
-// Without paired rows and keys.
 func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
 	tallies := make([]Tally, len(q.candidates))
 	dates := make([][2]pgtype.Timestamptz, len(q.candidates))

@@ -13,8 +13,7 @@ import (
 
 // Candidates are the rows that a sweep would delete or update, for a reading that counts the rows of several sweeps.
 type Candidates struct {
-	Where sqlexpr.Expr
-	// As in Sweep.
+	Where  sqlexpr.Expr
 	Newest *Newest
 	// Follows: Where follows foreign keys from all rows of a table, which takes long if there are many.
 	Follows bool
@@ -38,12 +37,10 @@ type Tally struct {
 	// Paired is how many rows are paired with Rows, Windows in how many parts of the table these are.
 	Rows, Paired, Windows int64
 	// The first and the last date; nil without dates.
-	Oldest, Newest *time.Time
-	// Some of the keys.
+	Oldest, Newest   *time.Time
 	Keys, PairedKeys []int64
 }
 
-// How many keys a tally has at most.
 const SampleSize = 5
 
 func (t *Tally) Add(more Tally) {
@@ -146,7 +143,6 @@ const (
 	maxReadingWidth = 4 * countBlocks
 )
 
-// took is the time of the last window.
 func nextWidth(width int64, took time.Duration) int64 {
 	switch {
 	case took > maxReading:
@@ -157,7 +153,6 @@ func nextWidth(width int64, took time.Duration) int64 {
 	return width
 }
 
-// Connections that a reading leaves to others.
 const spareConns = 3
 
 // Up to n readers, while the pool has connections to spare.

@@ -141,7 +141,6 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table)
 }
 
-// See Goes.
 func (s *Sweep) Changes(table int) sqlexpr.Expr {
 	changes := s.refersTo(table, func(k ForeignKey) bool { return k.Clears })
 	if goes := s.Goes(table); !changes.IsZero() && !goes.IsZero() {
@@ -218,7 +217,6 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(c.oid), c.oid) JOIN pg_namespace rn ON rn.oid = r.relnamespace
 WHERE c.oid IN (SELECT oid FROM affected) AND c.relkind = 'r'`
 
-// What affectedSQL returned.
 type counters map[uint32]Affected
 
 // For the tables that a batch of the sweep deletes from itself.

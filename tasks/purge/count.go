@@ -131,7 +131,7 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	return int64(plan.Rows), err == nil, err
 }
 
-// countSample reads some random blocks of the table.
+// countSample reads some random blocks.
 func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
 	share := min(1, float64(some)/float64(max(blocks, 1)))
 	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)

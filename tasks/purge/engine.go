@@ -15,7 +15,6 @@ import (
 
 const DefaultTarget = 50 * time.Millisecond
 
-// Of batches.
 type Settings struct {
 	// MaxRows caps the limit of every sweep; 0 disables the cap.
 	MaxRows int
@@ -24,8 +23,7 @@ type Settings struct {
 	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each
 	// other; 0 is 1.
 	Workers int
-	// The load above which batches wait.
-	Limits Limits
+	Limits  Limits
 	// nil for pace.Balanced.
 	Pace *pace.Setting
 	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
@@ -41,7 +39,6 @@ type Limits = throttle.Limits
 
 type Throttle = throttle.Cause
 
-// All reasons for which a batch may wait.
 var Reasons = throttle.Reasons
 
 // Ledger counts what batches do, in their transactions. It is called concurrently if there are several workers.
@@ -59,7 +56,6 @@ type Recorder interface {
 	Throttled(throttle Throttle)
 	// state is the SQLSTATE of the error.
 	Retried(state string)
-	// m is what an operator should know.
 	Warn(m message.Message)
 	// Proceed fails if the sweep must stop. It is called while a batch waits, and before a retry.
 	Proceed(ctx context.Context) error
@@ -113,13 +109,11 @@ type Delta struct {
 	Dropped int64
 	// Rows of other tables that foreign keys deleted with the deleted ones.
 	Cascaded int64
-	// Rows that the companion statement wrote.
 	Recorded int64
 	// Statements that changed rows, and the most rows that one of them touched.
 	Statements, Largest int64
-	// Changes of tables whose size is reported.
-	Space  []Space
-	Cursor Cursor
+	Space               []Space
+	Cursor              Cursor
 	// When the batch began; zero if unknown.
 	Begun time.Time
 }
@@ -164,7 +158,6 @@ type Cursor struct {
 	Retained Retained `json:"retained,omitzero"`
 }
 
-// Up to the cursor.
 func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 
 // Retained counts obsolete rows that were not deleted, by the reason.
@@ -190,5 +183,5 @@ func (r Retained) Plus(o Retained) Retained {
 	}
 }
 
-// Without those on hold.
+// Rows leaves out those on hold.
 func (r Retained) Rows() int64 { return r.Failed + r.Locked + r.Suppressed + r.Dependent }

@@ -24,10 +24,9 @@ import (
 // If more rows of one caller's sweeps fail, a sweep gives up: then the rows are probably not the cause.
 const MaxFailedRows = 1_000
 
-// Of a table.
 const FailedRowsLogged = 20
 
-// Characters.
+// In characters.
 const maxMessage = 300
 
 // try retries after transient errors. failure is the error of a row: the same batch would meet it again. The ids that a
@@ -44,7 +43,6 @@ func (t *table) try(ctx context.Context, batch func() error) (failure, err error
 	return failure, err
 }
 
-// After a batch that failed.
 func (w *worker) narrow(ctx context.Context) error {
 	if w.bisection.Narrowing() {
 		w.bisection.Failed(w.pickLimit())
@@ -156,7 +154,6 @@ func Message(err error) string {
 	return text
 }
 
-// The beginning of a server's text.
 func oneLine(text string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -30,7 +30,6 @@ type Newest struct {
 	Rest sqlexpr.Expr
 }
 
-// For column i of Per.
 func GroupColumn(i int) string { return fmt.Sprintf("g.k%d", i+1) }
 
 // format writes the condition as in Sweep.
@@ -115,7 +114,7 @@ func (a groupAxis) after(row pgtype.TID) (position int64, offset uint16) {
 	return a.position(row) + 1, 0
 }
 
-// Group by group, up to a limit.
+// The rows of a group follow each other.
 func (t *table) obsoleteTIDs(ctx context.Context, limit int64) (found []pgtype.TID, err error) {
 	s := t.sweep
 	query := sqlexpr.Format("SELECT o.place FROM %s LIMIT %d", s.Newest.obsolete(s.Relation, "r.ctid AS place"), limit)

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// For a search for rows by an index.
 const findTimeout = 5 * time.Minute
 
 // Up to this number of blocks a table is swept even if it has an index: a few batches cover it.
@@ -28,12 +27,10 @@ type ScanMethod string
 const (
 	TableScan ScanMethod = "table"
 	IndexScan ScanMethod = "index"
-	// KeyScan is for a table on another server.
-	KeyScan ScanMethod = "key"
+	KeyScan   ScanMethod = "key"
 	// All rows of the partition are obsolete.
 	PartitionDrop ScanMethod = "drop of the partition"
-	// PlannerScan leaves it to PostgreSQL.
-	PlannerScan ScanMethod = "planner"
+	PlannerScan   ScanMethod = "planner"
 )
 
 // How the rows of a sweep are found. The zero Scan means that nothing is known.
@@ -116,7 +113,6 @@ type extent struct {
 	first, last pgtype.TID
 }
 
-// From the first row to the last.
 func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
 
 // dense: there are enough rows per block to visit all blocks rather than single rows.
@@ -178,7 +174,7 @@ func (t *table) extent(ctx context.Context) (x extent, err error) {
 	return x, err
 }
 
-// In order, up to a limit.
+// The TIDs are in order.
 func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
 	query := sqlexpr.Format("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
@@ -193,7 +189,6 @@ func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 
 var errSlow = errors.New("an index did not find the rows in time")
 
-// With findTimeout.
 func (t *table) find(ctx context.Context, query func(tx pgx.Tx) error) error {
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		tx, err := t.session.begin(ctx, func(b *pgx.Batch) {

@@ -114,7 +114,6 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	return err
 }
 
-// From the cursor on.
 func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 	p := l.progress
 	p.restart(0, 0)
@@ -219,7 +218,6 @@ func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 	return l.traverse(ctx, t.sweep, rowAxis{found, l.maxRows}, 0, int64(len(found)), false)
 }
 
-// Without the rows that have failed before.
 func (l *localSweep) notFailed(rows []pgtype.TID) []pgtype.TID {
 	return slices.DeleteFunc(rows, func(row pgtype.TID) bool { return l.progress.failed[row] })
 }

@@ -74,7 +74,6 @@ type keySweep struct {
 	immovable bool   // rows cannot move to another partition, though they may have to
 }
 
-// From the cursor on.
 func (r *keySweep) run(ctx context.Context, from Cursor) error {
 	t, s := r.table, r.table.sweep
 	t.engine.Recorder.Scanning(Scan{KeyScan, s.ByKey})

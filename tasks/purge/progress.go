@@ -26,14 +26,12 @@ type retainedPart struct {
 	rows  Retained
 }
 
-// Below a position.
 func (o *outcome) retain(below int64, r Retained) {
 	if r != (Retained{}) {
 		o.retained = append(o.retained, retainedPart{below, r})
 	}
 }
 
-// Of this sweep.
 func (o *outcome) total() (sum Retained) {
 	for _, r := range o.retained {
 		sum = sum.Plus(r.rows)
@@ -41,7 +39,6 @@ func (o *outcome) total() (sum Retained) {
 	return sum
 }
 
-// Of this sweep.
 func (o *outcome) below(position int64) (sum Retained) {
 	for _, r := range o.retained {
 		if r.below <= position {
@@ -66,7 +63,6 @@ func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	return o.failures <= FailedRowsLogged
 }
 
-// Early.
 func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp }
 
 // The part [from, to) of an axis that a worker still has to do.
@@ -97,7 +93,6 @@ func newProgress(unit string, o *outcome) *progress {
 	return &progress{unit: unit, outcome: o, undone: map[*chunk]int64{}, failed: map[pgtype.TID]bool{}}
 }
 
-// The part of an axis to traverse.
 func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limiter, s pace.Sizer) {
 	p.axis, p.next, p.end, p.resumable, p.limiter, p.sizer = a, from, end, resumable, l, s
 }
@@ -118,7 +113,6 @@ func (p *progress) startPass() {
 // Rows that were changed in this pass, or failed.
 func (p *progress) handled() int64 { return p.changed + int64(len(p.failed)) }
 
-// A worker begins with this sizer.
 func (p *progress) lastSizer() pace.Sizer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +175,6 @@ func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
 	return cursor
 }
 
-// The chunk is done up to a position.
 func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s pace.Sizer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +204,6 @@ func (p *progress) hasFailed(row pgtype.TID) bool {
 	return p.failed[row]
 }
 
-// Between two positions.
 func (p *progress) failedBetween(from, to int64) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +222,6 @@ func (p *progress) uncounted(from int64) int64 {
 	return max(from, p.counted)
 }
 
-// Triggers have written rows of the table.
 func (p *progress) rewrite() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +241,6 @@ func (p *progress) lockTable() {
 	p.outcome.result.TableLocked = true
 }
 
-// Early.
 func (p *progress) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

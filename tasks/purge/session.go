@@ -25,7 +25,6 @@ var MaxAttempts = map[string]int{
 	pgerrcode.UniqueViolation: 8, // another session took a new id in between
 }
 
-// No attempt avoided a transient error.
 var errPersists = errors.New("tried again and again")
 
 // Retry waits between attempts, with random exponential backoff. name is for people.
@@ -139,7 +138,6 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// With its entry in the ledger.
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	b := &pgx.Batch{}
 	settled, err := e.Ledger.Write(ctx, b, d)
@@ -158,7 +156,6 @@ type session struct {
 	reads  time.Duration // how long a statement that reads much of a table may take; 0 is as others
 }
 
-// How long a statement may follow foreign keys.
 const followTimeout = 30 * time.Minute
 
 // The caller must end the session.

@@ -43,7 +43,6 @@ func (e *ChangedError) Error() string {
 		"than before"
 }
 
-// For afterSQL.
 func (s *Sweep) afterArgs() []any {
 	relations, facts := []string{}, []string{}
 	for _, f := range s.Facts {
@@ -52,7 +51,6 @@ func (s *Sweep) afterArgs() []any {
 	return []any{s.Relation, s.Root, relations, facts}
 }
 
-// For what afterSQL has found.
 func check(attached bool, changed string) error {
 	switch {
 	case !attached:
@@ -90,7 +88,6 @@ func (s *statements) direct(window sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), window, s.sweep.Where)
 }
 
-// Counts the rows that a window still has.
 func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", s.sweep.Relation, window,
 		s.sweep.Where)

@@ -10,15 +10,13 @@ import (
 )
 
 type Sweep struct {
-	// For cursors.
 	Unit string
-	// For people.
 	Name string
 	// The table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
 	Relation string
 	// The quoted name of the partitioned table, or of the table itself.
 	Root string
-	// Over the table as r.
+	// Where is over the table as r.
 	Where sqlexpr.Expr
 	// Newest describes Where if it keeps the newest rows of each group, and an index finds these; otherwise nil.
 	Newest *Newest
@@ -73,7 +71,7 @@ type Companion struct {
 
 // Paired shares its ids, one to one, with the swept table.
 type Paired struct {
-	// Quoted.
+	// The quoted name.
 	Relation string
 	// Key is its id column, ID that of the swept table.
 	Key, ID string
@@ -137,7 +135,6 @@ func (s Sweep) And(c sqlexpr.Expr) Sweep {
 	return s
 }
 
-// None of the conditions is true.
 func unless(conditions []sqlexpr.Expr) (sql sqlexpr.Expr) {
 	for _, c := range conditions {
 		sql = sqlexpr.Format("%s AND (%s) IS NOT TRUE", sql, c)

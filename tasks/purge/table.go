@@ -20,7 +20,6 @@ type table struct {
 	sweep   *Sweep
 }
 
-// One session for all sweeps.
 func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) error) error {
 	session, err := e.session(ctx)
 	if err != nil {
@@ -41,14 +40,12 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) er
 	return nil
 }
 
-// sql returns one row.
 func (t *table) read(ctx context.Context, dest []any, sql string, args ...any) error {
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		return t.session.conn.QueryRow(ctx, sql, args...).Scan(dest...)
 	})
 }
 
-// query returns one row.
 func (t *table) query(ctx context.Context, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	return t.read(ctx, dest, sql, args...)
@@ -125,7 +122,7 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
       CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// pg_trigger.tgtype.
+// Bits of pg_trigger.tgtype.
 const (
 	onDelete = 8
 	onUpdate = 16
@@ -256,7 +253,6 @@ func (n node) indexes() (names []string) {
 	return names
 }
 
-// from is a FROM.
 func (t *table) explain(ctx context.Context, from sqlexpr.Expr) (node, error) {
 	var plans []struct{ Plan node }
 	if err := t.query(ctx, sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", from), &plans); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// One chunk of a sweep's axis after another.
 type worker struct {
 	table      *table // its session is nil until the worker needs one
 	statements *statements
@@ -72,13 +71,10 @@ func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	return nil
 }
 
-// In the next batch.
 func (w *worker) skipsLocked() bool { return w.chunk.from < w.skipLocked }
 
-// Of the next batch.
 func (w *worker) batchEnd() int64 { return min(w.chunk.from+w.sizer.Span(), w.chunk.to) }
 
-// Of the next batch.
 func (w *worker) windowEnd() int64 {
 	width := w.sizer.Width
 	if w.statements.axis.windows().Exact { // picked rows need not be the first ones

@@ -7,20 +7,17 @@ import (
 )
 
 const (
-	// A guard refused the task.
 	Guard = "GUARD"
 	// The run would do something else, or more, than its saved plan.
 	PlanStale    = "PLAN_STALE"
 	PlanExceeded = "PLAN_EXCEEDED"
-	// The row cannot be explained.
-	NotCovered = "NOT_COVERED"
-	NoIndex    = "NO_INDEX"
+	NotCovered   = "NOT_COVERED"
+	NoIndex      = "NO_INDEX"
 )
 
 // Nothing was changed.
 type Error struct {
-	Reason string
-	// For programs, by name.
+	Reason   string
 	Metadata map[string]string
 	Message  string
 }

@@ -25,7 +25,6 @@ type Period struct {
 	last *time.Time // nil if rows were never rolled up
 }
 
-// skip says why this database has no period.
 func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 	p = &Period{RollUp: r, Table: env.Catalog.Table(r.Table), End: env.Now}
 	if p.Table == nil || !p.Table.Has(append([]string{r.Date, r.Total}, r.By...)...) {
@@ -96,12 +95,10 @@ func (p *Period) condition(start sqlexpr.Expr) sqlexpr.Expr {
 	return where
 }
 
-// The period has not begun.
 func (p *Period) UpToDate() bool {
 	return p.Start.InfinityModifier == pgtype.Infinity || (p.starts() && !p.Start.Time.Before(p.End))
 }
 
-// There is a first time in the period.
 func (p *Period) starts() bool { return p.Start.Valid && p.Start.InfinityModifier == pgtype.Finite }
 
 // To explain a row. The statements compare with Start.
@@ -118,7 +115,6 @@ func (p *Period) Rule() string {
 	return fmt.Sprintf("%s %s: replaced by their sums", p.Date, period)
 }
 
-// About the rows that are inserted.
 func (p *Period) Remark() string {
 	return fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(p.By, " and "), p.Total,
 		p.Least)

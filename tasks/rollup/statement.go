@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// By the types of sums.
 var intBytes = map[string]int{"smallint": 2, "integer": 4, "bigint": 8}
 
 // Statement replaces the rows of the period, except for those at some TIDs, by their sums, and selects how many it

@@ -82,7 +82,6 @@ func Or(conditions ...Expr) Expr { return Join(" OR ", conditions...) }
 
 func (e Expr) IsZero() bool { return e.pieces == nil }
 
-// Bind replaces the values of the arguments.
 func (e Expr) Bind(bind func(value any) (any, error)) (bound Expr, err error) {
 	args := map[*argument]*argument{}
 	for _, p := range e.pieces {

@@ -63,7 +63,6 @@ func isSkip(n *pgconn.Notice) bool {
 	return false
 }
 
-// The lines are to be logged now.
 func (o *Output) Due() bool { return len(o.lines) >= maxLines || time.Since(o.flushed) >= flushEvery }
 
 // One message, or none without lines.

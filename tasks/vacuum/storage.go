@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// A table or a materialized view.
 type Storage struct {
 	OID          uint32
 	Schema, Name string
@@ -94,13 +93,11 @@ func (c Commander) Command(s Storage) string {
 	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)"
 }
 
-// The tables of one command.
 type Group struct {
 	Command string
 	Tables  []Storage
 }
 
-// In the order of the commands.
 func (c Commander) Groups(tables []Storage) (groups []Group) {
 	byCommand := map[string][]Storage{}
 	for _, s := range tables {

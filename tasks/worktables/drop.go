@@ -7,7 +7,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Tables that are dropped together at first.
 const FirstGroup = 8
 
 type Blocked struct {

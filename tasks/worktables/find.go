@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// With the tables that may be dropped.
 type Kind struct {
 	Drop   plan.Drop
 	Tables []campaign.WorkTable
@@ -23,7 +22,6 @@ type Kind struct {
 
 type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error)
 
-// For an attempt's task.
 type Finder struct {
 	*pipeline.Attempt
 	// Of the tables that are not on hold, for example by a saved plan.

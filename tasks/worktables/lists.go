@@ -82,7 +82,6 @@ func ofLists(
 	return tables, err
 }
 
-// For these, a list is retained.
 var (
 	// ErrSuppressed: a row of a list was not deleted, without an error.
 	ErrSuppressed = errors.New("a trigger of the table prevents its deletion")

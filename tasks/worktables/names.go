@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// For LIKE.
+// The mask is for LIKE.
 func Mask(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
 
 // For all work tables that a task drops; "" if it drops none.
@@ -43,7 +43,6 @@ func Quoted(tables []campaign.WorkTable) (names []string) {
 	return names
 }
 
-// The views, or the others.
 func OfKind(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
 	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
 }

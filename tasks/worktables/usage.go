@@ -52,7 +52,6 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 	return reasons, f.addUsed(ctx, d, owned, reasons)
 }
 
-// For tables that are in use.
 func (f Finder) addUsed(
 	ctx context.Context, d plan.Drop, tables []campaign.WorkTable, reasons map[string]string,
 ) error {
@@ -110,7 +109,7 @@ func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int
 	return states, err
 }
 
-// A range of an owner's iState.
+// A range of iState.
 type ownerState struct {
 	first, last int64
 	words       string

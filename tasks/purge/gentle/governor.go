@@ -16,8 +16,7 @@ const (
 	usualRest = 7
 	maxRest   = 20
 	firstRest = 2
-	// After a batch that took long.
-	maxPause = time.Second
+	maxPause  = time.Second
 )
 
 // A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
@@ -53,12 +52,10 @@ func (s *samples) add(d time.Duration) {
 	*s = (*s)[max(len(*s)-window, 0):]
 }
 
-// A time that most commits do not exceed.
 func (s samples) typical() time.Duration {
 	return slices.Sorted(slices.Values(s))[int(quantile*float64(len(s)))]
 }
 
-// How long a batch should take.
 func (g *Governor) Work() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +69,6 @@ func (g *Governor) begin() {
 	}
 }
 
-// How long to wait after a batch.
 func (g *Governor) Pause(batch time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,14 +76,12 @@ func (g *Governor) Pause(batch time.Duration) time.Duration {
 	return min(time.Duration(float64(batch)*g.rest), maxPause)
 }
 
-// Commits have to be measured without batches.
 func (g *Governor) NeedsQuiet(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return now.Sub(g.reset) >= quietEvery
 }
 
-// No batch was open during the commits.
 func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +91,6 @@ func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	}
 }
 
-// A commit during a batch.
 func (g *Governor) Observe(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +124,6 @@ func (g *Governor) shrink(much bool) {
 	}
 }
 
-// Pauses become shorter, then batches larger.
 func (g *Governor) grow() {
 	if g.rest > minRest {
 		g.rest = max(g.rest*0.9, minRest)
@@ -140,7 +132,6 @@ func (g *Governor) grow() {
 	g.work = min(g.work*11/10, longest)
 }
 
-// For people.
 func (g *Governor) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,7 +19,6 @@ const (
 
 var Paces = []Pace{Gentle, Balanced, Fast}
 
-// As flags have them.
 func Names() (names []string) {
 	for _, p := range Paces {
 		names = append(names, p.String())
@@ -54,7 +53,7 @@ func NewSetting(p Pace) *Setting {
 	return s
 }
 
-// From the next batch on.
+// The change applies from the next batch on.
 func (s *Setting) Set(p Pace) { s.value.Store(p) }
 
 // Balanced if the setting is nil.

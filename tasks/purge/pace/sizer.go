@@ -2,7 +2,6 @@ package pace
 
 import "time"
 
-// Of the first batch.
 const firstRows = 1_000
 
 // The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small
@@ -39,7 +38,6 @@ type Sizer struct {
 	}
 }
 
-// Up to maxRows.
 func FirstRows(maxRows int) int { return min(maxRows, firstRows) }
 
 // The first batches are small. No statement may touch more than maxRows.
@@ -123,13 +121,10 @@ func (s *Sizer) room(width, rows int64) int64 {
 	return max(int64(float64(width)*fill*float64(s.maxRows)/float64(rows)), 1)
 }
 
-// After a window with too many rows.
 func (s *Sizer) Narrow(rows int64) { s.Width, s.Statements = s.room(s.Width, rows), 1 }
 
-// For the next batches.
 func (s *Sizer) SetTarget(d time.Duration) { s.target = d }
 
-// For the next batches.
 func (s *Sizer) LimitStatements(n int64) {
 	s.maxStatements, s.Statements = n, min(s.Statements, n)
 }
@@ -147,5 +142,4 @@ func (s *Sizer) Shrink(part float64, direct bool) {
 	}
 }
 
-// Batches cannot shrink further.
 func (s *Sizer) Smallest() bool { return s.Rows == 1 && s.Width == 1 && s.Statements == 1 }

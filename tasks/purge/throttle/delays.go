@@ -37,7 +37,6 @@ const (
 	stuck               // its replay is stuck
 )
 
-// As far as the lag depends on batches.
 func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, k kind) {
 	lag = s.Replay - d.known[s.PID]
 	if lag <= limit || s.Flush > limit {

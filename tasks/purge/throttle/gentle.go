@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	// Commits during batches.
 	probeEvery = 25 * time.Millisecond
-	// Commits without batches, one each quietProbeEvery.
+	// How many commits are measured without batches.
 	quietProbes     = 8
 	quietProbeEvery = 10 * time.Millisecond
 	// It spreads the commits that are measured evenly over the times of batches.
@@ -54,7 +53,6 @@ func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool,
 	return t.measureQuiet(ctx, pool, r)
 }
 
-// Without batches.
 func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Recorder) error {
 	var took []time.Duration
 	for range quietProbes {
@@ -101,7 +99,6 @@ func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end fu
 	return func() { <-done }
 }
 
-// Unless the context ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -17,11 +17,10 @@ type Limits struct {
 	ActiveSessions int
 	// Other sessions that wait for a lock of the database's relations or transactions, whichever session has it.
 	WaitingSessions int
-	// Bytes that the server writes.
+	// In bytes.
 	WALPerSecond int64
 	// Bytes that a replication slot without a reader, or a failing archiver, keeps the server from removing.
-	RetainedWAL int64
-	// Deleted or updated.
+	RetainedWAL   int64
 	RowsPerSecond int
 	// Gentle: small batches with pauses while other sessions are active.
 	Gentle bool
@@ -34,7 +33,6 @@ func (l Limits) enabled() bool {
 		l.RetainedWAL > 0 || l.RowsPerSecond > 0
 }
 
-// Why a batch waits.
 type Cause struct {
 	Reason Reason // "" if the batch does not wait
 	Detail string // which standby, or how many sessions; may be empty

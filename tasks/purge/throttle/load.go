@@ -21,7 +21,6 @@ type load struct {
 	recovery bool          // the server is a standby
 }
 
-// As the server knows it.
 type standbyLoad struct {
 	PID      int32         // of the process that sends WAL to it
 	Name     string        // its application_name, or else its address
@@ -66,7 +65,6 @@ SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
     WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint,
     pg_is_in_recovery()`
 
-// Without the standbys to ignore.
 func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load, error) {
 	var l load
 	if ignore == nil {

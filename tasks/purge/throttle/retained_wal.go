@@ -14,7 +14,6 @@ import (
 // How often the WAL that the server cannot remove is measured.
 const retainedEvery = 10 * time.Second
 
-// WAL that the server cannot remove.
 type retainedWAL struct {
 	Subject string // one warning is logged for it
 	Reason  string // why the server cannot remove it
@@ -61,7 +60,6 @@ SELECT 'archiver', reason, pg_current_wal_lsn() - '0/0' - (('x' || lpad(substr(f
 FROM archiver WHERE reason IS NOT NULL
 ) AS retained ORDER BY 3 DESC`
 
-// The last measurement.
 type retainedSample struct {
 	at   time.Time
 	last []retainedWAL // the most first

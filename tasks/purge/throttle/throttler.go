@@ -19,7 +19,6 @@ const sampleEvery = 250 * time.Millisecond
 type Recorder interface {
 	// The cause is empty if the next batch no longer waits.
 	Throttled(c Cause)
-	// m is what an operator should know.
 	Warn(m message.Message)
 	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
 	Proceed(ctx context.Context) error
@@ -168,7 +167,6 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	return worst
 }
 
-// Once a subject.
 func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	if t.warned[subject] {
 		return
@@ -180,7 +178,6 @@ func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	r.Warn(m)
 }
 
-// In the last sample.
 func (t *Throttler) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
