@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on that column alone.
+// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on only that column.
 // The index may also have the columns that the table is partitioned by, which PostgreSQL requires in every unique
 // index, or the column that Citus distributes it by ($2, $3), for the same reason. Invalid and partial indexes, and
 // indexes on expressions, do not count. Nullable columns count only if the application names them as ids ($4). The

@@ -32,7 +32,7 @@ type kind int
 const (
 	delay     kind = iota // 1 to MaxDays days: seconds in iLongValue, or in sStringValue if the row's type is text
 	code                  // VacuumAnalyze, NoStatistics or AnalyzeOnly, there
-	timestamp             // tsTimeStampValue, which the service alone writes
+	timestamp             // tsTimeStampValue, which only the service writes
 )
 
 // In the order of the fields of the API's message.

@@ -14,7 +14,7 @@ import (
 )
 
 // unidentified selects the relations that refuse actions ($2) on relations ($1), because they are published and have no
-// replica identity: these, and the ones whose rows foreign keys delete or change with theirs. It returns the number of
+// replica identity: these, and those whose rows foreign keys delete or change with theirs. It returns the number of
 // the action, from 1, and the name of the refusing relation.
 const unidentified = `
 WITH RECURSIVE affected (number, oid, action) AS (

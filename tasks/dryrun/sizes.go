@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or the ones
+// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or those
 // that they are partitions or children of, have triggers or rules.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,

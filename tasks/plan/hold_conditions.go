@@ -16,7 +16,7 @@ type HoldCondition struct {
 	// query IDs returns.
 	Column string
 	IDs    sqlexpr.Expr
-	// All are the ids of the holds if IDs returns the ones among them that the table contains; nil if IDs returns ids
+	// All are the ids of the holds if IDs returns those of them that the table contains; nil if IDs returns ids
 	// of other rows.
 	All []int64
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// A batch with a row that fails is rolled back. Smaller ones follow, down to that row alone, which is skipped.
+// A batch with a row that fails is rolled back. Smaller ones follow, down to that single row, which is skipped.
 
 // If more rows of one caller's sweeps fail, a sweep gives up: then the rows are probably not the cause.
 const MaxFailedRows = 1_000

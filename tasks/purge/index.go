@@ -153,7 +153,7 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 	return x, nil
 }
 
-// By an index on the date alone, without the zero record. Negative if that takes too long.
+// By an index on only the date, without the zero record. Negative if that takes too long.
 func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	older := t.sweep.Older
 	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s", t.sweep.Relation,

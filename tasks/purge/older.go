@@ -28,7 +28,7 @@ const (
 	dropReadTimeout = 10 * time.Minute
 )
 
-// droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
+// droppableSQL returns a row if a table is a range partition by only the date that ends before the cutoff, that this
 // role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger,
 // rule, publication or policy, and is not the default partition. The column says whether its bounds prove that every
 // row is older: their type is timestamptz. row is older: their type is timestamptz.

@@ -131,7 +131,7 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 		partition, tids, unchanged, s.sweep.Where)
 }
 
-// pickAndChange picks rows, deletes or updates the ones that still match, deletes their paired rows or runs the
+// pickAndChange picks rows, deletes or updates those that still match, deletes their paired rows or runs the
 // companion statement, counts all three, and the updated rows that match all the same, and returns the last TID that it
 // picked. The number of rows picked, rather than changed, shows whether the window may have more: the application may
 // have changed one in between.

@@ -33,7 +33,7 @@ type standbyLoad struct {
 // active, and its locks are read from pg_locks, which is expensive. WAL senders that have a database belong to logical
 // replication, whose readers confirm when they like. A receiver without a replay position only stores WAL, as
 // pg_receivewal does: its replay lag grows without end. Sessions that wait for other locks than those of relations,
-// rows and transactions wait for each other, or only for a moment. The functions behind pg_stat_activity and
+// rows and transactions wait for each other, or only briefly. The functions behind pg_stat_activity and
 // pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,
