@@ -60,7 +60,7 @@ func readLocations(ctx context.Context, db Querier, distributed []uint32) (map[u
 	if _, err := pgx.ForEachRow(
 		rows, []any{&oid, &place}, func() error { places[oid] = place; return nil },
 	); err != nil {
-		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
+		return nil, fmt.Errorf("read which tables are foreign or distributed: %w", err)
 	}
 	return places, nil
 }

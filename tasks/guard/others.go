@@ -26,7 +26,7 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 	}
 	tables, database, err := d.Sizes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the sizes of work tables: %w", err)
+		return nil, fmt.Errorf("read the sizes of work tables: %w", err)
 	}
 	limit := h.limit(Bytes, d.Mask, float64(database)*h.MaxDropPercent/100, 0)
 	b := Trip{Guard: Bytes, Table: d.Mask, Number: tables, Limit: limit}

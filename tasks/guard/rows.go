@@ -60,7 +60,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	} {
 		trip, err := judge()
 		if err != nil {
-			return j, fmt.Errorf("judge how many rows of %s go: %w", r.Table, err)
+			return j, fmt.Errorf("count the rows of %s for the guards: %w", r.Table, err)
 		}
 		if trip != nil {
 			j.Trips = append(j.Trips, *trip)

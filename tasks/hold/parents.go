@@ -78,7 +78,7 @@ func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids
 	}
 	err = b.Engine.Retry(ctx, j.Name, func() (err error) { by, err = b.ParentsOf(ctx, j, s); return err })
 	if err != nil && !campaign.Dropped(ctx, b.Pool, err, s.Relation) {
-		return nil, fmt.Errorf("look for held rows of %s: %w", j.Name, err)
+		return nil, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
 	}
 	return by, nil
 }
@@ -93,7 +93,7 @@ func Count(ctx context.Context, a *pipeline.Attempt) error {
 		}
 		rows, err := countRows(ctx, a, j)
 		if a.Retained.OnHold += rows; err != nil {
-			return fmt.Errorf("count held rows of %s: %w", j.Name, err)
+			return fmt.Errorf("count rows on hold in %s: %w", j.Name, err)
 		}
 	}
 	return nil

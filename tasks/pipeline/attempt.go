@@ -238,7 +238,7 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
+		return false, fmt.Errorf("query %s: %w", o.Parent, err)
 	}
 	if empty {
 		a.Log(ctx, message.ParentTableEmpty.With("table", o.Parent))
@@ -249,7 +249,7 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	}
 	written, err := a.isWritten(ctx, d.Env.Catalog.Table(o.Parent))
 	if err != nil {
-		return false, fmt.Errorf("ask who writes to %s: %w", o.Parent, err)
+		return false, fmt.Errorf("look for transactions that write to %s: %w", o.Parent, err)
 	}
 	if written {
 		a.Log(ctx, message.ParentTableWritten.With("table", o.Parent))

@@ -256,7 +256,7 @@ func (n node) indexes() (names []string) {
 func (t *table) explain(ctx context.Context, from sqlexpr.Expr) (node, error) {
 	var plans []struct{ Plan node }
 	if err := t.query(ctx, sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", from), &plans); err != nil {
-		return node{}, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+		return node{}, fmt.Errorf("explain a query of %s: %w", t.sweep.Name, err)
 	}
 	return plans[0].Plan, nil
 }

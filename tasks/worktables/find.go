@@ -48,7 +48,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
 	hasOwners, err := f.Binder.Bool(ctx, pool, d.HasOwners)
 	if err != nil {
-		return k, 0, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		return k, 0, fmt.Errorf("query %s: %w", d.Owner.Name, err)
 	}
 	if !hasOwners {
 		f.Log(ctx, message.ParentTableEmpty.With("table", d.WorkTables.Owner))

@@ -32,7 +32,7 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 	}
 	hasOwners, err := f.Binder.Bool(ctx, pool, d.HasOwners)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		return nil, fmt.Errorf("query %s: %w", d.Owner.Name, err)
 	}
 	var owned []campaign.WorkTable
 	for _, w := range tables {
