@@ -151,7 +151,7 @@ func vacuumDelay(p pace.Pace) string {
 	return "RESET vacuum_cost_delay"
 }
 
-// Waiting for the lock of the next table is brief, so its size is recorded already.
+// recordVacuumed also records the size of the next table. It waits only briefly for that table's lock.
 func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Space) error {
 	return t.inBatch(ctx, name, func(tx pgx.Tx) (purge.Delta, error) {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
