@@ -20,7 +20,6 @@ var logTables = []string{
 	"custrackinglogstore", "nmswebtrackinglog", "nmspropositionrcp",
 }
 
-// moveLogs moves about half of the existing log tables, each in one of several ways.
 func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	for _, table := range m.db.Tables {
 		if slices.Contains(logTables, table.Name) && rng.IntN(2) == 0 {
@@ -29,7 +28,6 @@ func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	}
 }
 
-// toForeignTables moves log tables, or one of their partitions, to another database.
 func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	far := db.Far()
 	moveLogs(m, rng, func(table, _ string) { db.MoveAway(far, table) },

@@ -127,7 +127,6 @@ func TestCouponsOutliveTheirLogs(t *testing.T) {
 	}
 }
 
-// counter counts statements.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

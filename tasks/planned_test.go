@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// makePlan returns the saved plan of a dry run.
 func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
@@ -39,7 +38,6 @@ func runPlan(
 	return j, denied
 }
 
-// checkRefused checks that a run was refused for a reason.
 func checkRefused(t *testing.T, denied *refused.Error, reason string) {
 	t.Helper()
 	if denied == nil {

@@ -113,7 +113,6 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 	}
 }
 
-// everything returns a digest of all rows of family.
 func everything(db *pgtest.DB) (all string) {
 	for _, table := range []string{"customer", "c", "purchase"} {
 		exists := db.Int("SELECT count(*) FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'r'", table) > 0

@@ -13,15 +13,13 @@ import (
 
 // Scope is what a catalog covers in addition to the tables of the application.
 type Scope struct {
-	// Named are the names of further tables of any schema, as policies have them.
+	// Named are further tables of any schema, as policies name them.
 	Named []string
-	// NoCampaign says that the database is not read as that of the application, and may have none of its tables.
+	// NoCampaign: the database is not read as the application's, and may have none of its tables.
 	NoCampaign bool
 }
 
-// Column describes a column of a table that a policy names.
 type Column struct {
-	// Name is the stored name.
 	Name string
 	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that
 	// is read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
@@ -32,8 +30,8 @@ type Column struct {
 	// Bytewise is true for a text, varchar, char or name whose values are equal if their bytes are, and only then: not
 	// for citext, and not if the collation says that case does not matter.
 	Bytewise bool
-	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
-	// PostgreSQL 18) holds for new ones only.
+	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID
+	// (since PostgreSQL 18) holds for new ones only.
 	NotNull, HasNulls bool
 	// Unique is true if the column decides, also by an expression, the key of a unique index or of an exclusion
 	// constraint, or whether a row is in one. Generated is true if it cannot be assigned.
@@ -41,25 +39,22 @@ type Column struct {
 	// Generates are the stored names of the columns that are generated from it.
 	Generates []string
 	// Indexed is true if a complete index begins with the column.
-	Indexed bool
-	// CanSelect and CanUpdate are the role's rights to the column.
+	Indexed              bool
 	CanSelect, CanUpdate bool
-	// Identity is ColumnIdentity.
-	Identity string
-	// operators are the ones of the default B-tree operator class of the type, for Operator; nil if it has none.
+	Identity             string
+	// operators are of the default B-tree operator class of the type; nil if it has none.
 	operators []string
-	// comparable is the same for columns that the operators compare with each other: those of an operator family, but of
-	// one type if the family has all enum, array, range or composite types. It is empty without operators.
+	// comparable is the same for columns that the operators compare with each other: of one operator family, and of one
+	// type if the family has all enum, array, range or composite types. It is empty without operators.
 	comparable string
 }
 
-// ColumnIdentity is SQL that tells a column a of a table from others of the same name, or of another type.
+// ColumnIdentity differs for a column a of the same name that was added later, or has another type.
 const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
-// tableName is a name of a table as people write it, in two parts.
 type tableName struct{ schema, name namePart }
 
-// namePart is the name of a schema or table. Without quotes, it also stands for the same name in lower case.
+// Without quotes, it also stands for the same name in lower case.
 type namePart struct {
 	text   string
 	quoted bool
@@ -76,10 +71,9 @@ func (p namePart) folded() string {
 // candidates returns the stored names that a part may stand for, the first one first.
 func (p namePart) candidates() []string { return slices.Compact([]string{p.text, p.folded()}) }
 
-// namePattern matches one part of a name, in quotes or not, and the dot after it.
+// One part of a name, in quotes or not, and the dot after it.
 var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
 
-// parseTableName parses a name with or without a schema; ok is false if it is not one.
 func parseTableName(text string) (n tableName, ok bool) {
 	var parts []namePart
 	for rest := text; ; {
@@ -102,7 +96,6 @@ func parseTableName(text string) (n tableName, ok bool) {
 	return n, false
 }
 
-// BaseName returns the name of a table without its schema.
 func BaseName(text string) string {
 	n, _ := parseTableName(text)
 	return n.name.text
@@ -124,7 +117,6 @@ CROSS JOIN LATERAL (
     array_position(current_schemas(false), n.nspname), c.relname <> given.name
   LIMIT 1) AS found`
 
-// readNamed finds the tables that the scope names.
 func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -180,7 +172,6 @@ func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) erro
 	return readColumns(ctx, db, c)
 }
 
-// readColumns reads the columns of the named tables.
 func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 	tables := map[uint32]*Table{}
 	var oids []uint32
@@ -260,7 +251,6 @@ ORDER BY a.attrelid, a.attnum`
 	return readIndexes(ctx, db, tables, oids)
 }
 
-// readIndexes reads the columns of the complete B-trees of the named tables, in the order of each index.
 func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
 	const sql = `
 SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
@@ -283,8 +273,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i
 	return nil
 }
 
-// HasIndex reports whether an index of a table that a policy names finds the rows with given values in some columns, in
-// any order of these, in the order of another column. Names are stored names.
+// HasIndex reports whether an index finds the rows with given values in the columns equal, in any order of these,
+// sorted by the column ordered. Names are stored names; the table is one that a policy names.
 func (t *Table) HasIndex(equal []string, ordered string) bool {
 	return slices.ContainsFunc(t.indexes, func(index []string) bool {
 		if len(index) <= len(equal) || index[len(equal)] != ordered {
@@ -295,7 +285,6 @@ func (t *Table) HasIndex(equal []string, ordered string) bool {
 	})
 }
 
-// Column returns a column of a table that a policy names; ok is false if it has none of that name.
 func (t *Table) Column(name string) (c Column, ok bool) {
 	stored, _ := t.stored(name)
 	i := slices.IndexFunc(t.details, func(c Column) bool { return c.Name == stored })
@@ -305,10 +294,10 @@ func (t *Table) Column(name string) (c Column, ok bool) {
 	return t.details[i], true
 }
 
-// Details returns the columns of a table that a policy names; nil for other tables.
+// nil for tables that no policy names.
 func (t *Table) Details() []Column { return t.details }
 
-// All returns the tables of the application, and the others of the scope, in no order.
+// The tables are in no order.
 func (c *Catalog) All() []*Table {
 	tables := slices.Collect(maps.Values(c.tables))
 	for _, t := range c.named {
