@@ -16,22 +16,20 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Options say what to measure.
 type Options struct {
 	Cells   []Cell
-	Methods []string      // the names of those to compare with the baseline; empty for all
+	Methods []string      // empty for all
 	Repeats int           // of each method on each cell; the median counts
-	Limit   time.Duration // of one measurement: a method that does not end by then is rated by its rows so far
+	Limit   time.Duration // of one measurement: a method that has not ended by then is rated by its rows so far
 	Alone   bool          // no application runs at the same time
 	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
-	// Bursts is for how long the application runs, and then rests, by turns; 0: it runs all the time.
+	// Bursts is how long the application runs, and then rests, in turns; 0: it runs all the time.
 	Bursts time.Duration
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation
 	// advises.
 	SharedBuffers string
 }
 
-// Result is a method on a cell: medians of its repeats.
 type Result struct {
 	Cell
 	Method      string
@@ -40,11 +38,11 @@ type Result struct {
 	LongestStmt time.Duration // the 99th percentile of the statements' times
 	P50, P99    time.Duration // of the application
 	WAL         int64         // bytes
-	// BesideRowsPerS and RestRowsPerS are the speeds while the application runs and rests by turns.
+	// BesideRowsPerS and RestRowsPerS are the speeds while the application runs and rests in turns.
 	BesideRowsPerS, RestRowsPerS float64
 }
 
-// settings make the private server a realistic one: it is durable, and has autovacuum.
+// The private server is durable and has autovacuum, as a real one.
 func (o Options) settings() ([]string, error) {
 	buffers := o.SharedBuffers
 	if buffers == "" {
@@ -65,7 +63,6 @@ func (o Options) settings() ([]string, error) {
 	}, nil
 }
 
-// Run measures, reports progress to w, and returns the results in order.
 func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Result, err error) {
 	settings, err := o.settings()
 	if err != nil {
@@ -123,12 +120,10 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 	return results, idle, nil
 }
 
-// connect opens a session for the benchmark itself, under a name that the service does not count as other load.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, url+"&application_name=cleanupd")
 }
 
-// alone measures the application without any deletion.
 func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, error) {
 	b, err := startBeside(ctx, pg, super)
 	if err != nil {
@@ -142,7 +137,6 @@ func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, er
 	return Result{Method: "nothing", P50: percentile(took, 0.5), P99: percentile(took, 0.99)}, err
 }
 
-// measure runs one method on a fresh copy of the cell.
 func measure(
 	ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell, m Method, o Options,
 ) (r Result, err error) {
@@ -252,7 +246,7 @@ func measure(
 	return r, nil
 }
 
-// limitSlack is how much before the limit a method that was stopped by it may have ended.
+// limitSlack is how long before the limit a method that the limit stopped may have ended.
 const limitSlack = 200 * time.Millisecond
 
 func count(ctx context.Context, conn *pgx.Conn, t target) (all, obsolete int64, err error) {
@@ -261,7 +255,6 @@ func count(ctx context.Context, conn *pgx.Conn, t target) (all, obsolete int64, 
 	return all, obsolete, err
 }
 
-// median returns the median of results, for each value separately.
 func median(samples []Result) Result {
 	out := samples[0]
 	out.RowsPerS = middle(samples, func(r Result) float64 { return r.RowsPerS })
@@ -288,7 +281,7 @@ func middle[T interface {
 	return values[len(values)/2]
 }
 
-// Statements is a tracer that records how long each statement that deletes took.
+// Statements records how long each statement that deletes took.
 type Statements struct {
 	mu   sync.Mutex
 	took []time.Duration
@@ -296,15 +289,13 @@ type Statements struct {
 
 type begunKey struct{}
 
-// TraceQueryStart implements pgx.QueryTracer.
 func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 
-// TraceQueryEnd implements pgx.QueryTracer.
 func (s *Statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TraceBatchStart implements pgx.BatchTracer: a statement that deletes is sent with the BEGIN of its batch.
+// A statement that deletes is sent with the BEGIN of its batch.
 func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
 	if !slices.ContainsFunc(b.Batch.QueuedQueries, deletes) {
 		return ctx
@@ -316,10 +307,8 @@ func deletes(q *pgx.QueuedQuery) bool {
 	return strings.HasPrefix(q.SQL, "DELETE FROM ONLY") || strings.HasPrefix(q.SQL, "WITH pick")
 }
 
-// TraceBatchQuery implements pgx.BatchTracer.
 func (s *Statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-// TraceBatchEnd implements pgx.BatchTracer.
 func (s *Statements) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
 	if begun, ok := ctx.Value(begunKey{}).(time.Time); ok {
 		s.mu.Lock()

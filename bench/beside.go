@@ -25,25 +25,22 @@ const (
 	besideRate     = "200" // transactions a second
 )
 
-// beside runs an application during a measurement.
 type beside struct {
 	cmd   *exec.Cmd
 	dir   string
-	since time.Time // from when on its transactions count
+	since time.Time // its transactions count from then on
 }
 
 func prepareBeside(ctx context.Context, pg *localpg.Server) error {
 	return pg.Client(ctx, "pgbench", "-q", "-i", "-s", besideScale, besideDatabase).Run()
 }
 
-// beginning is how long the application may take to start.
 const beginning = 10 * time.Second
 
-// atWork reports whether the application has completed a transaction.
 const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = " +
 	"'END;' AND state = 'idle')"
 
-// startBeside starts the application, and waits until it completes transactions.
+// startBeside returns when the application completes transactions.
 func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*beside, error) {
 	dir, err := os.MkdirTemp("", "cleanupd-bench-")
 	if err != nil {
@@ -73,7 +70,7 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 	return b, nil
 }
 
-// end stops the application and returns how long its transactions took, from their scheduled start.
+// end returns how long the application's transactions took, from their scheduled start.
 func (b *beside) end() ([]time.Duration, error) {
 	defer func() { _ = os.RemoveAll(b.dir) }()
 	_ = b.cmd.Process.Signal(syscall.SIGALRM) // as if its time were over: it completes its log
@@ -104,7 +101,7 @@ func (b *beside) end() ([]time.Duration, error) {
 	return took, nil
 }
 
-// percentile returns the value below which that part of the values are; 0 without values.
+// percentile returns the value that part of the values are below; 0 without values.
 func percentile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0

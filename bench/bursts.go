@@ -14,10 +14,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// settling is the time after the application begins or ends within which a gentle run has to notice.
+// settling is how long a gentle run has to notice that the application began or ended.
 const settling = time.Second
 
-// bursts is an application that runs and rests by turns.
+// bursts is an application that runs and rests in turns.
 type bursts struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -28,11 +28,9 @@ type bursts struct {
 	took        []time.Duration
 }
 
-// deletedSQL is how many rows the service has deleted, by its ledger.
 const deletedSQL = "SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task"
 
-// startBursts starts an application that runs for a time, rests for as long, and so on. conn is a connection to the
-// database that rows are deleted from.
+// conn is a connection to the database that rows are deleted from.
 func startBursts(ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration) *bursts {
 	b := &bursts{}
 	ctx, b.stop = context.WithCancel(ctx)
@@ -44,7 +42,6 @@ func startBursts(ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn,
 	return b
 }
 
-// turn lets the application run once and rest once.
 func (b *bursts) turn(ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration) error {
 	application, err := startBeside(ctx, pg, super)
 	if err != nil {
@@ -62,7 +59,6 @@ func (b *bursts) turn(ctx context.Context, pg *localpg.Server, super, conn *pgx.
 	return ignoreEnd(ctx, err)
 }
 
-// ignoreEnd returns an error unless it comes from the end of the measurement.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -70,7 +66,6 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// deletedFor returns how many rows are deleted in a time, after the time of settling.
 func deletedFor(ctx context.Context, conn *pgx.Conn, length time.Duration) (rows int64, took time.Duration, err error) {
 	if err := wait(ctx, settling); err != nil {
 		return 0, 0, err
@@ -96,14 +91,12 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// end stops the application.
 func (b *bursts) end() error {
 	b.stop()
 	b.done.Wait()
 	return b.err
 }
 
-// PrintBursts writes how fast the service was while the application ran and while it rested.
 func PrintBursts(w io.Writer, results []Result, idle Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "METHOD\tROWS/S BESIDE THE APPLICATION\tROWS/S WHILE IT RESTS\tAPPLICATION P50\tP99\t")

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Cell is a table to delete from.
 type Cell struct {
 	Rows      int
 	Old       int  // percent of the rows
@@ -51,7 +50,6 @@ func millions(n int) string {
 	return fmt.Sprintf("%.2g M", float64(n)/1e6)
 }
 
-// DefaultCells returns the six cells that are measured by default.
 func DefaultCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50},
@@ -63,7 +61,6 @@ func DefaultCells(rows int) []Cell {
 	}
 }
 
-// AllCells returns every combination.
 func AllCells(rows int) (cells []Cell) {
 	for _, n := range []int{rows, rows / 2} {
 		for _, old := range []int{5, 50, 95} {

@@ -36,7 +36,6 @@ func Draw(file string, results []Result, idle Result) error {
 	return nil
 }
 
-// drawCell writes the chart of one cell.
 func drawCell(file string, results []Result, idle Result) error {
 	p := plot.New()
 	p.Title.Text = results[0].String()

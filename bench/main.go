@@ -24,7 +24,6 @@ func main() {
 	}
 }
 
-// newCommand returns the command line.
 func newCommand() *cobra.Command {
 	var (
 		o        Options
@@ -60,12 +59,12 @@ func newCommand() *cobra.Command {
 			if chart != "" {
 				if _, err := os.Stat(filepath.Dir(chart)); err != nil ||
 					!slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
-					return fmt.Errorf("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
+					return fmt.Errorf("--chart: %q must be an .svg, .png or .pdf file in an existing directory", chart)
 				}
 			}
 			for _, name := range o.Methods {
 				if !slices.ContainsFunc(Methods, func(m Method) bool { return m.Name == name }) {
-					return fmt.Errorf("--method: there is none with the name %q", name)
+					return fmt.Errorf("--method: unknown method %q", name)
 				}
 			}
 			o.Cells = DefaultCells(rows)

@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// command runs the program, and returns what it prints.
 func command(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer

@@ -11,38 +11,34 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Method is a way to delete.
 type Method struct {
 	Name string
 	// statement deletes once. If it is empty, the service deletes.
 	statement string
-	// after is a statement that follows, outside of a transaction; empty for none.
+	// after is a statement that follows, outside of a transaction.
 	after string
-	// limited says that the statement must be repeated until it deletes nothing.
+	// limited: the statement is repeated until it deletes nothing.
 	limited bool
-	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
-	from bool
-	// tight says that the service has limits that make it give way to others.
+	// from: the statement has a parameter, the greatest key of the previous one, and returns keys.
+	from  bool
 	tight bool
-	// pace is that of the service; "" for pace.Balanced.
+	// pace is the service's; "" for pace.Balanced.
 	pace pace.Pace
-	// synchronous says that each COMMIT waits for the disk, which is PostgreSQL's default, and that each statement is a
-	// transaction. Otherwise commits are asynchronous, and perCommit statements share one, as with the service.
+	// synchronous: each COMMIT waits for the disk, PostgreSQL's default, and each statement is a transaction. Otherwise
+	// commits are asynchronous, and perCommit statements share one, as with the service.
 	synchronous bool
-	// holds is how many holds of holdSize recipients the service has to respect.
+	// holds is how many holds of holdSize recipients there are.
 	holds int
 }
 
 // holdSize is how many recipients a hold of the benchmark names, each of them with one log.
 const holdSize = 1_000
 
-// limit is how many rows a limited statement deletes at most. The service, too, deletes at most so many with one.
+// limit is how many rows a limited statement deletes at most, as one of the service.
 const limit = "5000"
 
-// perCommit is how many statements share a transaction, as the service sends them next to an application.
 const perCommit = 4
 
-// batched are the statements that are repeated.
 var batched = []Method{
 	{
 		Name: "IN (SELECT … LIMIT)",
@@ -67,11 +63,10 @@ var batched = []Method{
 	},
 }
 
-// Methods are the methods that are compared. The first is the baseline.
 var Methods = allMethods()
 
-// allMethods returns the baseline, each batched statement with commits as the service's and as by default, and the
-// service: at each pace, with synchronous commits, and giving way to others by its limits.
+// Each batched statement runs with commits as the service's and with PostgreSQL's default; the service at each pace,
+// with synchronous commits, and with limits.
 func allMethods() []Method {
 	all := []Method{{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old, synchronous: true}}
 	for _, m := range batched {
@@ -85,7 +80,6 @@ func allMethods() []Method {
 		Method{Name: "cleanupd, fast", pace: pace.Fast})
 }
 
-// methods returns the methods to compare on a cell: with holds only the service, without and with them.
 func (o Options) methods(c Cell) []Method {
 	switch {
 	case o.Bursts > 0:
@@ -104,7 +98,7 @@ func (o Options) methods(c Cell) []Method {
 	return Methods
 }
 
-// run executes the statement, once or until nothing is left or the context ends, and records how long each took.
+// run records in took how long each statement took.
 func (m Method) run(ctx context.Context, url string, took *[]time.Duration) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -144,7 +138,7 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 	return err
 }
 
-// once executes the statement once, and returns how many rows it deleted.
+// last is the greatest key of the previous statement.
 func (m Method) once(ctx context.Context, tx pgx.Tx, last *int64) (int64, error) {
 	if !m.from {
 		tag, err := tx.Exec(ctx, m.statement)

@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Kinds of policies.
 const (
 	byAge  = "by age"
 	newest = "the newest of each group"
@@ -37,7 +36,6 @@ func PolicyCells(rows int) []Cell {
 	}
 }
 
-// policies returns the policies of the cell: for the first run of the service, and for the measurement.
 func (c Cell) policies() (warmUp, measured policy.Policy) {
 	warmUp = policy.Policy{
 		Name: "warm-up", Table: warmUpTable, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: 180},
@@ -50,19 +48,15 @@ func (c Cell) policies() (warmUp, measured policy.Policy) {
 	return warmUp, measured
 }
 
-// kept returns how many rows of a group are kept.
 func (c Cell) kept() int { return c.Group * (100 - c.Old) / 100 }
 
-// target is a table to delete from.
 type target struct {
 	table string
-	// warmUp and task are the tasks of the service for its first run, and for the measurement.
+	// For the service's first run, and for the measurement.
 	warmUp, task string
-	// obsolete is the condition of the rows to delete.
-	obsolete string
+	obsolete     string
 }
 
-// target returns the table of the cell.
 func (c Cell) target() target {
 	if c.Policy == "" {
 		return target{table, "sessions", task, old}
@@ -80,8 +74,8 @@ func (c Cell) target() target {
 	return t
 }
 
-// policyMethods returns the methods that are compared for the cell: the statement that people write, alone and with the
-// VACUUM that the service runs after policies, and the service.
+// policyMethods returns the statement that people write, only or with the VACUUM that the service runs after policies,
+// and the service.
 func (c Cell) policyMethods() []Method {
 	t := c.target()
 	name := "one DELETE"
@@ -99,7 +93,6 @@ func (c Cell) policyMethods() []Method {
 	}
 }
 
-// fillPolicies creates the database of a cell with policies.
 func (c Cell) fillPolicies(ctx context.Context, pg *localpg.Server, name string) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, name, "")
 	if err != nil {
@@ -149,7 +142,6 @@ func (c Cell) setPolicies(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// describePolicy returns the part of the cell's name about its policy.
 func (c Cell) describePolicy() string {
 	if c.Policy == newest {
 		order := "in the order of time"

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// Print writes a table per cell, and how the service's speed changes with the number of rows.
 func Print(w io.Writer, results []Result, idle Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var cell *Cell
@@ -41,7 +40,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	return table.Flush()
 }
 
-// short formats a time; it is empty if it was not measured.
+// Empty if it was not measured.
 func short(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// service is a replica that works on a database.
 type service struct {
 	manager *runs.Manager
 	pool    *pgxpool.Pool
@@ -24,8 +23,7 @@ type service struct {
 	working sync.WaitGroup
 }
 
-// startService starts a replica with a tracer on its connections. The method says how it commits, and whether it gives
-// way to others.
+// The method says how the replica commits, and whether it gives way to others.
 func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTracer) (*service, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -80,7 +78,7 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 	return s, nil
 }
 
-// hold creates holds of recipients, evenly distributed over so many, and returns how many obsolete logs they have.
+// hold creates holds of evenly spread recipients, and returns how many obsolete logs they have.
 func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients int) (retained int64, err error) {
 	if holds == 0 {
 		return 0, nil
@@ -102,7 +100,6 @@ func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients in
 	return retained, err
 }
 
-// run runs a task to its end.
 func (s *service) run(ctx context.Context, task string) error {
 	started, err := s.manager.Start(ctx, runs.Request{Tasks: []string{task}, RequestedBy: "bench"})
 	if err != nil {
@@ -115,7 +112,7 @@ func (s *service) run(ctx context.Context, task string) error {
 	return err
 }
 
-// close stops the replica after its current batch.
+// close waits for the current batch.
 func (s *service) close() {
 	s.stop()
 	s.working.Wait()

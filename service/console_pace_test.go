@@ -138,7 +138,7 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 		`WITH r AS (UPDATE cleanupd.run SET last_sequence = last_sequence + 1 WHERE id = $1 RETURNING *)
 		INSERT INTO cleanupd.event (run_id, sequence, generation, body)
 			SELECT r.id, r.last_sequence, e.generation, '{"Kind": "task_progress", "Task": "sessions", "Progress":
-				{"Pace": "GENTLE", "ThrottledBy": "gentle pace: `+why+`"}}'
+				{"Pace": "GENTLE", "Throttle": "gentle pace: `+why+`"}}'
 			FROM r, (SELECT max(generation) AS generation FROM cleanupd.event WHERE run_id = $1) e`, id,
 	)
 	p.sees("pace: Gentle", "waiting: gentle pace "+why)

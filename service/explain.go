@@ -129,7 +129,7 @@ func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
 		Task:            s.Task,
 		Action:          cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
 		Rule:            s.Rule,
-		Held:            s.OnHold,
+		OnHold:          s.OnHold,
 		Verdict:         verdict(s.Verdict),
 		DeleteAfterTime: timestamp(s.Since),
 		Why:             s.Why,

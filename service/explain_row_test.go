@@ -120,7 +120,7 @@ func TestExplainRow(t *testing.T) {
 			"delivery-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool {
 				return !slices.ContainsFunc(x.GetSteps(),
-					func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() }) && x.GetDeleteAfterTime() == nil
+					func(s *cleanupv1.ExplainedStep) bool { return !s.GetOnHold() }) && x.GetDeleteAfterTime() == nil
 			},
 		},
 		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_RETAINED, "", func(x *cleanupv1.ExplainRowResponse) bool {
@@ -344,7 +344,7 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED || !x.GetSteps()[0].GetHeld() {
+	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED || !x.GetSteps()[0].GetOnHold() {
 		t.Errorf("a held row: %v", x)
 	}
 	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: hold.GetHold().GetId()}); err != nil {

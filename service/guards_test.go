@@ -74,7 +74,7 @@ func TestGuards(t *testing.T) {
 		}
 	}
 	if got := s.call(t, "GET", "/v1/guards", ""); got.code != 200 || !strings.Contains(
-		got.body, `"latched":[{"guard":{"guard":"GUARD_KIND_SHARE"`,
+		got.body, `"refusals":[{"guard":{"guard":"GUARD_KIND_SHARE"`,
 	) ||
 		!strings.Contains(got.body, run.GetId()) {
 		t.Errorf("%d %s", got.code, got.body)
@@ -143,7 +143,7 @@ func TestGuards(t *testing.T) {
 
 // A tripped guard is released by a change of an option that its task reads, at once and for good, and by no
 // other.
-func TestAnOptionUnlatches(t *testing.T) {
+func TestAnOptionEndsRefusals(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
@@ -155,7 +155,7 @@ func TestAnOptionUnlatches(t *testing.T) {
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err == nil {
 		t.Fatal("no guard trips")
 	}
-	set := func(o *cleanupv1.Options) (latched int) {
+	set := func(o *cleanupv1.Options) (refusals int) {
 		t.Helper()
 		if _, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: o}); err != nil {
 			t.Fatal(err)
@@ -167,11 +167,11 @@ func TestAnOptionUnlatches(t *testing.T) {
 		return len(got.GetRefusals())
 	}
 	if n := set(&cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(40)}); n != 1 {
-		t.Errorf("%d guards are latched after another task's option was changed", n)
+		t.Errorf("%d refusals after another task's option was changed", n)
 	}
 	for _, days := range []int32{400, 180} {
 		if n := set(&cleanupv1.Options{AuditTrailPurgeDelayDays: &days}); n != 0 {
-			t.Errorf("%d guards are latched at %d days", n, days)
+			t.Errorf("%d refusals at %d days", n, days)
 		}
 	}
 	s.db.Do("DELETE FROM XtkAudit WHERE iAuditId > 2")

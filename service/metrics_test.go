@@ -342,7 +342,10 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 		}
 	}
 	s.db.Until("SELECT (count(*) = 2)::int FROM cleanupd.run")
+	s.db.Do(`INSERT INTO cleanupd.forecast VALUES ('slow', 'FALLING_BEHIND', 'LOCKS', now()),
+		('quick', 'IN_BALANCE', '', now()), ('left-out', '', '', now())`)
 	_, got := s.scrapeAfter(t, 0, 1)
+	got.check(t, "cleanupd_task_falling_behind", map[string]float64{"slow": 1, "quick": 0})
 	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "true queued": 1})
 	got.check(t, "cleanupd_schedule_enabled", map[string]float64{"": 1})
 	got.check(t, "cleanupd_schedule_next_run_timestamp_seconds",

@@ -32,7 +32,7 @@ func TestCallsThatPanic(t *testing.T) {
 	for name, err := range map[string]error{"unary": unary, "stream": stream} {
 		wantCode(t, err, codes.Internal)
 		if text := status.Convert(err).
-			Message(); !strings.HasPrefix(text, "cleanupd itself") ||
+			Message(); !strings.HasPrefix(text, "internal error (panic)") ||
 			strings.Contains(text, "nil pointer") {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -45,7 +45,7 @@ func TestCallsThatPanic(t *testing.T) {
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil || answer.StatusCode != http.StatusInternalServerError ||
-			!strings.Contains(string(body), "cleanupd itself") {
+			!strings.Contains(string(body), "internal error (panic)") {
 			t.Errorf("%s: %s %s %v", path, answer.Status, body, err)
 		}
 	}

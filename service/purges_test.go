@@ -189,7 +189,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 		return resultOf(run,
 			"forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
 	}
-	for range 2 { // it latches
+	for range 2 { // it stays refused
 		if got := refused(); got != "share 40" {
 			t.Errorf("all process instances: %q", got)
 		}
@@ -265,7 +265,7 @@ func TestShareOfPurges(t *testing.T) {
 	}
 	s.db.Do("UPDATE cleanupd.run SET start_time = start_time - interval '1 day'")
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
-		t.Errorf("the guard is not latched: %d are left: %v", left(), err)
+		t.Errorf("the guard refuses nothing: %d are left: %v", left(), err)
 	}
 	accept := []*cleanupv1.TrippedGuard{
 		{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "tb_process_instance", Number: 200},

@@ -36,24 +36,20 @@ var unconditional = map[protoreflect.Name]string{
 func TestSettingsHaveEtags(t *testing.T) {
 	t.Parallel()
 	seen := map[protoreflect.Name]bool{}
-	services := cleanupv1.File_cleanup_v1_cleanup_proto.Services()
-	forms := cleanupv1.File_cleanup_v1_userdata_proto.Services()
-	for _, methods := range []protoreflect.MethodDescriptors{services.Get(0).Methods(), forms.Get(0).Methods()} {
-		for i := range methods.Len() {
-			name, request := methods.Get(i).Name(), methods.Get(i).Input()
-			reads := name == "WhoAmI"
-			for _, prefix := range []string{"Get", "List", "Watch", "Explain", "Find"} {
-				reads = reads || strings.HasPrefix(string(name), prefix)
-			}
-			switch {
-			case reads:
-			case unconditional[name] != "":
-				seen[name] = true
-			case !hasField(request, "etag"):
-				t.Errorf("%s has no etag", name)
-			case strings.HasPrefix(string(name), "Set") && request.Fields().ByName("update_mask") == nil:
-				t.Errorf("%s has no update_mask", name)
-			}
+	for method := range rpcs {
+		name, request := method.Name(), method.Input()
+		reads := name == "WhoAmI"
+		for _, prefix := range []string{"Get", "List", "Watch", "Explain", "Find"} {
+			reads = reads || strings.HasPrefix(string(name), prefix)
+		}
+		switch {
+		case reads:
+		case unconditional[name] != "":
+			seen[name] = true
+		case !hasField(request, "etag"):
+			t.Errorf("%s has no etag", name)
+		case strings.HasPrefix(string(name), "Set") && request.Fields().ByName("update_mask") == nil:
+			t.Errorf("%s has no update_mask", name)
 		}
 	}
 	for name := range unconditional {

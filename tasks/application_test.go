@@ -28,7 +28,6 @@ var freshened = map[string]string{
 // firstNew is larger than all initial ids.
 const firstNew = 1_900_000_000
 
-// fate is the result of a write of the application.
 type fate int
 
 // The fates of a row.
@@ -38,13 +37,11 @@ const (
 	deleted             // the application deleted it
 )
 
-// row identifies a row.
 type row struct {
 	table string
 	key   int64
 }
 
-// application writes and locks rows during a run.
 type application struct {
 	db   *pgtest.DB
 	rng  *rand.Rand

@@ -119,7 +119,7 @@ func TestDomains(t *testing.T) {
 	})
 }
 
-// A table whose id is not an integer is left alone, because its zero record is not known. Deliveries that it may have
+// A table whose id is not an integer is not touched, because its zero record is not known. Deliveries that it may have
 // rows of are retained.
 func TestIDsThatAreNoIntegers(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 	})
 }
 
-// A view or a partition with the name of a table is left alone. Deliveries that it may have rows of are retained, and
+// A view or a partition with the name of a table is not touched. Deliveries that it may have rows of are retained, and
 // options that it may have do not get their defaults.
 func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 	})
 }
 
-// Rules and triggers retain rows unless they are disabled, or fire for replication alone. Rows of a partition are also
+// Rules and triggers retain rows unless they are disabled, or fire only for replication. Rows of a partition are also
 // retained if a rule or a statement trigger of its table would not run for a statement on the partition.
 func TestRulesAndTriggersAbove(t *testing.T) {
 	t.Parallel()
@@ -578,7 +578,7 @@ func TestRightsToPartitions(t *testing.T) {
 	})
 }
 
-// A column is a key if a usable unique index has that column alone. The index may include other columns, treat NULL in
+// A column is a key if a usable unique index has only that column. The index may include other columns, treat NULL in
 // either way and be deferrable. An index that is being built, or that failed, does not count, nor do other constraints.
 func TestIndexesOfKeys(t *testing.T) {
 	t.Parallel()
@@ -608,7 +608,8 @@ func TestIndexesOfKeys(t *testing.T) {
 		"partial":       skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) WHERE iBroadLogId > 0"),
 		"an expression": skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp ((iBroadLogId + 0))"),
 		"exclusion":     skipped(drop + "ALTER TABLE NmsBroadLogRcp ADD EXCLUDE USING btree (iBroadLogId WITH =)"),
-		"deferred":      key(drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED"),
+		"deferred": key(
+			drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED"),
 		"replicated": key("ALTER TABLE NmsBroadLogRcp REPLICA IDENTITY USING INDEX nmsbroadlogrcp_id; " +
 			"CLUSTER NmsBroadLogRcp USING nmsbroadlogrcp_id"),
 		"includes": key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) INCLUDE (iStatus)"),

@@ -55,7 +55,6 @@ func TestHoldsUnderChaos(t *testing.T) {
 	})
 }
 
-// chaosInstances is the number of process instances, and of orphan tasks.
 const chaosInstances = 80
 
 // chaos is a Campaign database and a Forms database that two replicas clean.
@@ -74,7 +73,6 @@ type chaos struct {
 	holds       []*placedHold
 }
 
-// placedHold is a hold that CreateHold returned.
 type placedHold struct {
 	*cleanupv1.Hold
 	from, to time.Time        // when CreateHold had returned, and when ReleaseHold was first called
@@ -102,7 +100,6 @@ func newChaos(t *testing.T, program string, seed uint64) *chaos {
 	return c
 }
 
-// makeForms creates the Forms database with a log of its deletions, and returns its URL.
 func (c *chaos) makeForms() (url string) {
 	c.t.Helper()
 	data := formsdb.Generate(c.random("forms"), chaosInstances, false)
@@ -168,7 +165,6 @@ func (c *chaos) logCampaignDeletions() {
 	}
 }
 
-// random returns the source of random numbers of one part of the test.
 func (c *chaos) random(part string) *rand.Rand {
 	sum := c.seed
 	for _, b := range []byte(part) {
@@ -182,7 +178,6 @@ func (c *chaos) replica(rng *rand.Rand) *replica {
 	return c.scene.replicas[rng.IntN(len(c.scene.replicas))]
 }
 
-// work runs cleanups, erasures and sweeps while holds are created and released, and replicas are killed.
 func (c *chaos) work() {
 	ctx, stop := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer stop()
@@ -197,7 +192,6 @@ func (c *chaos) work() {
 	c.scene.revivals.Wait()
 }
 
-// clean runs the whole pipeline three times.
 func (c *chaos) clean(ctx context.Context) {
 	rng := c.random("runs")
 	for range 3 {
@@ -228,7 +222,6 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// erase erases the process instances and orphan tasks in groups, and sweeps documents in between.
 func (c *chaos) erase(ctx context.Context) {
 	rng := c.random("erasures")
 	c.sweep(ctx, rng)
@@ -269,7 +262,6 @@ func (c *chaos) drain(err error, receive func() error) {
 	}
 }
 
-// kill kills replicas at random, one at a time.
 func (c *chaos) kill(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait(ctx, c.scene.within(100, 2500))
@@ -332,7 +324,6 @@ func (c *chaos) release(ctx context.Context, rng *rand.Rand, h *placedHold) {
 	}
 }
 
-// randomHold returns a hold on some of the initial rows, on a table, or on everything.
 func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 	rows := func(table, column string) *cleanupv1.HeldRows {
 		out := &cleanupv1.HeldRows{}
@@ -365,7 +356,6 @@ func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 	return h
 }
 
-// idsOf returns the ids of the rows that a hold names.
 func idsOf(h *cleanupv1.Hold) []int64 {
 	return slices.Concat(h.GetDeliveries().GetIds(), h.GetLists().GetIds(), h.GetWorkflows().GetIds(),
 		h.GetRecipients().GetIds())
@@ -395,7 +385,6 @@ func namedBy(h *cleanupv1.Hold) string {
 	return "true"
 }
 
-// rowsOnHold returns the number of rows that a hold names, by table.
 func (c *chaos) rowsOnHold(h *cleanupv1.Hold) map[string]int64 {
 	var tables []string
 	for _, t := range c.m.db.Tables {
@@ -477,7 +466,6 @@ func (c *chaos) checkHolds() {
 	}
 }
 
-// checkCounts compares the counts of runs and receipts with the logged deletions.
 func (c *chaos) checkCounts() {
 	const purges = "name LIKE 'forms/%'"
 	for _, line := range c.campaign.Strings(`

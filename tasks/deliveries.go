@@ -48,7 +48,6 @@ func linkedByMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t
 
 func linkedByDelivery(t *campaign.Table) bool { return !linkedByMessage(t) }
 
-// ofDelivery is true of rows of a delivery that a part is true of.
 func ofDelivery(that plan.Part) plan.Linked {
 	return plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{that}}
 }

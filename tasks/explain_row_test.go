@@ -19,10 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// anyKey allows any key.
 func anyKey() error { return nil }
 
-// keysOf returns the keys of a table's rows, by each unique index with only integer columns.
 func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 	t.Helper()
 	for _, columns := range db.Strings(`SELECT (SELECT string_agg(quote_literal(attname || '=') || ' || ' ||
@@ -129,7 +127,6 @@ func TestExplainEveryRow(t *testing.T) {
 	}
 }
 
-// columnsOf returns the columns of a key, as people write it.
 func columnsOf(key string) (columns []explain.KeyColumn) {
 	for _, c := range rowkey.Parse(key) {
 		columns = append(columns, explain.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})

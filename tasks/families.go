@@ -40,7 +40,6 @@ var (
 	families = []plan.Family{deliveryLogFamily, trackingLogFamily, propositionFamily, appSubscriptionFamily}
 )
 
-// ErrInclude is returned if a table cannot be included in a task.
 var ErrInclude = errors.New("cannot be included")
 
 // CheckInclude fails with ErrInclude if a task cannot include tables, or if a table to include, by its stored name, is

@@ -31,7 +31,6 @@ const createSimilarTables = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsL
 	CREATE TABLE wkf1_5 AS SELECT * FROM CusPropositionStore; CREATE TABLE CusLogWithoutKey (LIKE NmsBroadLogRcp);
 		CREATE TABLE CusOther (iPropositionId integer)`
 
-// rowsLeft returns the tables of similarTables that still have rows other than zero records.
 const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBroadLogEventHisto WHERE iBroadLogId <> 0
 	UNION ALL SELECT 'nmstrackinglogeventhisto' FROM NmsTrackingLogEventHisto WHERE iTrackingLogId <> 0
 	UNION ALL SELECT 'nmspropositionrcp_2024' FROM nmspropositionrcp_2024 UNION ALL SELECT 'cuspropositionstore'
@@ -65,7 +64,7 @@ func TestLookAlikesAreTold(t *testing.T) {
 	}
 }
 
-// An included table is cleaned by the rule of its task alone.
+// An included table is cleaned only by the rule of its task.
 func TestIncludedTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -71,7 +71,6 @@ type scene struct {
 	app      *application
 }
 
-// always makes a fault that can occur at any time.
 func always(happen func(s *scene, i int)) func(s *scene, i int) bool {
 	return func(s *scene, i int) bool { happen(s, i); return true }
 }
@@ -102,7 +101,6 @@ func (s *scene) within(from, to int) time.Duration {
 	return time.Duration(from+s.rng.IntN(to-from)) * time.Millisecond
 }
 
-// end ends a replica, and restarts it in the background.
 func (s *scene) end(i int, signal syscall.Signal) bool {
 	running, err := s.replicas[i].end(signal)
 	if !running { // it is still starting
@@ -141,7 +139,6 @@ func (s *scene) superuser(sql string) {
 	}
 }
 
-// terminate ends about half of the service's sessions.
 func (s *scene) terminate(int) {
 	s.superuser(
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5")
@@ -254,7 +251,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// addStandby starts a standby of the server.
 func (s *scene) addStandby() {
 	s.t.Helper()
 	standby, err := s.server.AsynchronousStandby(s.t.Context())
@@ -394,7 +390,6 @@ func (s *scene) underFaults(
 	return met
 }
 
-// withBothHosts returns the URL of a database with the hosts of two URLs.
 func withBothHosts(first, second string) string {
 	u, err := url.Parse(first)
 	if err != nil {

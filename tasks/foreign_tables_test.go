@@ -20,7 +20,6 @@ var logTables = []string{
 	"custrackinglogstore", "nmswebtrackinglog", "nmspropositionrcp",
 }
 
-// moveLogs moves about half of the existing log tables, each in one of several ways.
 func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	for _, table := range m.db.Tables {
 		if slices.Contains(logTables, table.Name) && rng.IntN(2) == 0 {
@@ -29,7 +28,6 @@ func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	}
 }
 
-// toForeignTables moves log tables, or one of their partitions, to another database.
 func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	far := db.Far()
 	moveLogs(m, rng, func(table, _ string) { db.MoveAway(far, table) },
@@ -233,7 +231,7 @@ func TestRefusedElsewhere(t *testing.T) {
 				here.MoveAway(far, "nmssubscription")
 			},
 			"subscriptions",
-			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows left: 2"},
+			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows retained: 2"},
 		},
 		"a trigger": {
 			func(here, far *pgtest.DB) {
@@ -251,7 +249,7 @@ func TestRefusedElsewhere(t *testing.T) {
 			here.MoveAway(far, "nmsvisitor")
 			here.Superuser("ALTER SERVER far OPTIONS (SET dbname 'no_such_database')")
 		}, "visitors", []string{
-			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows left: unknown",
+			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows retained: unknown",
 		}},
 		"coalescing": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsEmailErrorStat (tsDate) VALUES ('2000-01-01')")

@@ -120,7 +120,6 @@ func crmColumns(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// unloggedTables makes some tables unlogged.
 func unloggedTables(rng *rand.Rand, db *pgtest.DB, m *model) {
 	for _, t := range m.db.Tables {
 		bound := slices.ContainsFunc(m.references, func(r reference) bool {

@@ -148,7 +148,6 @@ func (m *model) excludeByMessage(obsolete map[int64]bool, link, table string) {
 	}
 }
 
-// randomHolds returns one to three holds on existing rows.
 func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
 	ids := func(table, column string) (some []int64) {
 		t := m.db.Table(table)

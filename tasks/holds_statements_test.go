@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// changes matches statements that delete or update rows of the application.
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
 
 // statementsWith returns the statements with which a run deletes and updates rows of a new random database, and how
@@ -61,7 +60,6 @@ var (
 		`\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+`)
 )
 
-// subplans returns how many subplans of a statement's plan are executed for each row.
 func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "EXPLAIN "+sql, args...)

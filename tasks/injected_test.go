@@ -83,7 +83,6 @@ func TestInjectedErrors(t *testing.T) {
 	}
 }
 
-// total returns how many rows a run deleted.
 func total(j *journal) (rows int64) {
 	for _, n := range j.rows {
 		rows += n

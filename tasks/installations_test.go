@@ -22,14 +22,12 @@ var installations = []struct {
 	{6, wideIDs},
 }
 
-// version6 removes the tables and columns that an older installation lacks.
 func version6(db *pgtest.DB) {
 	db.Do(`DROP TABLE XtkAudit, XtkSessionInfo, NmsDeliveryLogStats, NmsMobileApp, NmsAppSubscriptionRcp;
 		ALTER TABLE NmsGroup DROP IF EXISTS tsExpirationDate; ALTER TABLE NmsPropositionRcp DROP iDeliveryId;
 			ALTER TABLE NmsPropositionVisitor DROP iDeliveryId`)
 }
 
-// primaryKeys turns unique indexes on keys into primary keys.
 func primaryKeys(db *pgtest.DB) {
 	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ADD PRIMARY KEY USING INDEX %I', t.oid::regclass,
 		c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
@@ -66,7 +64,6 @@ func withoutZone(db *pgtest.DB) {
 	}
 }
 
-// reference is a foreign key from a customer's table.
 type reference struct {
 	table, column, parent, key string
 	cascade                    bool
@@ -80,7 +77,6 @@ var references = []reference{
 	{"CusDeliveryNote", "iDeliveryId", "NmsDelivery", "iDeliveryId", true},
 }
 
-// someReferences creates the tables of a random selection of foreign keys.
 func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
 	for _, f := range references {
 		if rng.IntN(4) == 0 {
@@ -98,13 +94,11 @@ func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
 	return some
 }
 
-// satisfy removes the rows that a foreign key does not allow.
 func (f reference) satisfy(m *model) {
 	there, t := m.ids(f.parent, f.key), m.db.Table(f.table)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool { return !there[rec{t, row}.int(f.column)] })
 }
 
-// add adds the foreign key.
 func (f reference) add(db *pgtest.DB) {
 	action := ""
 	if f.cascade {

@@ -7,7 +7,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// deliveryWithPages inserts a delivery with mirror pages to delete.
 const deliveryWithPages = "INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity) VALUES (5, 1, " +
 	"'2000-01-01'); "
 

@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// addFailingAudits inserts audit entries, and a trigger that raises the message for entries that match the condition.
 func addFailingAudits(db *pgtest.DB, rows int, condition, message string) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", rows)
 	db.Do("CREATE TABLE said AS SELECT $1::text AS what", message)
@@ -133,7 +132,7 @@ func TestWhatStaysLocked(t *testing.T) {
 	}
 }
 
-// A delivery with a failed row is retained together with that row alone, and so is a list.
+// A delivery with a failed row is retained together with only that row, and so is a list.
 func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

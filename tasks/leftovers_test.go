@@ -23,9 +23,7 @@ func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline
 	if got := recordedRemotes(here); !slices.Equal(got, want) {
 		t.Fatalf("the recorded remote deliveries are %q, want %q", got, want)
 	}
-	return here, there, func(
-		c *pipeline.Config,
-	) {
+	return here, there, func(c *pipeline.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 	}
 }
@@ -75,9 +73,7 @@ func TestLeftoversThatStay(t *testing.T) {
 			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
 		},
 		"no deliveries": func(_, there *pgtest.DB, _ *pipeline.Config) { there.Do("DROP TABLE NmsDelivery") },
-		"the main database": func(
-			here, _ *pgtest.DB, c *pipeline.Config,
-		) {
+		"the main database": func(here, _ *pgtest.DB, c *pipeline.Config) {
 			c.MidSourcing.Databases["far"] = here.Pool
 		},
 	} {

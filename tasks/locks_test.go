@@ -127,7 +127,6 @@ func TestCouponsOutliveTheirLogs(t *testing.T) {
 	}
 }
 
-// counter counts statements.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -221,7 +220,8 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	)
 	for i := 0; i < n; i += 100 { // so that no transaction holds too many locks
 		db.Do(fmt.Sprintf(
-			"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100,
+			"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1,
+			i+100,
 		))
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")

@@ -28,10 +28,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
-// now is the reference time of the runs in these tests.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// journal stores the ledger, the results and the log of a run in memory.
 type journal struct {
 	db       *pgtest.DB
 	task     string
@@ -134,17 +132,14 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	return nil
 }
 
-// recording creates a table for remote deliveries.
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
 	"bigint, here bigint, label text)"
 
 // DoneByTable implements pipeline.Counts. No test resumes a task of a saved plan.
 func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
-// PolicyChange implements pipeline.Safety.
 func (j *journal) PolicyChange(context.Context, plan.Task) (*message.Message, error) { return nil, nil }
 
-// History implements pipeline.Safety.
 func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 
 func (j *journal) Record(query sqlexpr.Expr) sqlexpr.Expr {
@@ -217,7 +212,6 @@ func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
 	return nil
 }
 
-// said reports whether a log line contains all parts.
 func (j *journal) said(parts ...string) bool {
 	return slices.ContainsFunc(j.logs, func(line string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) })
@@ -243,7 +237,6 @@ func newJournal(db *pgtest.DB) *journal {
 	}
 }
 
-// checkState checks the state of a task.
 func (j *journal) checkState(t *testing.T, task string, want pipeline.State) {
 	t.Helper()
 	if got := j.states[task]; got != want {
@@ -251,7 +244,6 @@ func (j *journal) checkState(t *testing.T, task string, want pipeline.State) {
 	}
 }
 
-// checkProblem checks that the problem of a task contains a text.
 func (j *journal) checkProblem(t *testing.T, task, want string) {
 	t.Helper()
 	if got := j.problems[task]; !strings.Contains(got, want) {
@@ -259,7 +251,6 @@ func (j *journal) checkProblem(t *testing.T, task, want string) {
 	}
 }
 
-// checkDeleted checks how many rows and relations a task deleted.
 func (j *journal) checkDeleted(t *testing.T, task string, want int64) {
 	t.Helper()
 	if got := j.deleted[task]; got != want {
@@ -267,7 +258,6 @@ func (j *journal) checkDeleted(t *testing.T, task string, want int64) {
 	}
 }
 
-// checkUpdated checks how many rows a task updated.
 func (j *journal) checkUpdated(t *testing.T, task string, want int64) {
 	t.Helper()
 	if got := j.updated[task]; got != want {
@@ -275,7 +265,6 @@ func (j *journal) checkUpdated(t *testing.T, task string, want int64) {
 	}
 }
 
-// checkRetained checks the counts of rows and tables that a task retained.
 func (j *journal) checkRetained(t *testing.T, task string, want purge.Retained) {
 	t.Helper()
 	if got := j.retained[task]; got != want {
@@ -283,7 +272,6 @@ func (j *journal) checkRetained(t *testing.T, task string, want purge.Retained) 
 	}
 }
 
-// checkLog checks that a log line contains all parts.
 func (j *journal) checkLog(t *testing.T, parts ...string) {
 	t.Helper()
 	if !j.said(parts...) {
@@ -291,7 +279,6 @@ func (j *journal) checkLog(t *testing.T, parts ...string) {
 	}
 }
 
-// checkNoLog checks that no log line contains all parts.
 func (j *journal) checkNoLog(t *testing.T, parts ...string) {
 	t.Helper()
 	if j.said(parts...) {
@@ -299,7 +286,6 @@ func (j *journal) checkNoLog(t *testing.T, parts ...string) {
 	}
 }
 
-// checkRows checks the rows of a query that returns texts.
 func checkRows(t *testing.T, db *pgtest.DB, query string, want ...string) {
 	t.Helper()
 	if got := db.Strings(query); !slices.Equal(got, want) {
@@ -307,7 +293,6 @@ func checkRows(t *testing.T, db *pgtest.DB, query string, want ...string) {
 	}
 }
 
-// checkCount checks the result of a query that returns a number.
 func checkCount(t *testing.T, db *pgtest.DB, want int64, query string, args ...any) {
 	t.Helper()
 	if got := db.Int(query, args...); got != want {
@@ -315,7 +300,6 @@ func checkCount(t *testing.T, db *pgtest.DB, want int64, query string, args ...a
 	}
 }
 
-// checkRecordedRemotes checks the recorded remote deliveries.
 func checkRecordedRemotes(t *testing.T, db *pgtest.DB, want ...string) {
 	t.Helper()
 	if got := recordedRemotes(db); !slices.Equal(got, want) {
@@ -323,7 +307,6 @@ func checkRecordedRemotes(t *testing.T, db *pgtest.DB, want ...string) {
 	}
 }
 
-// checkError checks that there is an error, and that it contains all parts.
 func checkError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -351,7 +334,6 @@ func (j *journal) parts() pipeline.Journal {
 	}
 }
 
-// do executes a run or a dry run.
 func do(ctx context.Context, c pipeline.Config, j *journal) error {
 	if c.DryRun {
 		return dryrun.Run(ctx, c, j.parts())
@@ -386,7 +368,6 @@ func runWith(t testing.TB, j *journal, change func(*pipeline.Config), names ...s
 	return do(t.Context(), c, j)
 }
 
-// mustRun executes tasks that must succeed.
 func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)
@@ -401,7 +382,6 @@ const lockTimeout = 400 * time.Millisecond
 
 func dry(c *pipeline.Config) { c.DryRun = true }
 
-// since skips a test before a version of PostgreSQL.
 func since(t *testing.T, db *pgtest.DB, version int64) {
 	t.Helper()
 	if db.Int("SELECT current_setting('server_version_num')::int / 10000") < version {

@@ -16,12 +16,11 @@ import (
 
 // model computes the result of a run in plain Go from the rules, without SQL and without the code under test.
 type model struct {
-	db        *campaigndb.Database
-	now       time.Time
-	relations map[string]relation // work tables and views, by name
-	rolledUp  bool                // email-error-stats had something to do
-	zone      string              // of dates without a zone; empty if it is the zone of the database
-	// references are the foreign keys.
+	db         *campaigndb.Database
+	now        time.Time
+	relations  map[string]relation // work tables and views, by name
+	rolledUp   bool                // email-error-stats had something to do
+	zone       string              // of dates without a zone; empty if it is the zone of the database
 	references []reference
 	include    map[string][]string
 	// The expected counts of the run.
@@ -33,21 +32,17 @@ type model struct {
 	failing  map[*any]bool
 	failures int64
 	// onHold has the rows on hold, by their first values.
-	onHold map[*any]bool
-	holds  plan.Holds
-	// rollUpFails reports whether the task email-error-stats fails.
+	onHold      map[*any]bool
+	holds       plan.Holds
 	rollUpFails bool
 }
 
-// relation is a work table or a view.
 type relation struct {
-	foreign bool   // owned by postgres
-	on      string // the table that a view depends on
-	// recipients are the values of the column iRecipientId.
+	foreign    bool   // owned by postgres
+	on         string // the table that a view depends on
 	recipients []int64
 }
 
-// rec is a row with its table.
 type rec struct {
 	t   *campaigndb.Table
 	row campaigndb.Row
@@ -93,7 +88,6 @@ func (m *model) each(table string, fn func(r rec)) {
 
 func (m *model) isFailing(r rec) bool { return m.failing[&r.row[0]] }
 
-// fails reports whether a row fails, and counts it if it does.
 func (m *model) fails(r rec) bool {
 	if m.isFailing(r) {
 		m.failures++
@@ -101,7 +95,6 @@ func (m *model) fails(r rec) bool {
 	return m.isFailing(r)
 }
 
-// remove deletes the rows that match, and returns the failed rows.
 func (m *model) remove(table string, gone func(r rec) bool) (failedRows []rec) {
 	t := m.db.Table(table)
 	if t == nil {
@@ -134,7 +127,6 @@ func (m *model) removeLinked(table, link string, ids map[int64]bool) (failedRows
 	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
 }
 
-// step deletes the rows of tables that a column links to ids, and removes the ids of failed rows.
 func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	var failedRows []rec
 	for _, t := range tables {
@@ -145,14 +137,12 @@ func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	}
 }
 
-// isReferenced reports whether a foreign key prevents the deletion of a row.
 func (m *model) isReferenced(parent string, id int64) bool {
 	return slices.ContainsFunc(m.references, func(f reference) bool {
 		return !f.cascade && f.parent == parent && m.ids(f.table, f.column)[id]
 	})
 }
 
-// ids returns the values of a column, including the zero record's.
 func (m *model) ids(table, column string) map[int64]bool {
 	out := map[int64]bool{}
 	if t := m.db.Table(table); t != nil {
@@ -176,10 +166,8 @@ func (m *model) option(name string) *rec {
 	return nil
 }
 
-// isText reports whether the value of an option is a text.
 func (r *rec) isText() bool { return r != nil && r.int("iDataType") == 6 }
 
-// cutoff returns the cutoff of an option. ok is false if the stored delay is too small.
 func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, bool) {
 	delay := time.Duration(days) * day
 	if o := m.option(name); o != nil {
@@ -194,7 +182,6 @@ func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, b
 	return m.now.Add(-delay - extra), delay >= day
 }
 
-// old deletes the rows older than a delay that match the rest of the rule.
 func (m *model) old(table, column, option string, days int, extra time.Duration, also func(r rec) bool) {
 	if cutoff, ok := m.cutoff(option, days, extra); ok {
 		m.remove(table, func(r rec) bool { return r.before(column, cutoff) && (also == nil || also(r)) })
@@ -261,7 +248,6 @@ func (m *model) propositionTables() []string {
 	return names
 }
 
-// run applies all tasks of the pipeline.
 func (m *model) run() {
 	m.lists()
 	m.deliveries()
@@ -365,7 +351,6 @@ func (m *model) dropOne(name string) bool {
 	return true
 }
 
-// obsoleteDeliveries returns the obsolete deliveries.
 func (m *model) obsoleteDeliveries() map[int64]bool {
 	obsoleteIDs := map[int64]bool{}
 	cutoff, ok := m.cutoff("NmsCleanup_RecycledDeliveryPurgeDelay", 7, 0)
@@ -630,7 +615,6 @@ var workName = regexp.MustCompile(`^(wkdlv_|wkfhisto|wkf|grp|wksimu_)([1-9][0-9]
 // listPart matches the part of a work table's name that contains the id of a list. Its end may begin the next part.
 var listPart = regexp.MustCompile(`_grp([1-9][0-9]*)(?:_|$)`)
 
-// drop drops the unused work tables of a kind, views first.
 func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 	t := m.db.Table(owner)
 	if t == nil || len(t.Rows) == 0 || m.db.Table("NmsDelivery") == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/overdue"
 )
 
-// Tables with a rule on a date alone are reported with their delay, and partitions together. Locked tables, and tables
-// with an unknown oldest row, are not reported.
+// Tables whose rule compares only a date are reported with their delay, and partitions together. Locked tables, and
+// tables with an unknown oldest row, are not reported.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -60,7 +60,7 @@ func TestTaskThatPanics(t *testing.T) {
 				problem := j.problems[rejects.Name]
 				j.checkState(t, rejects.Name, pipeline.Failed)
 				checkError(t, err)
-				j.checkProblem(t, rejects.Name, "cleanupd itself")
+				j.checkProblem(t, rejects.Name, "internal error (panic)")
 				if err != nil && strings.Contains(problem+err.Error(), "PLANTED") {
 					t.Errorf("the value of the panic is shown: %s, %v", problem, err)
 				}

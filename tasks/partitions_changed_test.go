@@ -24,8 +24,8 @@ CREATE TABLE apart (LIKE old, PRIMARY KEY (iBroadLogId));
 INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1), (101, 2);
 INSERT INTO apart (iBroadLogId, iDeliveryId) VALUES (201, 2)`
 
-// Rows of a partition that is detached while its task works are left alone, rows of one that is attached are cleaned by
-// the next run, and the deliveries of either are retained.
+// Rows of a partition that is detached while its task works are not touched, rows of one that is attached are cleaned
+// by the next run, and the deliveries of either are retained.
 func TestPartitionsThatChangeDuringARun(t *testing.T) {
 	t.Parallel()
 	const replacedLater = "replaced after its turn"

@@ -2,7 +2,6 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// Pipeline has all tasks in the order of a run.
 var Pipeline = []plan.Task{
 	listsToDelete, deliveries, expiredDeliveries, mirrorPages, deliveryWorkTables, importRejects, workflowInstances,
 	workflowLogins, orphanWorkTables, visitors, npai, subscriptions, trackingLogs, deliveryLogs, emailErrorStats,
@@ -10,7 +9,6 @@ var Pipeline = []plan.Task{
 	sessions, expiredEvents, reactions,
 }
 
-// Names returns the names of the tasks in the order of a run.
 func Names() (names []string) {
 	for _, t := range Pipeline {
 		names = append(names, t.Name)

@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// makePlan returns the saved plan of a dry run.
 func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
@@ -39,7 +38,6 @@ func runPlan(
 	return j, denied
 }
 
-// checkRefused checks that a run was refused for a reason.
 func checkRefused(t *testing.T, denied *refused.Error, reason string) {
 	t.Helper()
 	if denied == nil {
@@ -90,9 +88,7 @@ func TestStalePlan(t *testing.T) {
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
 		"related list": {change: func(c *pipeline.Config) { c.RelatedListTables = []string{"other"} }},
-		"include": {change: func(
-			c *pipeline.Config,
-		) {
+		"include": {change: func(c *pipeline.Config) {
 			c.Include = map[string][]string{"delivery-logs": {"other"}}
 		}},
 		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},

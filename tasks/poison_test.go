@@ -57,7 +57,8 @@ func addFailingRows(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 		db.Do(fmt.Sprintf("UPDATE %s SET poison = true WHERE concat_ws('|', %s) = ANY ($1::text[])", t.Name, columns),
 			chosen)
 		db.Do(fmt.Sprintf(
-			"CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()", t.Name,
+			"CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()",
+			t.Name,
 		))
 	}
 }

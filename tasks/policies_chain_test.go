@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// runPolicies runs policies on a database that has nothing to do with Campaign, or makes a dry run.
 func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Policy) (*journal, error) {
 	t.Helper()
 	return run(t, db, func(c *pipeline.Config) {

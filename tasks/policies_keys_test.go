@@ -28,7 +28,6 @@ type keyTable struct {
 	rows        map[int]keyRow
 }
 
-// suppresses reports whether a trigger keeps a row.
 func (t *keyTable) suppresses(id int) bool { return t.trigger != "" && id%3 == 0 }
 
 type keyRow struct {
@@ -36,7 +35,6 @@ type keyRow struct {
 	refs []int // by key; 0 for NULL
 }
 
-// tableKey is a foreign key of a table to another, or to itself.
 type tableKey struct {
 	parent int
 	action string // as in SQL; empty for NO ACTION
@@ -46,7 +44,6 @@ func (k tableKey) deletes() bool { return k.action == "CASCADE" }
 func (k tableKey) clears() bool  { return strings.HasPrefix(k.action, "SET") }
 func (k tableKey) refuses() bool { return !k.deletes() && !k.clears() }
 
-// keyNode is a row.
 type keyNode struct{ table, id int }
 
 // keyedTables are random tables with foreign keys of all kinds, in circles, too, and what is left of them.
@@ -110,7 +107,6 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 	return tables
 }
 
-// create creates the tables in a database.
 func (ts keyedTables) create(db *pgtest.DB) {
 	var sql []string
 	for _, t := range ts {
@@ -159,7 +155,6 @@ func (ts keyedTables) create(db *pgtest.DB) {
 	db.Do(strings.Join(sql, "; "))
 }
 
-// contents returns the rows of the tables.
 func (ts keyedTables) contents() (all []string) {
 	for _, t := range ts {
 		for id, row := range t.rows {
@@ -170,7 +165,6 @@ func (ts keyedTables) contents() (all []string) {
 	return all
 }
 
-// stored returns the rows of the tables in a database, as contents does.
 func (ts keyedTables) stored(db *pgtest.DB) (all []string) {
 	for _, t := range ts {
 		refs := "ARRAY[]::int[]"
@@ -292,7 +286,7 @@ func TestRandomKeys(t *testing.T) {
 				p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
 				matches := func(id int) bool { return tables[i].rows[id].old }
 				if ids := slices.Sorted(maps.Keys(tables[i].rows)); rng.IntN(3) == 0 && len(ids) > 0 {
-					// Of rows of equal age the ones with smaller ids are newer, old ones are older than all others.
+					// Of rows of equal age those with smaller ids are newer, old ones are older than all others.
 					byAge := slices.Clone(ids)
 					slices.SortStableFunc(byAge, func(a, b int) int {
 						return map[bool]int{true: 1}[tables[i].rows[a].old] - map[bool]int{true: 1}[tables[i].rows[b].old]

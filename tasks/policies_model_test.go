@@ -28,10 +28,8 @@ var (
 		"the seed of the first database of TestRandomPolicies and TestRandomKeys")
 )
 
-// tablesPerSeed is how many tables with policies one random database has.
 const tablesPerSeed = 10
 
-// randomPolicies is a random database with a policy for each of its tables.
 type randomPolicies struct {
 	db *pgtest.DB
 	// application says that the database has the tables of the application, and zone is how it stores local times;
@@ -39,9 +37,8 @@ type randomPolicies struct {
 	application bool
 	zone        string
 	policies    []*randomPolicy
-	// want has the rows of each table after a run, and changed how many rows each policy deletes or changes.
-	want    [][]string
-	changed []int64
+	want        [][]string
+	changed     []int64
 }
 
 // A run deletes or changes the same rows as one plain statement, which the test writes itself. The dry run before it
@@ -77,7 +74,6 @@ func TestRandomPolicies(t *testing.T) {
 	}
 }
 
-// previewed returns how many rows a preview has.
 func previewed(tables []preview.Table) (rows int64) {
 	for _, t := range tables {
 		rows += t.Rows
@@ -85,12 +81,10 @@ func previewed(tables []preview.Table) (rows int64) {
 	return rows
 }
 
-// describe returns the policy and its table, for a failing test.
 func (p *randomPolicy) describe() string {
 	return fmt.Sprintf("%s on %s with limit %d", p.TaskName(), p.table.createSQL(), p.Limit)
 }
 
-// newRandomPolicies makes a random database.
 func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 	t.Helper()
 	r := &randomPolicies{db: pgtest.Empty(t)}
@@ -133,7 +127,6 @@ func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 	return r
 }
 
-// tasks returns the tasks of the policies.
 func (r *randomPolicies) tasks() (all []plan.Task) {
 	for _, p := range r.policies {
 		all = append(all, p.Task())
@@ -150,7 +143,6 @@ func (r *randomPolicies) config(c *pipeline.Config) {
 	}
 }
 
-// check checks that all policies may be set.
 func (r *randomPolicies) check(t *testing.T) {
 	t.Helper()
 	c := pipeline.Config{}
@@ -235,7 +227,6 @@ func (r *randomPolicies) run(t *testing.T, rng *rand.Rand, change func(*pipeline
 	return j
 }
 
-// compareCounts compares what a run reported.
 func (r *randomPolicies) compareCounts(t *testing.T, which string, j *journal) {
 	t.Helper()
 	for i, p := range r.policies {
@@ -252,7 +243,6 @@ func (r *randomPolicies) compareCounts(t *testing.T, which string, j *journal) {
 	}
 }
 
-// compareRows compares the rows of the tables.
 func (r *randomPolicies) compareRows(t *testing.T) {
 	t.Helper()
 	got, b := make([][]string, len(r.policies)), &pgx.Batch{}

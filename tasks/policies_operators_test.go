@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
@@ -207,5 +209,70 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Keys are compared with columns of another collation by that of the key, as foreign keys are: orphans, cascades,
+// circles and holds.
+func TestKeysOfOtherCollations(t *testing.T) {
+	t.Parallel()
+	old := &policy.OlderThan{Column: "at", Days: 1}
+	orphans := policy.Policy{Name: "p", Table: "child", OrphanOf: &policy.OrphanOf{
+		Column: "code", ParentTable: "parent", ParentColumn: "code",
+	}}
+	for collations, parentOfC := range map[[2]string]string{
+		{`"C"`, `"POSIX"`}: "c", {`nocase`, `"C"`}: "C", {`nocase`, `"default"`}: "C",
+	} {
+		for name, test := range map[string]struct {
+			policy  policy.Policy
+			holds   plan.Holds
+			parents string // that are left
+			ids     string // of children
+		}{
+			"orphans":  {policy: orphans, parents: "a,b,c,z", ids: "1,2,3"},
+			"cascades": {policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "b", ids: "2,4"},
+			"a hold": {
+				policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "a,b,c", ids: "1,2,3,4",
+				holds: plan.Holds{Names: []string{"a hold"}, Tables: []string{"child"}},
+			},
+			"circles": {
+				policy: policy.Policy{Name: "p", Table: "child", OlderThan: old}, parents: "a,b,c,z", ids: "2,3",
+			},
+		} {
+			t.Run(strings.Join(collations[:], " and ")+", "+name, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Campaign(t)
+				db.Do(fmt.Sprintf(`CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+					CREATE TABLE parent (code text COLLATE %[1]s PRIMARY KEY, at date);
+					INSERT INTO parent VALUES ('a', '2020-01-01'), ('b', NULL), ('%[3]s', '2020-01-01'), ('z', '2020-01-01');
+					CREATE TABLE child (id int, code text COLLATE %[2]s REFERENCES parent ON DELETE CASCADE,
+						own text COLLATE %[1]s UNIQUE, above text COLLATE %[2]s REFERENCES child (own) ON DELETE CASCADE,
+						at date);
+					INSERT INTO child VALUES (1, 'a', 'a', NULL, '2020-01-01'), (2, 'b', 'b', NULL, NULL),
+						(3, 'c', '%[3]s', NULL, '2020-01-01'), (4, NULL, 'd', NULL, '2020-01-01')`,
+					collations[0], collations[1], parentOfC))
+				switch name {
+				case "orphans":
+					db.Superuser("SET session_replication_role = replica; UPDATE child SET code = 'gone' WHERE id = 4")
+				case "circles": // row 2 goes with row 3
+					db.Do("UPDATE child SET above = 'c' WHERE id = 2")
+				}
+				j := newJournal(db)
+				j.holds = func() plan.Holds { return test.holds }
+				test.policy.Enabled = true
+				if err := runWith(t, j, func(c *pipeline.Config) {
+					c.Pipeline, c.Todo = []plan.Task{test.policy.Task()}, []plan.Task{test.policy.Task()}
+				}); err != nil {
+					t.Error(err)
+				}
+				list := func(column, table string) string {
+					return strings.Join(db.Strings("SELECT "+column+"::text FROM "+table+" ORDER BY 1"), ",")
+				}
+				if parents, ids := list("code", "parent"), list("id", "child"); !strings.EqualFold(parents, test.parents) ||
+					ids != test.ids {
+					t.Errorf("%s and %s are left; log %v", parents, ids, j.logs)
+				}
+			})
+		}
 	}
 }

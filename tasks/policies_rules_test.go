@@ -14,9 +14,8 @@ import (
 // randomPolicy is a random policy with its conditions in SQL, which the test writes itself.
 type randomPolicy struct {
 	policy.Policy
-	table  *randomTable
-	parent *randomTable // nil without orphan_of
-	// where are the conditions of a row, and set the new values of its columns.
+	table      *randomTable
+	parent     *randomTable // nil without orphan_of
 	where, set []string
 }
 
@@ -48,7 +47,6 @@ func newRandomPolicy(rng *rand.Rand, name string, t, parent *randomTable, zeroRe
 	return p
 }
 
-// addAge adds older_than.
 func (p *randomPolicy) addAge(rng *rand.Rand) {
 	c, ok := p.table.column(rng, func(c randomColumn) bool { return c.date })
 	if !ok {
@@ -61,7 +59,6 @@ func (p *randomPolicy) addAge(rng *rand.Rand) {
 			literal(now.Format("2006-01-02 15:04:05Z07:00")), 24*days))
 }
 
-// addOrphan adds orphan_of, if the tables have columns that can be compared.
 func (p *randomPolicy) addOrphan(rng *rand.Rand, parent *randomTable) {
 	link, ok := p.table.column(rng, func(c randomColumn) bool { return !c.plain })
 	key, found := parent.column(rng, func(c randomColumn) bool {
@@ -90,7 +87,6 @@ func (p *randomPolicy) addOrphan(rng *rand.Rand, parent *randomTable) {
 	}
 }
 
-// addNewest adds keep_newest.
 func (p *randomPolicy) addNewest(rng *rand.Rand) {
 	by, ok := p.table.column(rng, func(c randomColumn) bool { return c.date || c.number })
 	if !ok {
@@ -120,12 +116,10 @@ func (p *randomPolicy) addNewest(rng *rand.Rand) {
 	))
 }
 
-// comparisons are the operators of SQL for comparisons.
 var comparisons = map[string]string{
 	"EQUAL": "=", "NOT_EQUAL": "<>", "LESS": "<", "LESS_OR_EQUAL": "<=", "GREATER": ">", "GREATER_OR_EQUAL": ">=",
 }
 
-// addFilter adds a filter.
 func (p *randomPolicy) addFilter(rng *rand.Rand) {
 	c, ops := choose(rng, p.table.columns), []string{"IS_NULL", "IS_NOT_NULL"}
 	if !c.plain {
@@ -166,7 +160,6 @@ func (p *randomPolicy) addFilter(rng *rand.Rand) {
 	p.Filters, p.where = append(p.Filters, f), append(p.where, where)
 }
 
-// reads reports whether the rule compares a column with others.
 func (p *randomPolicy) reads(name string) bool {
 	is := func(spelled string) bool {
 		for _, c := range p.table.columns { // as stored, or else in lower case
@@ -190,7 +183,6 @@ func (p *randomPolicy) reads(name string) bool {
 	return false
 }
 
-// addAssignments makes the policy change rows.
 func (p *randomPolicy) addAssignments(rng *rand.Rand) {
 	var differ []string
 	for range 1 + rng.IntN(2) {
@@ -215,7 +207,6 @@ func (p *randomPolicy) addAssignments(rng *rand.Rand) {
 	}
 }
 
-// sql returns one statement that does what the policy says.
 func (p *randomPolicy) sql() string {
 	statement := "DELETE FROM " + p.table.quoted() + " AS child"
 	if p.set != nil {
@@ -224,7 +215,6 @@ func (p *randomPolicy) sql() string {
 	return statement + " WHERE " + strings.Join(p.where, " AND ")
 }
 
-// queueContents queues a query for the rows of the table as texts.
 func (t *randomTable) queueContents(b *pgx.Batch, rows *[]string) {
 	b.Queue("SELECT child::text FROM " + t.quoted() + " AS child ORDER BY 1").Query(func(found pgx.Rows) (err error) {
 		*rows, err = pgx.CollectRows(found, pgx.RowTo[string])

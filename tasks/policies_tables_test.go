@@ -30,7 +30,6 @@ var (
 	words = []string{"", "a", "ab", "abc", "B", "ä", "a'b", `a\`, "$1", "%s", "x\"y", "NULL", " a"}
 )
 
-// columnTypes are the types of columns. typesSQL creates the ones in the schema "Odd types".
 var columnTypes = []columnType{
 	{sql: "smallint", read: "int2", values: smallInts, integer: true, number: true},
 	{sql: "int", read: "int4", values: smallInts, integer: true, number: true},
@@ -166,7 +165,6 @@ var oddNames = []string{
 	strings.Repeat("ä", 31) + "x",
 }
 
-// quoted returns a name in quotes, for SQL that the test writes.
 func quoted(parts ...string) string {
 	for i, p := range parts {
 		parts[i] = `"` + strings.ReplaceAll(p, `"`, `""`) + `"`
@@ -174,10 +172,8 @@ func quoted(parts ...string) string {
 	return strings.Join(parts, ".")
 }
 
-// literal returns a text constant of SQL.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// randomColumn is a column of a random table.
 type randomColumn struct {
 	columnType
 	name string
@@ -185,24 +181,21 @@ type randomColumn struct {
 	notNull, unique, partitions bool
 }
 
-// randomTable is a table of random columns.
 type randomTable struct {
 	schema, name string
 	columns      []randomColumn
-	// key is the integer column that identifies a row alone; empty if there is none.
+	// key is the integer column that identifies a row; may be empty.
 	key string
 	// constraint is the key's, by how the table is partitioned, and more the statements that follow.
 	constraint, by, more string
-	// relations are the quoted names of the table, its partitions or children, where rows are inserted.
-	relations []string
-	rows      int
+	relations            []string
+	rows                 int
 	// large says that it has so many blocks that its rows are found by an index, if the planner wants one.
 	large bool
 }
 
 func (t *randomTable) quoted() string { return quoted(t.schema, t.name) }
 
-// choose returns one of a list.
 func choose[E any](rng *rand.Rand, list []E) E { return list[rng.IntN(len(list))] }
 
 // column returns a random column for which a function returns true; ok is false if there is none.
@@ -219,7 +212,6 @@ func (t *randomTable) column(rng *rand.Rand, is func(c randomColumn) bool) (c ra
 	return choose(rng, found), true
 }
 
-// spelling returns a column's name as a policy may have it.
 func (t *randomTable) spelling(rng *rand.Rand, name string) string {
 	upper := strings.ToUpper(name)
 	taken := slices.ContainsFunc(t.columns, func(c randomColumn) bool { return c.name == upper })
@@ -229,7 +221,6 @@ func (t *randomTable) spelling(rng *rand.Rand, name string) string {
 	return name
 }
 
-// spelled returns the table's name as a policy may have it.
 func (t *randomTable) spelled(rng *rand.Rand) string {
 	plain := func(name string) bool { return !strings.ContainsAny(name, `".`) }
 	switch {
@@ -241,7 +232,6 @@ func (t *randomTable) spelled(rng *rand.Rand) string {
 	return t.schema + "." + t.name
 }
 
-// newRandomTable returns a random table with two columns for rules, a date and an integer, and others.
 func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 	t := &randomTable{schema: schema, name: name, rows: rng.IntN(120)}
 	names := slices.Clone(oddNames)
@@ -271,7 +261,6 @@ func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 	return t
 }
 
-// addKey adds columns that identify a row, or none.
 func (t *randomTable) addKey(rng *rand.Rand, names []string) {
 	key := func(i int, sql string) string {
 		at := slices.IndexFunc(columnTypes, func(of columnType) bool { return of.sql == sql })
@@ -299,7 +288,6 @@ func (t *randomTable) addKey(rng *rand.Rand, names []string) {
 	}
 }
 
-// divide makes the table a partitioned one, or one with a child.
 func (t *randomTable) divide(rng *rand.Rand) {
 	part := func(suffix string) string {
 		return quoted(t.schema, string([]rune(t.name)[:min(len([]rune(t.name)), 20)])+suffix)
@@ -344,7 +332,6 @@ func (t *randomTable) divide(rng *rand.Rand) {
 	}
 }
 
-// addIndexes adds indexes for the rules, or others.
 func (t *randomTable) addIndexes(rng *rand.Rand) {
 	for range rng.IntN(4) {
 		var columns []string
@@ -357,7 +344,6 @@ func (t *randomTable) addIndexes(rng *rand.Rand) {
 	}
 }
 
-// createSQL returns the statements that create the table.
 func (t *randomTable) createSQL() string {
 	var columns []string
 	for _, c := range t.columns {
@@ -377,7 +363,6 @@ func (t *randomTable) createSQL() string {
 	return fmt.Sprintf("CREATE TABLE %s (%s)%s%s", t.quoted(), strings.Join(columns, ", "), storage, t.more)
 }
 
-// fill queues the rows.
 func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 	var names []string
 	for _, c := range t.columns {
@@ -398,13 +383,12 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 			values = append(values, value)
 		}
 		b.Queue(fmt.Sprintf(
-			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "), strings.Join(values,
-				", "),
+			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "),
+			strings.Join(values, ", "),
 		))
 	}
 }
 
-// multiplySQL returns the statements that copy the rows of a large table, and analyze it.
 func (t *randomTable) multiplySQL() string {
 	var names, values []string
 	for _, c := range t.columns {

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// checkPreview checks the number of rows of a preview, a part of its rule, and its sample.
 func checkPreview(t *testing.T, p preview.Table, rows int64, rule string, sample ...int64) {
 	t.Helper()
 	if p.Rows != rows {
@@ -33,7 +32,6 @@ func checkPreview(t *testing.T, p preview.Table, rows int64, rule string, sample
 	}
 }
 
-// checkDates checks the oldest and the newest date of a preview.
 func checkDates(t *testing.T, p preview.Table, oldest, newest time.Time) {
 	t.Helper()
 	if p.Oldest == nil || !p.Oldest.Equal(oldest) {

@@ -122,7 +122,6 @@ func TestRandomDatabases(t *testing.T) {
 	}
 }
 
-// compareDryRun compares the counts of a dry run with the counts of a run, by task and by table.
 func compareDryRun(t *testing.T, dryRun, done *journal) {
 	t.Helper()
 	for _, what := range tasks.Pipeline {
@@ -216,7 +215,6 @@ func compareWhatIf(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	db.Do("DELETE FROM XtkOption; INSERT INTO XtkOption SELECT * FROM before; DROP TABLE before")
 }
 
-// resume makes a run continue after the last committed batch of an interrupted one.
 func resume(c *pipeline.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
@@ -227,7 +225,6 @@ func resume(c *pipeline.Config, j *journal) {
 	c.Cursor = j.cursor
 }
 
-// modules are the tables that a database may lack.
 var modules = []string{
 	"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStats", "NmsMobileApp", "NmsAppSubscriptionRcp",
 	"NmsPropositionRcp", "NmsPropositionVisitor", "NmsSimulation", "NmsRtEvent", "NmsBatchEvent", "NmsEventHisto",
@@ -235,7 +232,6 @@ var modules = []string{
 	"NmsService", "XtkJobLog", "NmsCouponValue", "NmsAddress", "NmsBroadLogMsg",
 }
 
-// mappingValues are the table names that mappings get.
 var mappingValues = []any{
 	nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp",
 	"cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option", "nms:nothing", "a:b:c", ":", "nms:",
@@ -373,7 +369,6 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	}
 }
 
-// makeRelations creates work tables and views with used and unused ids, and tables with similar names.
 func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	id := func() string {
 		n := int64(rng.IntN(32))
@@ -430,7 +425,6 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// keys returns the keys of the initial rows, by table.
 func (m *model) keys() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for _, t := range m.db.Tables {
@@ -465,7 +459,6 @@ func line(t *campaigndb.Table, row []any, original map[string]bool) string {
 	return t.Name + ": " + strings.Join(parts, " ")
 }
 
-// contents returns all rows and relations of the model, as sorted lines.
 func (m *model) contents(original map[string]map[string]bool) []string {
 	var lines []string
 	for _, t := range m.db.Tables {
@@ -478,7 +471,6 @@ func (m *model) contents(original map[string]map[string]bool) []string {
 	return lines
 }
 
-// contents returns all rows and relations of the database, as sorted lines.
 func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[string]bool) []string {
 	t.Helper()
 	var lines []string
@@ -516,7 +508,6 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 	return lines
 }
 
-// compare reports rows that should be deleted, and rows that should not.
 func compare(t *testing.T, which string, got, want []string) {
 	t.Helper()
 	count := map[string]int{}

@@ -62,7 +62,6 @@ func TestRowSecurityOfLogs(t *testing.T) {
 	}
 }
 
-// hideRows hides all rows of a table from the role of the tests.
 func hideRows(table string) string {
 	return "ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; "
 }

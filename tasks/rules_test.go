@@ -75,10 +75,8 @@ const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBr
 	(-2, 'stores', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'), (3, 'again', 'NMS:broadlogrcp', '',
 		'nms:trackingLogRcp'); `
 
-// field matches a value in a line, or an assignment.
 var field = regexp.MustCompile(`^\s*((?:\w+=)?(?:'[^']*'|[^\s']+))`)
 
-// readRules reads the tests of all tasks with rules.
 func readRules(t *testing.T) (tests []ruleTest) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/rules/*.txtar")
@@ -166,7 +164,6 @@ var (
 	date   = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\S*Z)?$`)
 )
 
-// sql returns a value as SQL.
 func (r ruleTest) sql(value string) string {
 	cutoff := now.Add(-time.Duration(r.days) * 24 * time.Hour)
 	moments := map[string]time.Time{
@@ -186,7 +183,6 @@ func (r ruleTest) sql(value string) string {
 	return "'" + value + "'"
 }
 
-// insert creates the rows and relations, and the tables with the expected rows.
 func (r ruleTest) insert(db *pgtest.DB) {
 	db.Do("CREATE SCHEMA expected")
 	for _, relation := range r.relations {
@@ -229,15 +225,14 @@ func (r ruleTest) insert(db *pgtest.DB) {
 		for _, row := range table.rows {
 			if row.verdict == "appears" {
 				db.Do(fmt.Sprintf(
-					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name, strings.Join(table.columns,
-						", "), strings.Join(row.values, ", "),
+					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name,
+					strings.Join(table.columns, ", "), strings.Join(row.values, ", "),
 				))
 			}
 		}
 	}
 }
 
-// inserted returns the rows that exist before the run.
 func (table tableTest) inserted() (rows []rowTest) {
 	for _, row := range table.rows {
 		if row.verdict != "appears" {
@@ -255,7 +250,6 @@ func (table tableTest) line(number string) string {
 	return "in no line"
 }
 
-// gone returns how many rows and relations the run must delete.
 func (r ruleTest) gone() (n int64) {
 	for _, table := range r.tables {
 		for _, row := range table.rows {
@@ -276,7 +270,6 @@ const allRelations = `SELECT format('"%s"."%s"', n.nspname, relname) FROM pg_cla
 	JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname NOT IN ('expected', 'kept', 'pg_toast')
 	AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT relispartition ORDER BY 1`
 
-// compare reports every row and relation that is not as expected.
 func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 	t.Helper()
 	for _, table := range r.tables {
@@ -388,7 +381,6 @@ func TestEveryTaskHasRules(t *testing.T) {
 	}
 }
 
-// timestampsWithoutZone creates the Campaign tables, with dates that have no time zone.
 func timestampsWithoutZone(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, campaigndb.Schema+`;
 		DO $$ DECLARE change text; BEGIN

@@ -46,10 +46,8 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// tracedStatements records the statements of connections.
 type tracedStatements []string
 
-// TraceQueryStart implements pgx.QueryTracer.
 func (a *tracedStatements) TraceQueryStart(
 	ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData,
 ) context.Context {
@@ -57,10 +55,8 @@ func (a *tracedStatements) TraceQueryStart(
 	return ctx
 }
 
-// TraceQueryEnd implements pgx.QueryTracer.
 func (*tracedStatements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// tracedPool returns another pool of a database, and the statements that its connections execute.
 func tracedPool(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *tracedStatements) {
 	t.Helper()
 	a := &tracedStatements{}

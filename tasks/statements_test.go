@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// statements records the statements sent to a server, and the last arguments of each.
 type statements struct {
 	mu   sync.Mutex
 	sent []string
@@ -59,7 +58,6 @@ func (s *statements) trace(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
 	return pool
 }
 
-// with returns how many statements contain a text.
 func (s *statements) with(text string) (n int) {
 	for _, sql := range s.sent {
 		if strings.Contains(sql, text) {

@@ -13,18 +13,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// onError is a tracer that calls a function if a query fails with a SQLSTATE.
 type onError struct {
 	state string
 	do    func()
 }
 
-// TraceQueryStart implements pgx.QueryTracer.
 func (onError) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 
-// TraceQueryEnd implements pgx.QueryTracer.
 func (o onError) TraceQueryEnd(_ context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
 	if sqlstate.Of(q.Err) == o.state {
 		o.do()

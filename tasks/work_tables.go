@@ -25,7 +25,6 @@ var orphanWorkTables = plan.Task{
 	},
 }
 
-// hasTable is true of lists that have a table.
 var hasTable = plan.Above("iType", 0)
 
 var simulationTables = plan.Task{

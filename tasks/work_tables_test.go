@@ -99,7 +99,6 @@ func TestWorkTablesOfEachOther(t *testing.T) {
 	}
 }
 
-// emptier empties a table after each batch.
 type emptier struct {
 	*journal
 	table string

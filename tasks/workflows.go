@@ -4,15 +4,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// pastHistory returns the condition that a date is older than the history of the row's workflow. A history has iHistory
-// days, limited to what fits into 32 bits of seconds; 0 keeps it forever. The interval is in hours because a day does
-// not always have 24 hours in a zone with daylight saving time.
+// A history has iHistory days, limited to what fits into 32 bits of seconds; 0 keeps it forever. The interval is in
+// hours because a day does not always have 24 hours in a zone with daylight saving time.
 func pastHistory(date string) plan.Part {
 	return plan.SQL{
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
 			"AND r." + date +
 			" < {now} - least(w.iHistory, 24855) * interval '24 hours')",
-		Due: "(SELECT " + plan.ClampDate("r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE " +
+		Due: "(SELECT " + plan.ClampDate(
+			"r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE " +
 			"w.iWorkflowId = r.iWorkflowId AND " +
 			"w.iWorkflowId <> 0 AND w.iHistory > 0)",
 		Reads: []plan.Source{

@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// inZone sets the time zone of a database.
 func inZone(db *pgtest.DB, zone string) {
 	db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", db.Name, zone))
 	db.Reset()

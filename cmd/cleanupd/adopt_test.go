@@ -42,9 +42,7 @@ func TestAdopt(t *testing.T) {
 			iDeliveryProviderId) VALUES (1, 1, '2000-01-01', 4, 7, 1)`)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
 	production := startServer(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
-	if code, _, errs := cleanupd(
-		t, "schedule", "set", "--cron", "0 4 * * *", "--enabled", "--server", production.grpc,
-	); code != 0 {
+	if code, _, errs := production.run(t, "schedule set --cron", "0 4 * * *", "--enabled"); code != 0 {
 		t.Fatal(errs)
 	}
 	if err := production.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -78,7 +76,7 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("%s: %d %s %s", c, code, out, errs)
 		}
 	}
-	if code, out, errs := cleanupd(t, "run", "--dry-run", "--server", r.grpc); code != 0 ||
+	if code, out, errs := r.run(t, "run --dry-run"); code != 0 ||
 		!strings.Contains(out, "30 rows would be deleted") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
@@ -98,13 +96,11 @@ func TestAdopt(t *testing.T) {
 		!strings.Contains(out, "The schedule will be disabled.") {
 		t.Errorf("adopt: %d %s %s", code, out, errs)
 	}
-	if code, out, errs := cleanupd(t, "schedule", "--server", r.grpc); code != 0 ||
+	if code, out, errs := r.run(t, "schedule"); code != 0 ||
 		(!strings.Contains(out, "disabled") && !strings.Contains(out, "no")) {
 		t.Errorf("the schedule: %d %s %s", code, out, errs)
 	}
-	if code, out, errs := cleanupd(
-		t, "run", "--task", "audit-trail", "--task", "deliveries", "--server", r.grpc,
-	); code != 0 ||
+	if code, out, errs := r.run(t, "run --task audit-trail --task deliveries"); code != 0 ||
 		left() != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}

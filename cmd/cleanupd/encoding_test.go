@@ -39,13 +39,11 @@ func TestEncodings(t *testing.T) {
 				INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 					VALUES ('mid', 7, 7, ` + c.letter + `, '6f1c5d6e-0000-4000-8000-000000000000')`,
 			)
-			if code, out, errs := cleanupd(t, "mid-sourcing", "leftovers", "--server", r.grpc); code != 0 ||
+			if code, out, errs := r.run(t, "mid-sourcing leftovers"); code != 0 ||
 				!strings.Contains(out, c.shown) {
 				t.Errorf("leftovers: %d %s %s", code, out, errs)
 			}
-			if code, out, errs := cleanupd(
-				t, "holds", "create", "--reason", "é 日 ї …", "--deliveries", "5", "--server", r.grpc,
-			); code != 0 ||
+			if code, out, errs := r.run(t, "holds create --reason", "é 日 ї …", "--deliveries", "5"); code != 0 ||
 				!strings.Contains(out, c.reason) {
 				t.Errorf("a hold: %d %s %s", code, out, errs)
 			}

@@ -33,18 +33,18 @@ func TestExplain(t *testing.T) {
 		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so no row counts as an orphan"},
 		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
 	} {
-		code, out, errs := cleanupd(t, "explain", task, "--server", r.grpc)
+		code, out, errs := r.run(t, "explain", task)
 		for _, part := range says {
 			if code != 0 || errs != "" || !strings.Contains(out, part) {
 				t.Errorf("%s: %d %s %s\nwithout %q", task, code, out, errs, part)
 			}
 		}
 	}
-	if code, out, _ := cleanupd(t, "explain", "sessions", "-o", "json", "--server", r.grpc); code != 0 ||
+	if code, out, _ := r.run(t, "explain sessions -o json"); code != 0 ||
 		!strings.Contains(out, `"statements"`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, _, errs := cleanupd(t, "explain", "no-such", "--server", r.grpc); code == 0 ||
+	if code, _, errs := r.run(t, "explain no-such"); code == 0 ||
 		!strings.Contains(errs, "no such task") {
 		t.Errorf("%d %s", code, errs)
 	}
@@ -65,27 +65,25 @@ func TestExplain(t *testing.T) {
 		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: DELETE NEXT RUN by the task deliveries\n"},
 		"3":           {"3: no such row\nNo known run"},
 	} {
-		code, out, errs := cleanupd(t, "explain", "nmsdelivery", key, "--server", r.grpc)
+		code, out, errs := r.run(t, "explain nmsdelivery", key)
 		for _, part := range says {
 			if code != 0 || errs != "" || !strings.Contains(out, part) {
 				t.Errorf("%s: %d %s %s\nwithout %q", key, code, out, errs, part)
 			}
 		}
 	}
-	if code, _, errs := cleanupd(t, "run", "--task", "deliveries", "--server", r.grpc); code != 0 {
+	if code, _, errs := r.run(t, "run --task deliveries"); code != 0 {
 		t.Fatal(errs)
 	}
-	if code, out, _ := cleanupd(t, "explain", "nmsdelivery", "1", "--server", r.grpc); code != 0 || !strings.Contains(
-		out, "ROWS OF THE TABLE",
-	) ||
+	if code, out, _ := r.run(t, "explain nmsdelivery 1"); code != 0 || !strings.Contains(out, "ROWS OF THE TABLE") ||
 		!strings.Contains(out, " deliveries") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out, errs := cleanupd(t, "explain", "nmsdelivery", "x", "--server", r.grpc); code != 2 || out != "" ||
+	if code, out, errs := r.run(t, "explain nmsdelivery x"); code != 2 || out != "" ||
 		strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
-	if code, _, errs := cleanupd(t, "explain", "--server", r.grpc); code != 2 ||
+	if code, _, errs := r.run(t, "explain"); code != 2 ||
 		!strings.Contains(errs, "the name of one task") {
 		t.Errorf("%d %s", code, errs)
 	}

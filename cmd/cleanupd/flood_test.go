@@ -282,9 +282,7 @@ func TestSlowReads(t *testing.T) {
 		})
 	}
 	db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-	if code, out, errs := cleanupd(
-		t, "run", "--server", r.grpc, "--token", "operator-secret", "--task", "audit-trail",
-	); code != 0 {
+	if code, out, errs := r.run(t, "run --token operator-secret --task audit-trail"); code != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.http + "/readyz")

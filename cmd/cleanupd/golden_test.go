@@ -101,7 +101,7 @@ func TestScreens(t *testing.T) {
 	if *update {
 		widths = []int{0, 60, 120}
 	}
-	code, out, errs := cleanupd(t, "run", "--server", s.grpc, "--task", "sessions")
+	code, out, errs := s.run(t, "run --task sessions")
 	id := regexp.MustCompile(`Run (\S+) succeeded`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
@@ -110,7 +110,7 @@ func TestScreens(t *testing.T) {
 		"INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid1', " +
 			"5000000007, 7, 'spring sale', '" + id[1] + "')",
 	)
-	code, out, errs = cleanupd(t, "userdata", "erase", "--orphan-task", "99998", "--yes", "--server", s.grpc)
+	code, out, errs = s.run(t, "userdata erase --orphan-task 99998 --yes")
 	receipt := regexp.MustCompile(`Receipt (\S+)`).FindStringSubmatch(out)
 	if code != 0 || receipt == nil {
 		t.Fatalf("%d %s %s", code, out, errs)

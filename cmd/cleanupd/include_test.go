@@ -28,7 +28,7 @@ func TestInclude(t *testing.T) {
 		}
 	}
 	r := startServer(t, "--database-url", db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "delivery-logs"); code != 0 ||
+	if code, out, errs := r.run(t, "run --task delivery-logs"); code != 0 ||
 		db.Int("SELECT count(*) FROM NmsBroadLogEventHisto") != 1 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -19,10 +19,9 @@ func TestLeftovers(t *testing.T) {
 		SELECT i, E'Sale\x1b]0;fake\x07\tof\n' || i, 1, '2000-01-01', 4, 100 + i, i FROM generate_series(1, 4) i`,
 	)
 	r := startServer(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
-	if code, out, errs := cleanupd(
-		t, "run", "--server", r.grpc, "--task", "deliveries",
-	); code != 0 || !strings.Contains(out,
-		"succeeded, 3 rows deleted, 3 deliveries retained on mid-sourcing servers\n") ||
+	if code, out, errs := r.run(t, "run --task deliveries"); code != 0 || !strings.Contains(
+		out, "succeeded, 3 rows deleted, 3 deliveries retained on mid-sourcing servers\n",
+	) ||
 		!strings.Contains(out, `account "far"`) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -46,7 +45,7 @@ func TestLeftovers(t *testing.T) {
 		{"mid-sourcing leftovers --account=", 2, []string{"\n(none)  ", " 103 "}, false},
 		{"mid-sourcing leftovers --account near", 1, []string{"ACCOUNT "}, false},
 	} {
-		code, out, errs := cleanupd(t, append(strings.Fields(c.args), "--server", r.grpc)...)
+		code, out, errs := r.run(t, c.args)
 		if code != 0 || strings.Count(out, "\n") != c.lines || strings.Contains(errs, "--limit") != c.more ||
 			(!c.more && errs != "") ||
 			strings.ContainsAny(out, "\x1b\x07\t") {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,13 @@ type replica struct {
 	log, out   *logged
 }
 
+// run runs a command of words, and more arguments, that speaks with this replica.
+func (r *replica) run(t *testing.T, command string, more ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return cleanupd(t, slices.Concat(strings.Fields(command), more, []string{"--server", r.grpc})...)
+}
+
+// logged is a log that tests can wait on.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -92,7 +92,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 			}
 		}
 	}
-	_, out, _ := cleanupd(t, "options", "-o", "json", "--server", r.grpc)
+	_, out, _ := r.run(t, "options -o json")
 	var answer struct {
 		Options, Defaults map[string]any
 		Customized, Etag  string

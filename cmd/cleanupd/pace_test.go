@@ -19,7 +19,7 @@ func TestPaceCommands(t *testing.T) {
 		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION wait()`)
 	r := startServer(t, "--database-url", db.URL(), "--pace", "fast", "--max-pause", "1h")
 	do := func(command string) (int, string, string) {
-		return cleanupd(t, append(strings.Fields(command), "--server", r.grpc)...)
+		return r.run(t, command)
 	}
 	code, out, errs := do("run --detach --task sessions --max-duration 2h --pause-stops-clock")
 	found := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
@@ -125,8 +125,7 @@ func TestPaceOfRuns(t *testing.T) {
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL(), "--pace", "gentle")
 	for flag, want := range map[string]string{"": "PACE_GENTLE", "--pace fast": "PACE_FAST", "--pace=": "PACE_GENTLE"} {
-		code, out, errs := cleanupd(t,
-			append(strings.Fields("run --yes --task sessions -o json "+flag), "--server", r.grpc)...)
+		code, out, errs := r.run(t, "run --yes --task sessions -o json "+flag)
 		if code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"pace":"`+want+`"`) {
 			t.Errorf("%q: %d %s%s", flag, code, out, errs)
 		}
@@ -194,7 +193,7 @@ func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW WHEN (OLD.sKey = '11') EXECUTE FUNCTION wait()`)
 	args := []string{"--database-url", db.URL(), "--lease", "2s"}
 	working := startServer(t, args...)
-	code, out, errs := cleanupd(t, "run", "--detach", "--task", "sessions", "--server", working.grpc)
+	code, out, errs := working.run(t, "run --detach --task sessions")
 	found := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || found == nil {
 		t.Fatal(code, out, errs)
@@ -203,7 +202,7 @@ func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 	other := startServer(t, args...)
 	paused := make(chan string, 1)
 	go func() {
-		_, out, errs := cleanupd(t, "runs", "pause", found[1], "--server", other.grpc)
+		_, out, errs := other.run(t, "runs pause", found[1])
 		paused <- out + errs
 	}()
 	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED'")
@@ -212,13 +211,13 @@ func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 	if got, want := <-paused, "run "+found[1]+" is paused\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	code, out, errs = cleanupd(t, "runs", "resume", found[1], "--server", other.grpc)
+	code, out, errs = other.run(t, "runs resume", found[1])
 	if code != 0 {
 		t.Error(code, out, errs)
 	}
 	db.Until("SELECT count(*) FROM cleanupd.run WHERE epoch > 1") // the other replica has claimed it
 	db.Do("INSERT INTO released DEFAULT VALUES")
-	code, out, errs = cleanupd(t, "runs", "watch", found[1], "--server", other.grpc)
+	code, out, errs = other.run(t, "runs watch", found[1])
 	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +20 `).MatchString(out) {
 		t.Error(code, out, errs)
 	}

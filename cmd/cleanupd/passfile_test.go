@@ -73,7 +73,7 @@ func TestPasswordFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for begin := time.Now(); ; {
-		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
+		code, out, errs := r.run(t, "run")
 		if code == 0 && strings.Contains(out, "succeeded") {
 			break
 		}

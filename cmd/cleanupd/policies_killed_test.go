@@ -52,12 +52,12 @@ func TestKilledServerOfPolicies(t *testing.T) {
 		"olderThan": {"column": "at", "days": 2}, "assign": [{"column": "address"}]}`)
 	// the newest 50 of each of ten customers are those of the last 500 hours; 47 hours are in the last two days
 	const deleted, changed = 500, 453
-	code, out, errs := cleanupd(t, "run", "--dry-run", "--server", r.grpc)
+	code, out, errs := r.run(t, "run --dry-run")
 	id := regexp.MustCompile(`Run (\S+) `).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	code, out, errs = cleanupd(t, "run", "--plan", id[1], "--detach", "--server", r.grpc)
+	code, out, errs = r.run(t, "run --plan", id[1], "--detach")
 	id = regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
@@ -69,7 +69,7 @@ func TestKilledServerOfPolicies(t *testing.T) {
 		_ = r.cmd.Wait()
 		r = startServer(t, append(args, r.grpc)...)
 	}
-	code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", r.grpc)
+	code, out, errs = r.run(t, "runs watch", id[1])
 	for task, rows := range map[string]string{"a-newest": "500", "b-addresses": "0 +453"} {
 		if !regexp.MustCompile(`\npolicy/` + task + ` +succeeded +` + rows + ` `).MatchString(out) {
 			t.Errorf("%s: %d %s %s", task, code, out, errs)

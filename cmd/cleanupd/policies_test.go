@@ -15,9 +15,9 @@ import (
 // A server of a database without Campaign's tables, and files with policies.
 type policyFiles struct {
 	*testing.T
-	db   *pgtest.DB
-	grpc string
-	dir  string
+	*replica
+	db  *pgtest.DB
+	dir string
 }
 
 func newPolicyFiles(t *testing.T) *policyFiles {
@@ -27,12 +27,12 @@ func newPolicyFiles(t *testing.T) *policyFiles {
 		CREATE TABLE orders (id int PRIMARY KEY, customer int, status text, note text, placed timestamptz);
 		CREATE TABLE line (order_id int REFERENCES orders ON DELETE CASCADE);
 		INSERT INTO orders SELECT i, i, 'closed', 'a', now() - i * interval '1 day' FROM generate_series(1, 100) i`)
-	return &policyFiles{t, db, startServer(t, "--database-url", db.URL()).grpc, t.TempDir()}
+	return &policyFiles{t, startServer(t, "--database-url", db.URL()), db, t.TempDir()}
 }
 
 func (f *policyFiles) do(args ...string) (int, string, string) {
 	f.Helper()
-	return cleanupd(f.T, append(append([]string{"policies"}, args...), "--server", f.grpc)...)
+	return f.run(f.T, "policies", args...)
 }
 
 func (f *policyFiles) file(text string) string {
@@ -234,10 +234,10 @@ func TestPoliciesAreListed(t *testing.T) {
 		}
 	}
 	ran("no")
-	if code, out, errs := cleanupd(t, "run", "--server", f.grpc); code != 1 || !strings.Contains(out+errs, "policy") {
+	if code, out, errs := f.run(t, "run"); code != 1 || !strings.Contains(out+errs, "policy") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := cleanupd(t, "run", "--preview", "--yes", "--server", f.grpc); code != 0 ||
+	if code, out, errs := f.run(t, "run --preview --yes"); code != 0 ||
 		f.db.Int("SELECT count(*) FROM orders") != 29 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -262,8 +262,8 @@ func TestPoliciesAreListed(t *testing.T) {
 // In a Campaign database a warning names the tasks that cover the table of a policy, and configuration is protected.
 func TestPoliciesOfCampaign(t *testing.T) {
 	t.Parallel()
-	f := &policyFiles{t, pgtest.Campaign(t), "", t.TempDir()}
-	f.grpc = startServer(t, "--database-url", f.db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto").grpc
+	f := &policyFiles{T: t, db: pgtest.Campaign(t), dir: t.TempDir()}
+	f.replica = startServer(t, "--database-url", f.db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
 	for table, task := range map[string]string{"NmsVisitor": "visitors", "nmsbroadlogeventhisto": "delivery-logs"} {
 		file := f.file("name: mine\ntable: " + table + "\nolderThan: {column: tsLastModified, days: 9}\n")
 		code, out, errs := f.do("apply", file, "--dry-run")

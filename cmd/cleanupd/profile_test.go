@@ -31,17 +31,17 @@ func TestProfile(t *testing.T) {
 		if log := r.log.String(); !strings.Contains(log, c.says) {
 			t.Errorf("%q: %s", c.args, log)
 		}
-		code, out, errs := cleanupd(t, "tasks", "--server", r.grpc)
+		code, out, errs := r.run(t, "tasks")
 		if code != 0 || strings.Contains(out, "delivery-logs") != c.tasks {
 			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
 		}
-		code, out, errs = cleanupd(t, "options", "--server", r.grpc)
+		code, out, errs = r.run(t, "options")
 		if inCampaign := c.db == campaign; (code == 0) != inCampaign || (!inCampaign && (out != "" ||
 			!strings.HasPrefix(errs, "cleanupd: there are no retention options") ||
 			!strings.Contains(errs, "cleanupd policies"))) {
 			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
 		}
-		code, out, errs = cleanupd(t, "run", "--server", r.grpc)
+		code, out, errs = r.run(t, "run")
 		if (code == 0) != (c.db == campaign && c.tasks) {
 			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
 		}

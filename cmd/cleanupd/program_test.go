@@ -78,21 +78,18 @@ func TestRunAndRuns(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
 	r := startServer(t, "--database-url", db.URL())
-	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
+	code, out, errs := r.run(t, "run --dry-run")
 	if code != 0 ||
 		!regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) ||
 		!strings.Contains(out, "nothing was changed") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
-	code, out, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "sessions",
-		"--skip-task", "sessions")
+	code, out, errs = r.run(t, "run --task audit-trail --task sessions --skip-task sessions")
 	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) ||
 		!regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
-	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 2 || !strings.Contains(
-		errs, "nonsense",
-	) ||
+	if code, _, errs = r.run(t, "run --task nonsense"); code != 2 || !strings.Contains(errs, "nonsense") ||
 		strings.Count(errs, "\n") != 1 {
 		t.Errorf("an unknown task: %d %s", code, errs)
 	}
@@ -101,22 +98,20 @@ func TestRunAndRuns(t *testing.T) {
 			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
 		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
 	)
-	if code, out, errs = cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "not this one") ||
+	if code, out, errs = r.run(t, "run"); code != 1 || !strings.Contains(errs, "not this one") ||
 		!strings.Contains(out, "failed") {
 		t.Errorf("a failed run: %d %s %s", code, out, errs)
 	}
-	code, out, _ = cleanupd(t, "run", "--server", r.grpc, "--detach", "--task", "sessions")
+	code, out, _ = r.run(t, "run --detach --task sessions")
 	id := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("detached: %d %s", code, out)
 	}
-	if code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", r.grpc); code != 0 ||
+	if code, out, errs = r.run(t, "runs watch", id[1]); code != 0 ||
 		!strings.Contains(out, "Run "+id[1]+" succeeded") {
 		t.Errorf("watch: %d %s %s", code, out, errs)
 	}
-	if code, out, errs = cleanupd(
-		t, "runs", "cancel", id[1], "--server", r.grpc,
-	); code != 1 || out != "" || !strings.Contains(
+	if code, out, errs = r.run(t, "runs cancel", id[1]); code != 1 || out != "" || !strings.Contains(
 		errs, "nothing was cancelled: run "+id[1]+" has ended already (succeeded, ",
 	) {
 		t.Errorf("cancel: %d %s %s", code, out, errs)
@@ -129,7 +124,7 @@ func TestRunAndRuns(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"watch", "cancel"} {
-		if code, _, errs = cleanupd(t, "runs", command, "nonsense", "--server", r.grpc); code != 1 ||
+		if code, _, errs = r.run(t, "runs", command, "nonsense"); code != 1 ||
 			!strings.Contains(errs, "no such run") {
 			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
 		}
@@ -155,14 +150,14 @@ func TestInterruptedClient(t *testing.T) {
 		) == nil {
 		t.Errorf("%d", code)
 	}
-	if code, _, errs := cleanupd(t, "run", "--server", r.grpc); code != 1 ||
+	if code, _, errs := r.run(t, "run"); code != 1 ||
 		!strings.Contains(errs, "; watch it with cleanupd runs watch "+id+" --server "+r.grpc+"\n") {
 		t.Errorf("a second run: %d %s", code, errs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := cleanupd(t, "runs", "watch", id, "--server", r.grpc); code != 0 ||
+	if code, out, errs := r.run(t, "runs watch", id); code != 0 ||
 		!strings.Contains(out, "succeeded") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -259,7 +254,7 @@ func TestListOfRuns(t *testing.T) {
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL())
 	for range 2 {
-		if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
+		if code, out, errs := r.run(t, "run --task sessions"); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
 	}
@@ -274,7 +269,7 @@ func TestListOfRuns(t *testing.T) {
 		{"runs list --limit 2", 2, false},
 		{"runs", 2, false},
 	} {
-		code, out, errs := cleanupd(t, append(strings.Fields(c.args), "--server", r.grpc)...)
+		code, out, errs := r.run(t, c.args)
 		if code != 0 || strings.Count(out, "\n") != c.runs+1 || strings.Count(out, " one two\n") != c.runs ||
 			strings.Contains(errs, "--limit") != c.more ||
 			(!c.more && errs != "") {
@@ -458,7 +453,7 @@ func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL())
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
+	if code, out, errs := r.run(t, "run --task sessions"); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db.Do(
@@ -468,8 +463,7 @@ func TestWatchOfALostRun(t *testing.T) {
 		UPDATE cleanupd.run SET state = 'FAILED', cause = 'UNAVAILABLE', error = 'given up'`,
 	)
 	began := time.Now()
-	code, out, errs := cleanupd(t, "runs", "watch", db.Strings("SELECT id::text FROM cleanupd.run")[0],
-		"--server", r.grpc)
+	code, out, errs := r.run(t, "runs watch", db.Strings("SELECT id::text FROM cleanupd.run")[0])
 	if took := time.Since(began); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(
 		errs, "given up",
 	) ||
@@ -531,7 +525,7 @@ func TestKilledReplica(t *testing.T) {
 		t.Fatal("the run was through before its replica was killed")
 	}
 	db.Until("SELECT count(DISTINCT generation) - 1 FROM cleanupd.event") // the other replica has taken the run over
-	code, out, errs := cleanupd(t, "runs", "watch", id, "--server", replicas[other].grpc)
+	code, out, errs := replicas[other].run(t, "runs watch", id)
 	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
@@ -612,16 +606,16 @@ func TestSessions(t *testing.T) {
 		defer func() { _ = conn.Close(t.Context()) }()
 		var all string
 		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), "+
-			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'))").
+			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('jit'))").
 			Scan(&all); err != nil {
 			t.Fatal(err)
 		}
 		return all
 	}
-	if got := settings(db.URL()); got != "10s 10min 10s" {
+	if got := settings(db.URL()); got != "10s 10min 10s off" {
 		t.Error(got)
 	}
-	if got := settings(db.URL() + "&statement_timeout=5000"); got != "10s 5s 10s" {
+	if got := settings(db.URL() + "&statement_timeout=5000&jit=on"); got != "10s 5s 10s on" {
 		t.Error(got)
 	}
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")

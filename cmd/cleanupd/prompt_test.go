@@ -102,7 +102,7 @@ func TestRunAsks(t *testing.T) {
 		t.Errorf("a preview: %d %s", code, shown)
 	}
 	fill()
-	if code, out, errs := cleanupd(t, "run", "--task", "audit-trail", "--server", r.grpc); code != 0 || rows() != 0 {
+	if code, out, errs := r.run(t, "run --task audit-trail"); code != 0 || rows() != 0 {
 		t.Errorf("without a terminal: %d %s %s", code, out, errs)
 	}
 }
@@ -160,7 +160,7 @@ func TestLooseningAGuardAsks(t *testing.T) {
 	if got := db.Int("SELECT count(*) FROM cleanupd.audit WHERE details->>'reason' = 'a new customer'"); got != 1 {
 		t.Errorf("the reason is in the audit %d times", got)
 	}
-	if code, _, errs := cleanupd(t, "guards", "set", "maxDropPercent=off", "--server", r.grpc); code != 0 {
+	if code, _, errs := r.run(t, "guards set maxDropPercent=off"); code != 0 {
 		t.Errorf("without a terminal: %d %s", code, errs)
 	}
 }

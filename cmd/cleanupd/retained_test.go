@@ -32,11 +32,11 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 	for _, command := range []string{
 		"holds create --deliveries 1 --reason test", "run --task audit-trail --task deliveries --task sessions",
 	} {
-		if code, _, errs := cleanupd(t, append(strings.Fields(command), "--server", r.grpc)...); code != 0 {
+		if code, _, errs := r.run(t, command); code != 0 {
 			t.Fatalf("%s: %s", command, errs)
 		}
 	}
-	_, shown, _ := cleanupd(t, "runs", "--server", r.grpc, "-o", "json")
+	_, shown, _ := r.run(t, "runs -o json")
 	var list struct {
 		Runs []struct {
 			ID      string
@@ -54,7 +54,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, text, _ := cleanupd(t, "runs", "show", list.Runs[0].ID, "--server", r.grpc)
+	_, text, _ := r.run(t, "runs show", list.Runs[0].ID)
 	metrics := body(t, r.http+"/metrics")
 	for _, task := range []string{"audit-trail", "deliveries", "sessions"} {
 		for _, reason := range []string{"failed", "locked", "suppressed", "dependent", "on_hold"} {

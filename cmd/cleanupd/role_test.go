@@ -116,7 +116,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 		t.Helper()
 		r := startServer(t, "--database-url", url, "--related-list-table", "CusListNote",
 			"--include", "delivery-logs=NmsBroadLogEventHisto")
-		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
+		if code, out, errs := r.run(t, "run"); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
 		return r
@@ -331,7 +331,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	r := startServer(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote",
 		"--include", "delivery-logs=NmsBroadLogEventHisto")
 	for {
-		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
+		code, out, errs := r.run(t, "run")
 		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)
 		if code == 0 {
 			break
@@ -364,8 +364,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
 	role := leastRole(t, db, "-v", "schema=The Campaign")
 	r := startServer(t, "--database-url", db.As(role))
-	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "work-tables",
-		"--task", "statistics")
+	code, out, errs := r.run(t, "run --task audit-trail --task work-tables --task statistics")
 	if code != 0 || !strings.Contains(out, "succeeded, 1 row deleted") ||
 		!strings.Contains(out, "succeeded, 1 table dropped") {
 		t.Errorf("%d %s %s", code, out, errs)
@@ -377,7 +376,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 		t.Error("it vacuums a table of the application's")
 	}
 	db.Superuser("GRANT neolane TO " + role)
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "statistics"); code != 0 ||
+	if code, out, errs := r.run(t, "run --task statistics"); code != 0 ||
 		least.Int(vacuumed) != 1 {
 		t.Errorf("as the owner's member: %d %s %s", code, out, errs)
 	}

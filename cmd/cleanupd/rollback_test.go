@@ -75,7 +75,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 				t.Fatal("the run was through before its server was stopped")
 			}
-			code, out, errs := cleanupd(t, "runs", "watch", id, "--server", second.grpc)
+			code, out, errs := second.run(t, "runs watch", id)
 			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) ||
 				db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Errorf("%d %s %s", code, out, errs)

@@ -15,7 +15,7 @@ func TestRunsCommands(t *testing.T) {
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL())
 	do := func(command string) (int, string, string) {
-		return cleanupd(t, append(strings.Fields(command), "--server", r.grpc)...)
+		return r.run(t, command)
 	}
 	start := func(command string) string {
 		t.Helper()
@@ -120,7 +120,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"explain NmsRcpGrpRel":                     "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
 		"explain nonsense":                         "nonsense: no such task; schema \"public\" has no table",
 	} {
-		code, out, errs := cleanupd(t, append(strings.Fields(command), "--server", r.grpc)...)
+		code, out, errs := r.run(t, command)
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "purge_delay") ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: %d %s%s, want %s", command, code, out, errs, want)
@@ -147,14 +147,14 @@ func TestAuditOfAServer(t *testing.T) {
 		cleanupd(t, append(args, "--server", r.grpc)...)
 	}
 	for _, format := range []string{"table", "json"} {
-		code, out, errs := cleanupd(t, "audit", "--server", r.grpc, "-o", format)
+		code, out, errs := r.run(t, "audit -o", format)
 		_, direct, _ := cleanupd(t, "audit", "--database-url", db.URL(), "-o", format)
 		if code != 0 || (format == "table" && out != direct) ||
 			strings.Count(out, "\n") != strings.Count(direct, "\n") {
 			t.Errorf("%d %s%s, and of the database %s", code, out, errs, direct)
 		}
 	}
-	_, out, _ := cleanupd(t, "audit", "--server", r.grpc)
+	_, out, _ := r.run(t, "audit")
 	last := 0
 	for _, part := range []string{
 		"CleanupService/RunCleanup   INVALID_ARGUMENT", "dry run, max duration 1h30m0s, run id ",
@@ -168,7 +168,7 @@ func TestAuditOfAServer(t *testing.T) {
 		}
 		last = max(last, at)
 	}
-	if code, out, errs := cleanupd(t, "audit", "--server", r.grpc, "--limit", "2"); code != 0 ||
+	if code, out, errs := r.run(t, "audit --limit 2"); code != 0 ||
 		strings.Count(out, "\n") != 3 || !strings.Contains(errs, "a higher --limit") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}

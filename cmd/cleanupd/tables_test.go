@@ -53,7 +53,7 @@ func TestTables(t *testing.T) {
 		"tables --limit -1":     {2, nil, "--limit must be 0 or more, not -1"},
 		"tables extra":          {2, nil, "extra"},
 	} {
-		code, out, errs := cleanupd(t, append(strings.Fields(args), "--server", s.grpc)...)
+		code, out, errs := s.run(t, args)
 		if code != want.code || !strings.Contains(errs, want.errs) || (want.errs == "" && errs != "") ||
 			strings.Contains(out, "\x1b") {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
@@ -64,17 +64,17 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	_, out, _ := cleanupd(t, "tables", "-o", "json", "--order-by", "rows", "--server", s.grpc)
-	_, suggested, _ := cleanupd(t, "tables", "--uncovered", "--server", s.grpc)
+	_, out, _ := s.run(t, "tables -o json --order-by rows")
+	_, suggested, _ := s.run(t, "tables --uncovered")
 	policy := regexp.MustCompile(`Policy:  (.*)`).FindStringSubmatch(suggested)
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if policy == nil || os.WriteFile(file, []byte(policy[1]), 0o600) != nil {
 		t.Fatal(suggested)
 	}
-	if code, out, errs := cleanupd(t, "policies", "set", "--file", file, "--server", s.grpc); code != 0 {
+	if code, out, errs := s.run(t, "policies set --file", file); code != 0 {
 		t.Errorf("the suggested policy: %d %s %s", code, out, errs)
 	}
-	_, suggested, _ = cleanupd(t, "tables", "--uncovered", "--server", s.grpc)
+	_, suggested, _ = s.run(t, "tables --uncovered")
 	if !strings.Contains(
 		suggested,
 		"shop.orders: no task covers it, and it has 2.3 GiB; policy/shop-orders is not enabled.\n"+

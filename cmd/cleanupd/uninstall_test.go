@@ -18,12 +18,11 @@ func TestUninstall(t *testing.T) {
 	const tables = "SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
 	before := db.Int(tables)
 	r := startServer(t, "--database-url", db.As(role))
-	if code, _, errs := cleanupd(t, "run", "--continue-on-error", "--server", r.grpc); code != 0 {
+	if code, _, errs := r.run(t, "run --continue-on-error"); code != 0 {
 		t.Fatal(errs)
 	}
 	uninstall := func(role string) (string, error) {
-		return psql(t, db, "uninstall.sql", "postgres",
-			"-v", "role="+role)
+		return psql(t, db, "uninstall.sql", "postgres", "-v", "role="+role)
 	}
 	exists := func() bool {
 		return db.Int("SELECT count(*) FROM pg_namespace, pg_roles WHERE nspname = 'cleanupd' AND rolname = $1",

@@ -487,7 +487,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 			"SCHEMA cleanupd TO " + clerk,
 	)
 	r := startServer(t, "--database-url", db.As(clerk))
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
+	if code, out, errs := r.run(t, "run"); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

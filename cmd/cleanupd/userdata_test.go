@@ -236,7 +236,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
 		"--forms-gds-in-database")
 	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
-		if code, out, errs := cleanupd(t, append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 ||
+		if code, out, errs := s.run(t, "userdata "+args); code != 1 ||
 			!strings.Contains(out+errs, "row-level security") {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
 		}
@@ -258,15 +258,11 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 		s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
 			"--forms-gds-in-database", "--forms-server-url", strange.URL, "--forms-server-user", "administrator",
 			"--forms-server-password", "secret")
-		if code, out, errs := cleanupd(
-			t, "userdata", "erase", "--instance", ended, "--yes", "--server", s.grpc,
-		); code != 1 ||
+		if code, out, errs := s.run(t, "userdata erase --instance", ended, "--yes"); code != 1 ||
 			(!strings.Contains(out, "no SOAP message") && !strings.Contains(out, "not an envelope")) {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
-		if code, _, errs := cleanupd(
-			t, "userdata", "erase", "--task", "99999", "--yes", "--server", s.grpc,
-		); code != 0 {
+		if code, _, errs := s.run(t, "userdata erase --task 99999 --yes"); code != 0 {
 			t.Errorf("the next erasure: %d %s", code, errs)
 		}
 	}
@@ -369,7 +365,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 			}
 		}, "--forms-gds-in-database")
 		accounted(t, forms, db, tasks)
-		if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 ||
+		if code, out, errs := second.run(t, "userdata receipts"); code != 0 ||
 			!strings.Contains(out, "  300  ") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
@@ -465,9 +461,7 @@ func TestErasureOfMuch(t *testing.T) {
 		s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url,
 			"--forms-gds-in-database")
 		before := peak(t, s)
-		if code, out, errs := cleanupd(
-			t, "userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--server", s.grpc,
-		); code != 0 ||
+		if code, out, errs := s.run(t, "userdata find ann --variable Loans/apply:applicant"); code != 0 ||
 			strings.Count(out, "initiator") != tasks/10 {
 			t.Errorf("%d %d %s", code, strings.Count(out, "initiator"), errs)
 		}
@@ -522,7 +516,7 @@ func TestUserDataOfMany(t *testing.T) {
 	)
 	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
 		"--forms-gds-in-database")
-	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 ||
+	if code, out, errs := s.run(t, "userdata find many"); code != 0 ||
 		strings.Count(out, "initiator") != instances {
 		t.Errorf("%d %d instances %s", code, strings.Count(out, "initiator"), errs)
 	}

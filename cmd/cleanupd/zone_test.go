@@ -20,11 +20,11 @@ func TestZoneOfTheApplication(t *testing.T) {
 			FROM unnest('{-1, 1}'::int[]) i`,
 	)
 	r := startServer(t, "--database-url", db.URL())
-	if code, out, errs := cleanupd(t, "options", "--server", r.grpc, "-o", "json"); code != 0 ||
+	if code, out, errs := r.run(t, "options -o json"); code != 0 ||
 		!strings.Contains(out, "2026-01-02T00:00:00Z") {
 		t.Errorf("options: %d %s %s", code, out, errs)
 	}
-	code, out, errs := cleanupd(t, "run", "--task", "sessions", "--task", "npai", "--server", r.grpc, "-o", "json")
+	code, out, errs := r.run(t, "run --task sessions --task npai -o json")
 	if code != 0 || !strings.Contains(out, "America/Bogota") {
 		t.Errorf("run: %d %s %s", code, out, errs)
 	}

@@ -30,7 +30,8 @@ func NewForecast() *cobra.Command {
 		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run " +
 			"will\n" +
 			"work on them, and whether runs keep up. Sequences whose ids end are shown with the date.\n\n" +
-			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.",
+			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.\n" +
+			"After 30 seconds it leaves out the other tasks, and says so.",
 		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == " +
 			"\"TREND_FALLING_BEHIND\")'",
 		Args: flags.NoArguments,

@@ -16,15 +16,17 @@ import (
 // Unless the URL has another limit.
 const ConnectTimeout = 10 * time.Second
 
-// A URL may override these. No query waits forever for a lock or for its result (batches have shorter timeouts), and no
-// transaction of a frozen process keeps its locks. A session that holds advisory locks may be idle, but ends within two
-// minutes after its host is lost.
+// sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result
+// (batches have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds
+// advisory locks may be idle, but ends within two minutes after its host is lost. Compiling queries of catalogs takes
+// seconds, which their calls have not; what reads tables asks for it.
 var sessionDefaults = map[string]string{
 	"application_name":                    "cleanupd",
 	"lock_timeout":                        "10s",
 	"statement_timeout":                   "10min",
 	"idle_in_transaction_session_timeout": "10s",
 	"idle_session_timeout":                "0",
+	"jit":                                 "off",
 	"tcp_keepalives_idle":                 "60",
 	"tcp_keepalives_interval":             "10",
 	"tcp_keepalives_count":                "6",

@@ -171,7 +171,7 @@ var (
 	)
 	OtherServerFailed = tables.warning(
 		"OTHER_SERVER_FAILED",
-		"{table} is {location} and could not be cleaned: {error}; obsolete rows left: {rows}",
+		"{table} is {location} and could not be cleaned: {error}; obsolete rows retained: {rows}",
 		"Another server rejected the statements. The task fails at its end.",
 		"Correct what the error names, on the server that has the rows.",
 	)

@@ -20,7 +20,7 @@ func TestRescue(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	err := fmt.Errorf("a step: %w", rescue.Call(stumble))
-	if strings.Contains(err.Error(), "PLANTED") || !strings.HasPrefix(err.Error(), "a step: cleanupd itself") {
+	if strings.Contains(err.Error(), "PLANTED") || !strings.HasPrefix(err.Error(), "a step: internal error (panic)") {
 		t.Error(err)
 	}
 	rescue.Log(log, "a test", err)

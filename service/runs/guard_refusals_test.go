@@ -12,7 +12,7 @@ import (
 )
 
 // The limit of process instances concerns purges: a change of it keeps what guards have refused policies and tasks.
-func TestLatchesOfOtherTasksStay(t *testing.T) {
+func TestRefusalsOfOtherTasksStay(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	conn, err := pgx.Connect(t.Context(), db.URL())

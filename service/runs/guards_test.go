@@ -250,7 +250,7 @@ func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 
 // A guard that tripped trips again, even for fewer rows, until a plan that accepts it has run, or an option of the task
 // or the guard is changed. More than the accepted number is refused as well.
-func TestGuardLatches(t *testing.T) {
+func TestGuardsRefuseAgain(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m := guarded(t, db, nil)
@@ -263,15 +263,15 @@ func TestGuardLatches(t *testing.T) {
 		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50, Total: 100}) {
 		t.Fatalf("the preview: %+v", p)
 	}
-	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
-		t.Fatalf("a dry run latches: %+v, %v", latched, err)
+	if _, refusals, err := m.Guards(t.Context()); err != nil || len(refusals) > 0 {
+		t.Fatalf("a dry run refuses for good: %+v, %v", refusals, err)
 	}
 	if got := try(); got != "share 51" {
 		t.Fatal(got)
 	}
 	db.Do("DELETE FROM XtkAudit WHERE iAuditId <= 75")
 	if got := try(); got != "share 51" {
-		t.Errorf("it did not latch: %q", got)
+		t.Errorf("it does not stay refused: %q", got)
 	}
 	if n := measured(t, m, "cleanupd_guard_refused", "share"); n != 1 {
 		t.Errorf("the metric is %v", n)
@@ -291,8 +291,8 @@ func TestGuardLatches(t *testing.T) {
 	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "" { // 5 rows are too few to judge by now
 		t.Errorf("%q", got)
 	}
-	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
-		t.Errorf("what was accepted is latched: %+v, %v", latched, err)
+	if _, refusals, err := m.Guards(t.Context()); err != nil || len(refusals) > 0 {
+		t.Errorf("what was accepted is still refused: %+v, %v", refusals, err)
 	}
 	audits(db, 1, 80, "1 year")
 	if got := try(); got == "" {
@@ -323,7 +323,7 @@ func TestGuardLatches(t *testing.T) {
 		}
 		release()
 		if got := try(); got != "" {
-			t.Errorf("still latched: %q", got)
+			t.Errorf("still refused: %q", got)
 		}
 	}
 }
@@ -361,7 +361,7 @@ func TestWhatWasAcceptedOnce(t *testing.T) {
 }
 
 // A plan that accepts a guard releases it when it has run, even if the task failed.
-func TestAPlanThatFailsUnlatches(t *testing.T) {
+func TestAPlanThatFailsEndsRefusals(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m := guarded(t, db, nil)
@@ -375,13 +375,13 @@ func TestAPlanThatFailsUnlatches(t *testing.T) {
 	if run := ended(t, m, accepting(t, m, task...)); run.State != store.Failed || run.Reason() != "" {
 		t.Fatalf("%s %s", run.State, run.Error)
 	}
-	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
-		t.Errorf("%+v, %v", latched, err)
+	if _, refusals, err := m.Guards(t.Context()); err != nil || len(refusals) > 0 {
+		t.Errorf("%+v, %v", refusals, err)
 	}
 }
 
-// A dry run shows a latched guard with a number that can be accepted, even if there are no rows to delete by now.
-func TestALatchedGuardIsShown(t *testing.T) {
+// A dry run shows a guard that has refused before with a number that can be accepted, even if there are no rows to delete by now.
+func TestARefusalIsShown(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m := guarded(t, db, nil)
@@ -403,8 +403,8 @@ func TestALatchedGuardIsShown(t *testing.T) {
 	if run := ended(t, m, req); run.State != store.Succeeded {
 		t.Error(run.Error)
 	}
-	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
-		t.Errorf("%+v, %v", latched, err)
+	if _, refusals, err := m.Guards(t.Context()); err != nil || len(refusals) > 0 {
+		t.Errorf("%+v, %v", refusals, err)
 	}
 }
 

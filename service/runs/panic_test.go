@@ -146,7 +146,7 @@ func TestPanicOfAWatchedRunsReader(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	p.taken.Store(2) // after the watcher has found the run
 	_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(store.Event) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") ||
+	if err == nil || !strings.Contains(err.Error(), "internal error (panic)") ||
 		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("%v; logged: %s", err, log)
 	}

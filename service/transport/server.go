@@ -105,8 +105,9 @@ func NewServer(c Config) (*Server, error) {
 		identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption,
 	) (*grpc.Server, error) {
 		g := &gate{identify, limits, timeouts, rejections, c.Audit, c.Log}
-		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest),
-			grpc.MaxSendMsgSize(MaxResponse), grpc.MaxHeaderListSize(maxHeaders),
+		server := grpc.NewServer(append(
+			more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxResponse),
+			grpc.MaxHeaderListSize(maxHeaders),
 			grpc.ChainUnaryInterceptor(maskUnary, limits.limitActive, recovery.unaryStatus),
 			grpc.ChainStreamInterceptor(recovery.stream, g.stream, maskStream, timeouts.stream, recovery.streamStatus),
 		)...)

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// State is what a run knows of its tasks. Binders of one run share it.
+// State is what a run knows of its tasks; the binders of a run share it.
 type State struct {
 	// Succeeded are the tasks that have succeeded, by name.
 	Succeeded map[string]bool
@@ -36,7 +36,6 @@ type DryRun struct {
 	RolledUp map[string]*time.Time
 }
 
-// Binder completes the plan of one task.
 type Binder struct {
 	Pool   *pgxpool.Pool
 	Engine *purge.Engine
@@ -48,10 +47,10 @@ type Binder struct {
 	Remote []int64
 
 	lookups  map[plan.Lookup]any
-	retained map[string][]int64 // the parents that other tasks retained, by their names
+	retained map[string][]int64 // by the task that retained them
 }
 
-// Parents returns the ids of a task's parent set in ascending order; nil if there are none.
+// Ascending; nil if there are none.
 func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) {
 	if p == nil {
 		return nil, nil
@@ -63,7 +62,7 @@ func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) 
 	return b.IDs(ctx, p.Table, sqlexpr.Format("%s ORDER BY 1", query))
 }
 
-// IDs returns the ids that a query of a table selects. It retries transient errors.
+// IDs retries transient errors.
 func (b *Binder) IDs(ctx context.Context, table *campaign.Table, query sqlexpr.Expr) (ids []int64, err error) {
 	err = b.Engine.Retry(ctx, table.Name, func() (err error) { ids, err = query.IDs(ctx, b.Pool); return err })
 	if err != nil {
@@ -72,7 +71,6 @@ func (b *Binder) IDs(ctx context.Context, table *campaign.Table, query sqlexpr.E
 	return ids, nil
 }
 
-// ParentsOf returns the ids of the parents of the rows of a job's sweep.
 func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []int64, err error) {
 	err = b.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
 		ids, err = j.ParentsOf(s.Relation, s.Where).IDs(ctx, tx)
@@ -81,7 +79,7 @@ func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids 
 	return ids, err
 }
 
-// Sweep returns the sweep of a job for some parents, without the rows on hold.
+// The sweep leaves out rows on hold.
 func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, err
@@ -93,7 +91,7 @@ func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s pur
 	return restricted(j, s.Without(h.condition), h.readsOthers, h.readsDistributed), nil
 }
 
-// SweepOnHold returns the sweep of the obsolete rows of a job that are on hold, and reports whether there may be any.
+// SweepOnHold finds the obsolete rows that are on hold; any is false if there cannot be any.
 func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
 	h, err := b.OnHold.condition(ctx, j, sqlexpr.OneOf)
 	if err != nil || h.condition.IsZero() {
@@ -105,7 +103,6 @@ func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) 
 	return restricted(j, s.And(h.condition), h.readsOthers, h.readsDistributed), true, nil
 }
 
-// Obsolete returns the sweep of the obsolete rows of a job, on hold or not.
 func (b *Binder) Obsolete(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	s = j.Sweep
 	if s.Where, err = b.Bind(ctx, s.Where, parents); err != nil {
@@ -145,7 +142,7 @@ func (b *Binder) Obsolete(ctx context.Context, j *plan.Job, parents []int64) (s 
 	return b.except(ctx, j, s)
 }
 
-// except returns a sweep without the rows that the retained parents of another task need.
+// except leaves out the rows that the retained parents of another task need.
 func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sweep, error) {
 	e := j.Except
 	if err := RightsError(e.Rights); err != nil {
@@ -157,7 +154,7 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 		if ids, err = b.Parents(ctx, e.Parents); err != nil {
 			return s, err
 		}
-		if b.State.DryRun != nil { // their logs would be deleted, by which more would be known
+		if b.State.DryRun != nil { // their logs would be deleted, so more would be known
 			ids = Without(ids, b.State.DryRun.Processed[e.Task])
 		}
 		if b.retained == nil {
@@ -175,7 +172,7 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 	return restricted(j, s.Without(needed), true, e.ReadsDistributed), nil
 }
 
-// restricted returns a job's sweep whose condition has become more than its rule. It notes whether that reads other
+// restricted notes, for a sweep whose condition has become more than the job's rule, whether the condition reads other
 // tables, and whether one of them is distributed.
 func restricted(j *plan.Job, s purge.Sweep, readsOthers, readsDistributed bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || readsOthers
@@ -185,5 +182,4 @@ func restricted(j *plan.Job, s purge.Sweep, readsOthers, readsDistributed bool) 
 	return s
 }
 
-// remoteOf returns the deliveries among ids that remain on their mid-sourcing servers.
 func (b *Binder) remoteOf(ids []int64) []int64 { return Intersection(ids, b.Remote) }

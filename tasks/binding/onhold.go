@@ -16,8 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// maxIDs is how many ids on hold a statement may have as a parameter. Where there are more, it reads the tables that
-// have them.
+// maxIDs is how many ids on hold a statement may have as a parameter. Above that, it reads the tables with the ids.
 const maxIDs = 1_000_000
 
 // Timeouts of queries for ids on hold. A query that only finds which of the ids a table has gets a few seconds:
@@ -37,15 +36,15 @@ type OnHold struct {
 	ids map[string][]int64 // by the queries for them
 }
 
-// onHold is the condition that a row is on hold. It is empty if no row is.
+// onHold is empty if no row is on hold.
 type onHold struct {
 	condition sqlexpr.Expr
 	// readsOthers is true if it reads other tables, and readsDistributed if it reads a distributed one.
 	readsOthers, readsDistributed bool
 }
 
-// condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
-// one of several ids: sqlexpr.OneOf to find the rows on hold, sqlexpr.Among to check each row.
+// among makes the condition that a column has one of several ids: sqlexpr.OneOf to find the rows on hold, sqlexpr.Among
+// to check each row.
 func (o *OnHold) condition(
 	ctx context.Context, j *plan.Job, among func(column string, ids []int64) sqlexpr.Expr,
 ) (h onHold, err error) {
@@ -61,7 +60,7 @@ func (o *OnHold) condition(
 		ids, err := o.idsOnHold(ctx, j, by)
 		switch {
 		case err != nil:
-			return onHold{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
+			return onHold{}, fmt.Errorf("find what is on hold in %s: %w", j.Name, err)
 		case len(ids) > maxIDs:
 			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
 		case len(ids) > 0:
@@ -71,7 +70,7 @@ func (o *OnHold) condition(
 	return h, nil
 }
 
-// idsOnHold returns the ids of one condition in ascending order, or more than maxIDs if there are too many.
+// Ascending; more than maxIDs if there are too many.
 func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldCondition) (ids []int64, err error) {
 	query, _ := by.IDs.Build()
 	if ids, known := o.ids[query]; known {
@@ -104,7 +103,6 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldConditi
 	return ids, nil
 }
 
-// read runs a query for ids with a timeout.
 func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) (ids []int64, err error) {
 	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds()))

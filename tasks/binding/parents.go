@@ -6,7 +6,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Parents are the parents that a task works on.
 type Parents struct {
 	// IDs are the parents whose dependent rows are deleted.
 	IDs []int64
@@ -14,10 +13,9 @@ type Parents struct {
 	RowsOnHold []int64
 }
 
-// Own returns the parents whose own rows are deleted.
 func (p Parents) Own() []int64 { return Without(p.IDs, p.RowsOnHold) }
 
-// Of returns the parents for a job: those whose own rows are deleted, if it deletes or updates these.
+// Of returns, for a job that deletes or updates the parents' own rows, only those whose own rows go.
 func (p Parents) Of(j plan.Job) []int64 {
 	if j.Step.OfParents {
 		return p.Own()
@@ -25,7 +23,6 @@ func (p Parents) Of(j plan.Job) []int64 {
 	return p.IDs
 }
 
-// set returns ids as a set.
 func set(ids []int64) map[int64]bool {
 	set := make(map[int64]bool, len(ids))
 	for _, id := range ids {
@@ -34,7 +31,6 @@ func set(ids []int64) map[int64]bool {
 	return set
 }
 
-// Without returns ids without others.
 func Without(ids, others []int64) []int64 {
 	if len(others) == 0 {
 		return ids
@@ -43,7 +39,6 @@ func Without(ids, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return excluded[id] })
 }
 
-// Intersection returns the ids that are among others.
 func Intersection(ids, others []int64) (both []int64) {
 	among := set(others)
 	for _, id := range ids {

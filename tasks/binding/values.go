@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Bind returns SQL with the values of its arguments that are only known when it is sent. ids are the current parents,
-// or the ids that a query is about.
+// Bind fills in the values that are only known when the SQL is sent. ids are the current parents, or the ids that a
+// query is about.
 func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlexpr.Expr, error) {
 	return sql.Bind(func(value any) (any, error) {
 		switch v := value.(type) {
@@ -35,7 +35,7 @@ func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlex
 	})
 }
 
-// lookup returns what a query finds. It asks once a task.
+// lookup reads a value once a task.
 func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err error) {
 	if value, known := b.lookups[l]; known {
 		return value, nil
@@ -50,7 +50,7 @@ func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err erro
 	return value, nil
 }
 
-// Among returns the ids that a query finds among others.
+// Among returns those of ids that the query finds.
 func (b *Binder) Among(ctx context.Context, db campaign.Querier, q sqlexpr.Expr, ids []int64) (map[int64]bool, error) {
 	query, err := b.Bind(ctx, q, ids)
 	if err != nil {
@@ -60,7 +60,6 @@ func (b *Binder) Among(ctx context.Context, db campaign.Querier, q sqlexpr.Expr,
 	return set(found), err
 }
 
-// Bool returns the result of a query for one boolean.
 func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) (result bool, err error) {
 	query, err := b.Bind(ctx, q, nil)
 	if err != nil {
@@ -69,7 +68,7 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 	return result, query.QueryRow(ctx, db).Scan(&result)
 }
 
-// RightsError returns the error about missing rights, given as GRANT statements; nil if none is missing.
+// grants are the missing rights, as GRANT statements; nil if none is missing.
 func RightsError(grants []string) error {
 	if len(grants) == 0 {
 		return nil

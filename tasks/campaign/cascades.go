@@ -10,29 +10,29 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Cascade is a foreign key by which the deletion of a row concerns the rows of Table that refer to it.
+// Cascade is a foreign key by which deleting a row deletes or changes the rows of Table that refer to it.
 type Cascade struct {
 	// Table is the table with the foreign key: its Columns refer to Keys of the other table. Equal compares a key with
 	// its column.
 	Table         *Table
 	Columns, Keys []string // for SQL
 	Equal         []Equality
-	// Action is what becomes of the rows.
-	Action Action
+	Action        Action
 }
 
-// Action is what a foreign key does to the rows that refer to a deleted row, as in pg_constraint.
+// Action has the values of pg_constraint.confdeltype.
 type Action string
 
-// Actions.
 const (
 	Deletes Action = "c"
 	Clears  Action = "n" // sets their columns to NULL, or to the default
 	Refuses Action = "a" // keeps the row that they refer to
 )
 
-// findCascades finds the foreign keys of all schemas. It returns partitioned tables instead of their partitions: a key
-// of one partition, or to one, counts as a key of all. Keys with PERIOD, which only refuse, are left to be tried.
+// findCascades returns partitioned tables instead of their partitions: a key of one partition, or to one, counts as a
+// key of all. It leaves out keys with PERIOD, which can only refuse: a DELETE finds out. Columns of other collations
+// than their keys are compared as PostgreSQL does, by that of the key: COLLATE is needed where it matters, or where
+// PostgreSQL would not know which. Anywhere else it would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
@@ -42,23 +42,28 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
     JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i),
   (SELECT json_agg(json_build_object('Operator', format('OPERATOR(%I.%s)', n.nspname, o.oprname),
       'Key', CASE WHEN l.typtype <> 'p' AND l.oid <> p.atttypid THEN format('::%I.%I', ln.nspname, l.typname)
-        ELSE '' END,
+        ELSE '' END || coalesce(by.collation, ''),
       'Column', CASE WHEN r.typtype <> 'p' AND r.oid <> f.atttypid THEN format('::%I.%I', rn.nspname, r.typname)
-        ELSE '' END) ORDER BY u.i)
+        ELSE '' END || coalesce(by.collation, '')) ORDER BY u.i)
     FROM unnest(k.conpfeqop, k.confkey, k.conkey) WITH ORDINALITY AS u (oid, key, number, i)
     JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace
     JOIN pg_type l ON l.oid = o.oprleft JOIN pg_namespace ln ON ln.oid = l.typnamespace
     JOIN pg_type r ON r.oid = o.oprright JOIN pg_namespace rn ON rn.oid = r.typnamespace
     JOIN pg_attribute p ON p.attrelid = k.confrelid AND p.attnum = u.key
-    JOIN pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = u.number),
+    JOIN pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = u.number
+    LEFT JOIN LATERAL (SELECT format(' COLLATE %I.%I', cn.nspname, of.collname) AS collation
+      FROM pg_collation of JOIN pg_namespace cn ON cn.oid = of.collnamespace
+      WHERE of.oid = p.attcollation AND f.attcollation <> 0 AND f.attcollation <> of.oid
+        AND (SELECT NOT bool_and(collisdeterministic) OR bool_and(collprovider <> 'd') FROM pg_collation
+          WHERE oid IN (p.attcollation, f.attcollation))) AS by ON true),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
 ORDER BY c.relname, k.conname`
 
-// readCascades reads the foreign keys that delete or change rows with rows of the tables, which it follows into all
-// schemas, and the ones between all these tables that refuse.
+// readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables, and
+// reads those between all these tables that refuse.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
 		Parent, Child uint32
@@ -111,7 +116,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// NameIn returns the table's name for people, with its schema unless that is the given one.
+// NameIn omits the schema if it is the given one.
 func (t *Table) NameIn(schema string) string {
 	if t.Schema == schema {
 		return t.Name
@@ -130,7 +135,6 @@ func (t *Table) Dependents() (list []*Table) {
 	return list
 }
 
-// followCascades calls visit with the cascades of the table, and with those of the tables whose rows it deletes.
 func (t *Table) followCascades(visit func(Cascade)) {
 	followed := map[*Table]bool{}
 	var follow func(t *Table)
@@ -146,16 +150,15 @@ func (t *Table) followCascades(visit func(Cascade)) {
 	follow(t)
 }
 
-// References are the foreign keys that refer to a table, or to the tables whose rows go with its rows.
+// References are the foreign keys that refer to a table, or to the tables whose rows are deleted with its rows.
 type References struct {
 	// Refusing are the quoted names of the tables whose rows keep the rows that they refer to.
 	Refusing []string
-	// Unindexed are statements that create the indexes that keys lack.
+	// Unindexed are CREATE INDEX statements for keys without an index.
 	Unindexed []string
 }
 
-// findReferences finds the foreign keys that refer to tables ($1) or their partitions, with the index that each lacks:
-// one that is complete and begins with one of its columns.
+// $1: tables. An index helps a key if it is complete and begins with one of the key's columns.
 const findReferences = `
 SELECT DISTINCT format('%I.%I', n.nspname, c.relname), k.confdeltype IN ('a', 'r') AND k.conrelid <> ALL ($1::oid[]),
   CASE WHEN NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = ANY (k.conkey)
@@ -167,7 +170,6 @@ FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n O
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND COALESCE(pg_partition_root(k.confrelid), k.confrelid) = ANY ($1::oid[]) ORDER BY 1, 3`
 
-// References reads the foreign keys that refer to the table, or to the tables whose rows go with its rows.
 func (t *Table) References(ctx context.Context, db Querier) (r References, err error) {
 	oids := []uint32{t.OID}
 	t.followCascades(func(k Cascade) {

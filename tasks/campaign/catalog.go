@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// ErrNotCampaign is returned for a database without any known table.
+// ErrNotCampaign: the database has none of the application's tables.
 var ErrNotCampaign = failure.New(
 	failure.Precondition,
 	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role "+
@@ -31,21 +31,18 @@ var knownTables = []string{
 	"nmsremamatchrcp",
 }
 
-// Catalog describes the tables of a Campaign database, as read from PostgreSQL's catalog at one time.
+// Catalog is what PostgreSQL's catalog said at one time.
 type Catalog struct {
 	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use. If
-	// the database is not a Campaign database by the scope, they are all of these schemas.
-	// They are not read.
+	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use, or
+	// all such schemas if the scope says NoCampaign. They are not read.
 	OtherSchemas []string
-	// Role is the stored name of the role that the service is connected as.
-	Role string
-	// Version is the version of the server as a number: 150004 is 15.4.
-	Version int
-	// Publishes is true if the database has publications.
+	Role         string
+	// Version is server_version_num: 150004 is 15.4.
+	Version   int
 	Publishes bool
-	// Locations describes where the rows of relations are, as Table.Location does, by the relations' object ids.
+	// Locations are as Table.Location, by the relations' object ids.
 	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
 	Zone    Zone
@@ -55,7 +52,7 @@ type Catalog struct {
 	named, namedInPlace map[string]*Table
 	sequences           map[string]sequence
 	mappings            map[string][]string // names of schemas, by column of the delivery mappings
-	mappingsErr         error               // the error of reading the mappings, or nil
+	mappingsErr         error
 }
 
 // findSchema ranks the schemas that hold known tables: the role may use the first ones. Then NmsDelivery decides, then
@@ -79,11 +76,10 @@ const withTypes = `WITH RECURSIVE based (oid, base) AS (
   UNION ALL
   SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)`
 
-// integerTypes is a query of withTypes for the types of integers, and the domains over them.
 const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 'timestamp'::regtype)"
 
-// selectTables reads the tables of a schema ($1), or tables of any schema. If a table is dropped at the same time, its
-// privileges are NULL: they count as granted, and the statement that reads the table fails.
+// Of a schema ($1), or of any. If a table is dropped at the same time, its privileges are NULL: they count as granted,
+// and the statement that reads the table fails.
 const selectTables = withTypes + `
 SELECT c.oid, n.nspname::text, c.relname,
   ` + FactsSQL + `,
@@ -114,7 +110,6 @@ SELECT c.oid, n.nspname::text, c.relname,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relpersistence <> 't' AND `
 
-// Filters of selectTables.
 const (
 	anyTable        = "c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND "
 	tablesOfSchema  = anyTable + "n.nspname = $1"
@@ -124,7 +119,7 @@ const (
 		"($2::text[]) OR c.relname ~ '^nms(proposition|appsubscription)')"
 )
 
-// LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists, unless the scope is foreign.
+// LoadCatalog fails with ErrNotCampaign if no known table exists, unless the scope says NoCampaign.
 func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error) {
 	var (
 		schema string
@@ -188,7 +183,6 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	return c, nil
 }
 
-// loadTables reads the tables that pass a filter of selectTables, with their leaves.
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
 	rows, _ := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
@@ -221,13 +215,12 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 	return list, c.readLeaves(ctx, db, list)
 }
 
-// candidate is a schema with known tables.
 type candidate struct {
 	Name                          string
 	HoldsDelivery, OnPath, Usable bool
 }
 
-// candidates returns the schemas with known tables, the best first.
+// The best candidate comes first.
 func candidates(ctx context.Context, db Querier) ([]candidate, error) {
 	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
@@ -244,7 +237,6 @@ func names(found []candidate) (list []string) {
 	return list
 }
 
-// schemasOf returns the schema to clean, and the others with known tables.
 func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
 	found, err := candidates(ctx, db)
 	if err != nil {
@@ -262,15 +254,14 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	return best.Name, names(found[1:]), nil
 }
 
-// HasKnownTables reports whether any schema that the role may use has a table that a run cleans or reads.
 func HasKnownTables(ctx context.Context, db Querier) (known bool, err error) {
 	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM ("+findSchema+") AS found WHERE usable)", knownTables).
 		Scan(&known)
 	return known, err
 }
 
-// Table returns the table of a name in the application's spelling, such as NmsDelivery, or of a name in the scope. It
-// returns nil if there is none.
+// Table takes a name in the application's spelling, such as NmsDelivery, or one of the scope; nil if there is no such
+// table.
 func (c *Catalog) Table(name string) *Table {
 	if t := c.named[name]; t != nil {
 		return t
@@ -287,7 +278,6 @@ func (c *Catalog) InPlaceOf(name string) *Table {
 	return c.inPlace[strings.ToLower(name)]
 }
 
-// DescribeMissing returns the message that a table is missing, or that a relation of another kind has its name.
 func (c *Catalog) DescribeMissing(name string) string {
 	if t := c.InPlaceOf(name); t != nil {
 		return fmt.Sprintf("%s is %s, not a table", name, t.Kind)
@@ -295,7 +285,7 @@ func (c *Catalog) DescribeMissing(name string) string {
 	return fmt.Sprintf("table %s is missing", name)
 }
 
-// readInPlace reads the views and partitions that have the names of known tables, or of tables that the mappings name.
+// readInPlace reads views and partitions that have the names of known tables, or of tables that the mappings name.
 func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 	names := slices.Clone(knownTables)
 	for _, schemas := range c.mappings {
@@ -318,13 +308,10 @@ func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// Tables returns the tables for which a function returns true, ordered by name.
 func (c *Catalog) Tables(kind func(t *Table) bool) []*Table { return filter(c.tables, kind) }
 
-// InPlaceOfTables returns the relations of InPlaceOf for which a function returns true, ordered by name.
 func (c *Catalog) InPlaceOfTables(kind func(t *Table) bool) []*Table { return filter(c.inPlace, kind) }
 
-// filter returns the tables for which a function returns true, ordered by name.
 func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {
 	var found []*Table
 	for _, t := range tables {

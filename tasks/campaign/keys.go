@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on that column alone.
+// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on only that column.
 // The index may also have the columns that the table is partitioned by, which PostgreSQL requires in every unique
 // index, or the column that Citus distributes it by ($2, $3), for the same reason. Invalid and partial indexes, and
 // indexes on expressions, do not count. Nullable columns count only if the application names them as ids ($4). The
@@ -31,8 +31,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indi
            WHERE d = (i.indrelid, o.attnum))) = 0
 GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 
-// readKeys reads the keys of all tables. A column that is a key of every partition is a key of the table, even without
-// an index on the table: pg_partman takes unique indexes of partitions from a template.
+// A column that is a key of every partition is a key of the table, even without an index on the table: pg_partman takes
+// unique indexes of partitions from a template.
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
 	var relations []uint32
 	var named []string
@@ -74,7 +74,6 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 	return nil
 }
 
-// commonKeys returns the keys that all leaves share. keys has the keys of relations, by object id.
 func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	for i, l := range leaves {
 		if i == 0 {
@@ -85,9 +84,9 @@ func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	return common
 }
 
-// keyColumn returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table
-// that the application's documentation names, that is the documented id, whether or not an index makes it unique. In
-// another table it is the primary key, if that is a single integer.
+// keyColumn returns the column whose value 0 marks the zero record, or "". In a table that Adobe documents, that is the
+// documented id, whether or not an index makes it unique; in another table the primary key, if that is a single
+// integer.
 func (t *Table) keyColumn(primary string) string {
 	named := t.namedKeys()
 	unique := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
@@ -104,25 +103,23 @@ func (t *Table) keyColumn(primary string) string {
 	return t.keys[0]
 }
 
-// isKnown reports whether the application's documentation names the table.
 func (t *Table) isKnown() bool { return slices.Contains(knownTables, t.Name) }
 
-// idColumns has the id columns of known tables that are not named after their tables.
+// Id columns of known tables that are not named after their tables.
 var idColumns = map[string]string{
 	"nmsattachments":      "iattachmentid",
 	"nmsmirrorpagesearch": "imessageid",
 	"nmsremamatchrcp":     "ihypothesisid",
 }
 
-// namedKeys returns the stored names of the integer columns that are keys by the application's naming. PostgreSQL has
-// no keys of a foreign table, or of a partitioned table with a foreign partition.
+// namedKeys returns the integer columns that are keys by the application's naming: PostgreSQL has no keys of a foreign
+// table, or of a partitioned table with a foreign partition.
 func (t *Table) namedKeys() []string {
 	return slices.DeleteFunc(t.namedIDs(), func(id string) bool { return !t.HasInteger(id) })
 }
 
-// UnusableID returns the column that is the id of the table by the application's naming, if its type is not an integer:
-// then the zero record is not known. It returns an empty string if an id is an integer, or is missing, and in
-// a database without zero records.
+// UnusableID returns the column that is the id by the application's naming, but no integer: then the zero record is not
+// known. It is empty if an id is an integer or missing, or if the database has no zero records.
 func (t *Table) UnusableID() string {
 	if !t.hasZeroRecord {
 		return ""
@@ -133,7 +130,6 @@ func (t *Table) UnusableID() string {
 	return ""
 }
 
-// namedIDs returns the stored names of the columns of any type that are keys by the application's naming.
 func (t *Table) namedIDs() (ids []string) {
 	add := func(id string, columns ...string) {
 		id = strings.ToLower(id)

@@ -10,20 +10,17 @@ import (
 
 // Leaf is a relation that stores rows: a table, or one of its partitions.
 type Leaf struct {
-	OID    uint32
-	Schema string
-	Name   string
-	// Location describes where its rows are, as Table.Location does.
+	OID      uint32
+	Schema   string
+	Name     string
 	Location string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// Facts are FactsSQL of the leaf.
-	Facts string
+	Facts    string
 	// Rights to a table do not include its partitions. CanInsert is not set.
 	Rights
 }
 
-// Quoted returns the leaf's name, with its schema, for SQL.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
 // FactsSQL is SQL of what a rule was compiled for, and a batch requires, of a relation c that it sweeps or reads: which
@@ -36,8 +33,8 @@ const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filen
       pg_relation_filenode(i.inhrelid)), ',' ORDER BY i.inhrelid) FROM pg_inherits i
     WHERE i.inhparent = c.oid AND NOT i.inhdetachpending) END)`
 
-// findLeaves finds the leaves of tables ($1), and whether row security is active for them, and for what they are
-// partitions or children of. It leaves out partitions that are being detached: queries do not see their rows.
+// $1: tables. Row security is active for a leaf also if it is for what the leaf is a partition or child of. Partitions
+// that are being detached are left out: queries do not see their rows.
 const findLeaves = `
 WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
@@ -52,7 +49,7 @@ GROUP BY tree.root, c.oid, n.oid
 ORDER BY n.nspname, c.relname`
 
 // AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read. A leaf
-// is another one if only its name is the same.
+// with the same name may be another one.
 func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][]Leaf, error) {
 	byOID, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {
@@ -79,7 +76,7 @@ func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][
 	return added, nil
 }
 
-// readLeaves reads the leaves of the tables that have partitions or children.
+// Only for tables with partitions or children.
 func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {
 	parents, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {

@@ -14,15 +14,14 @@ const (
 	storedBy    = "stored by the access method "
 )
 
-// distribution has the tables that Citus distributes, and the numbers of the columns that it distributes them by; 0 if
-// a table has no such column.
+// distribution has the tables that Citus distributes, and the number of the column that it distributes each by; 0 for
+// none.
 type distribution struct {
 	relations []uint32
 	columns   []int16
 }
 
-// readDistribution reads which tables Citus distributes, if it is installed. In the catalog of the coordinator these
-// are ordinary, empty tables.
+// On Citus's coordinator, distributed tables are ordinary, empty tables in the catalog.
 func readDistribution(ctx context.Context, db Querier) (d distribution, err error) {
 	var installed bool
 	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").
@@ -51,7 +50,6 @@ WITH RECURSIVE away (oid, place) AS (
   UNION SELECT i.inhparent, away.place FROM pg_inherits i JOIN away ON i.inhrelid = away.oid)
 SELECT oid, min(place) FROM away GROUP BY oid`
 
-// readLocations returns where the rows of relations are, by object id, if some of them are not in a heap here.
 func readLocations(ctx context.Context, db Querier, distributed []uint32) (map[uint32]string, error) {
 	rows, _ := db.Query(ctx, findLocations, distributed, Distributed, Foreign, storedBy)
 	places := map[uint32]string{}
@@ -62,7 +60,7 @@ func readLocations(ctx context.Context, db Querier, distributed []uint32) (map[u
 	if _, err := pgx.ForEachRow(
 		rows, []any{&oid, &place}, func() error { places[oid] = place; return nil },
 	); err != nil {
-		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
+		return nil, fmt.Errorf("read which tables are foreign or distributed: %w", err)
 	}
 	return places, nil
 }

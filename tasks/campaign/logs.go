@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// logFamily is a kind of log table.
 type logFamily struct {
 	mappingColumn string   // the column of NmsDeliveryMapping that names such tables
 	key           string   // the unique key of such a table
@@ -31,35 +30,28 @@ var (
 	trackingLogs = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
 )
 
-// inFamily reports whether the table has the unique key and the columns of a family.
 func (t *Table) inFamily(family logFamily) bool {
 	return t.Has(family.columns...) && slices.Contains(t.keys, strings.ToLower(family.key))
 }
 
-// IsDeliveryLog reports whether the table has the unique key and the columns of a delivery or exclusion log.
 func (t *Table) IsDeliveryLog() bool { return t.inFamily(deliveryLogs) }
 
-// IsTrackingLog reports whether the table has the unique key and the columns of a tracking log.
 func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 
-// knownLogs are the logs among the known tables.
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog reports whether a table that does not look like a log of one family may still be one. Logs of other families
-// and known tables of other kinds are not.
+// mayBeLog: a table that does not look like a log of one family may still be one, unless it is known, or of another
+// family.
 func (t *Table) mayBeLog() bool {
 	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.isKnown() || slices.Contains(knownLogs, t.Name))
 }
 
-// HasPropositions reports whether the table has the id of a proposition: one of 32 bits, or of 64 bits as in databases
-// that came from Campaign Standard.
+// The id of a proposition has 32 bits, or 64 in databases that came from Campaign Standard.
 func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
 
-// HasAppSubscriptions reports whether the table has the columns of mobile subscriptions.
 func (t *Table) HasAppSubscriptions() bool { return t.Has("iMobileAppId", "iDisabled") }
 
-// schemaForm matches the name of a schema of the application. It is limited to ASCII, where PostgreSQL's lower case is
-// the same as Go's.
+// Limited to ASCII, where PostgreSQL's lower case is the same as Go's.
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
 // TableName returns the stored name of the table (nmsbroadlogrcp) of a schema of the application (nms:broadLogRcp). ok
@@ -72,31 +64,24 @@ func TableName(schemaName string) (name string, ok bool) {
 	return strings.ToLower(m[1] + m[2]), true
 }
 
-// logFamilies are all families of log tables.
 var logFamilies = []logFamily{deliveryLogs, exclusionLogs, trackingLogs}
 
-// Logs are the tables of a family of logs.
 type Logs struct {
-	// Tables are the logs. Unfit are other tables that the mappings name, but that do not look like logs: they are not
-	// cleaned.
+	// Unfit are tables that the mappings name, but that do not look like logs; they are not cleaned.
 	Tables, Unfit []*Table
-	// Notes describe which names were ignored, and why.
+	// Notes say which names were ignored, and why.
 	Notes []message.Message
 }
 
-// DeliveryLogs returns the delivery-log tables that the delivery mappings name, and NmsBroadLogMid. It fails if the
-// mappings could not be read.
+// The tables that the delivery mappings name, and NmsBroadLogMid. It fails if the mappings could not be read.
 func (c *Catalog) DeliveryLogs() (Logs, error) {
 	return c.logTables(deliveryLogs, "nms:broadLogMid")
 }
 
-// ExclusionLogs returns the exclusion-log tables that the delivery mappings name, as DeliveryLogs does.
 func (c *Catalog) ExclusionLogs() (Logs, error) { return c.logTables(exclusionLogs) }
 
-// TrackingLogs returns the tracking-log tables that the delivery mappings name, as DeliveryLogs does.
 func (c *Catalog) TrackingLogs() (Logs, error) { return c.logTables(trackingLogs) }
 
-// logTables returns the tables that the delivery mappings name for a family, and built-in ones.
 func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err error) {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
@@ -126,11 +111,9 @@ func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err er
 	return l, nil
 }
 
-// Mappings returns the names of schemas in the delivery mappings, by column.
 func (c *Catalog) Mappings() map[string][]string { return c.mappings }
 
-// readMappings reads the names of schemas in the delivery mappings. If the server rejects that, or may hide some, only
-// the tasks that use the mappings fail.
+// If the server rejects reading the mappings, or may hide some, only the tasks that use them fail.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
@@ -171,8 +154,7 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	return err
 }
 
-// logTable returns the table of one name in the mappings, or the problem with the name. It returns both if the table
-// exists, but does not look like a log.
+// logTable returns both a table and a problem if the table exists, but does not look like a log.
 func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem *message.Message) {
 	unusable := func(problem string) *message.Message {
 		m := message.MappingUnusable.With("column", family.mappingColumn, "schema", strconv.Quote(schemaName),

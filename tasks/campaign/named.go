@@ -13,15 +13,13 @@ import (
 
 // Scope is what a catalog covers in addition to the tables of the application.
 type Scope struct {
-	// Named are the names of further tables of any schema, as policies have them.
+	// Named are further tables of any schema, as policies name them.
 	Named []string
-	// NoCampaign says that the database is not read as that of the application, and may have none of its tables.
+	// NoCampaign: the database is not read as the application's, and may have none of its tables.
 	NoCampaign bool
 }
 
-// Column describes a column of a table that a policy names.
 type Column struct {
-	// Name is the stored name.
 	Name string
 	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that
 	// is read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
@@ -32,8 +30,8 @@ type Column struct {
 	// Bytewise is true for a text, varchar, char or name whose values are equal if their bytes are, and only then: not
 	// for citext, and not if the collation says that case does not matter.
 	Bytewise bool
-	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
-	// PostgreSQL 18) holds for new ones only.
+	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID
+	// (since PostgreSQL 18) holds for new ones only.
 	NotNull, HasNulls bool
 	// Unique is true if the column decides, also by an expression, the key of a unique index or of an exclusion
 	// constraint, or whether a row is in one. Generated is true if it cannot be assigned.
@@ -41,42 +39,41 @@ type Column struct {
 	// Generates are the stored names of the columns that are generated from it.
 	Generates []string
 	// Indexed is true if a complete index begins with the column.
-	Indexed bool
-	// CanSelect and CanUpdate are the role's rights to the column.
+	Indexed              bool
 	CanSelect, CanUpdate bool
-	// Identity is ColumnIdentity.
-	Identity string
-	// operators are the ones of the default B-tree operator class of the type, for Operator; nil if it has none.
+	Identity             string
+	// operators are of the default B-tree operator class of the type; nil if it has none.
 	operators []string
-	// comparable is the same for columns that the operators compare with each other: those of an operator family, but of
-	// one type if the family has all enum, array, range or composite types. It is empty without operators.
+	// comparable is the same for columns that the operators compare with each other: of one operator family, and of one
+	// type if the family has all enum, array, range or composite types. It is empty without operators.
 	comparable string
 }
 
-// ColumnIdentity is SQL that tells a column a of a table from others of the same name, or of another type.
+// ColumnIdentity differs for a column a of the same name that was added later, or has another type.
 const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
-// tableName is a name of a table as people write it, in two parts.
 type tableName struct{ schema, name namePart }
 
-// namePart is the name of a schema or table. Without quotes, it also stands for the same name in lower case.
+// Without quotes, it also stands for the same name in lower case.
 type namePart struct {
 	text   string
 	quoted bool
 }
 
-// candidates returns the stored names that a part may stand for, the first one first.
-func (p namePart) candidates() []string {
-	if lower := strings.ToLower(p.text); !p.quoted && lower != p.text {
-		return []string{p.text, lower}
+// folded returns the other stored name that a part may stand for, or the same one.
+func (p namePart) folded() string {
+	if p.quoted {
+		return p.text
 	}
-	return []string{p.text}
+	return strings.ToLower(p.text)
 }
 
-// namePattern matches one part of a name, in quotes or not, and the dot after it.
+// candidates returns the stored names that a part may stand for, the first one first.
+func (p namePart) candidates() []string { return slices.Compact([]string{p.text, p.folded()}) }
+
+// One part of a name, in quotes or not, and the dot after it.
 var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
 
-// parseTableName parses a name with or without a schema; ok is false if it is not one.
 func parseTableName(text string) (n tableName, ok bool) {
 	var parts []namePart
 	for rest := text; ; {
@@ -99,45 +96,52 @@ func parseTableName(text string) (n tableName, ok bool) {
 	return n, false
 }
 
-// BaseName returns the name of a table without its schema.
 func BaseName(text string) string {
 	n, _ := parseTableName(text)
 	return n.name.text
 }
 
-// findNamed finds the relation that a name stands for: names ($2) of schemas ($1), the first ones first. Without
-// schemas it is the one of the application's schema ($3), or else of the first schema of the search path.
+// findNamed finds the relations that names stand for: a text ($1), its schema ($2, or else $3) and its name ($4, or else
+// $5). Without a schema it is the one of the application's schema ($6), or else of the first schema of the search path.
 const findNamed = `
-SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = ANY ($2::text[]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm') AND c.relpersistence <> 't'
-  AND n.nspname = ANY (CASE WHEN $1::text[] = '{}' THEN current_schemas(false) || $3::name ELSE $1::name[] END)
-ORDER BY array_position($1::text[], n.nspname::text), n.nspname <> $3,
-  array_position(current_schemas(false), n.nspname), array_position($2::text[], c.relname::text)
-LIMIT 1`
+SELECT given.text, found.oid
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+  AS given (text, schema, folded_schema, name, folded_name)
+CROSS JOIN LATERAL (
+  SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relname = ANY (ARRAY[given.name, given.folded_name]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+    AND c.relpersistence <> 't'
+    AND n.nspname = ANY (CASE WHEN given.schema = '' THEN current_schemas(false) || $6::name
+      ELSE ARRAY[given.schema, given.folded_schema]::name[] END)
+  ORDER BY given.schema <> '' AND n.nspname <> given.schema, n.nspname <> $6,
+    array_position(current_schemas(false), n.nspname), c.relname <> given.name
+  LIMIT 1) AS found`
 
-// readNamed finds the tables that the scope names.
 func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	oids := map[string]uint32{}
+	var texts, schemas, foldedSchemas, bases, foldedBases []string
 	for _, text := range names {
 		n, ok := parseTableName(text)
 		if !ok {
 			continue
 		}
-		schemas := []string{}
-		if n.schema.text != "" {
-			schemas = n.schema.candidates()
-		}
-		rows, _ := db.Query(ctx, findNamed, schemas, n.name.candidates(), c.Schema)
-		found, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
-		if err != nil {
-			return fmt.Errorf("find table %s: %w", text, err)
-		}
-		for _, oid := range found {
-			oids[text] = oid
-		}
+		texts = append(texts, text)
+		schemas, foldedSchemas = append(schemas, n.schema.text), append(foldedSchemas, n.schema.folded())
+		bases, foldedBases = append(bases, n.name.text), append(foldedBases, n.name.folded())
+	}
+	oids := map[string]uint32{}
+	var (
+		text string
+		oid  uint32
+	)
+	rows, _ := db.Query(ctx, findNamed, texts, schemas, foldedSchemas, bases, foldedBases, c.Schema)
+	if _, err := pgx.ForEachRow(rows, []any{&text, &oid}, func() error {
+		oids[text] = oid
+		return nil
+	}); err != nil {
+		return fmt.Errorf("find the tables of policies: %w", err)
 	}
 	known := map[uint32]*Table{}
 	for _, t := range c.tables {
@@ -168,7 +172,6 @@ func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) erro
 	return readColumns(ctx, db, c)
 }
 
-// readColumns reads the columns of the named tables.
 func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 	tables := map[uint32]*Table{}
 	var oids []uint32
@@ -181,13 +184,25 @@ WITH RECURSIVE based (oid, base, filled) AS (
   SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
   UNION ALL
   SELECT d.oid, based.base, based.filled OR d.typnotnull
-  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
-SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
-  format_type(a.atttypid, a.atttypmod), t.typcategory::text,
-  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
-  t.oid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
+  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid),
+types AS MATERIALIZED ( -- of thousands of columns, a few
+  SELECT based.oid, based.base, based.filled, quote_ident(n.nspname) || '.' || quote_ident(t.typname) AS name,
+    t.typcategory::text AS category,
+    ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
+      FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
+      WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
+        AND p.amoppurpose = 's' ORDER BY p.amopstrategy) AS operators,
+    concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END) AS comparable
+  FROM based JOIN pg_type t ON t.oid = based.base JOIN pg_namespace n ON n.oid = t.typnamespace
+    LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
+      SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
+      WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
+  WHERE based.oid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = ANY ($1::oid[])))
+SELECT a.attrelid, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod), t.category,
+  t.base IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
+  t.base IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
     AND (SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation),
-  a.attnotnull OR based.filled,
+  a.attnotnull OR t.filled,
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
   EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
@@ -201,16 +216,8 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
     AND i.indisready AND i.indpred IS NULL),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true),
-  ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname) FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr
-    JOIN pg_namespace s ON s.oid = o.oprnamespace
-    WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
-      AND p.amoppurpose = 's' ORDER BY p.amopstrategy),
-  concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END), ` + ColumnIdentity + `, generated.names
-FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
-  JOIN pg_namespace n ON n.oid = t.typnamespace
-  LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
-    SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
-    WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
+  t.operators, t.comparable, ` + ColumnIdentity + `, generated.names
+FROM pg_attribute a JOIN types t ON t.oid = a.atttypid
   CROSS JOIN LATERAL (
     SELECT COALESCE(array_agg(DISTINCT g.attnum), '{}') AS numbers,
       COALESCE(array_agg(DISTINCT g.attname::text), '{}') AS names
@@ -244,7 +251,6 @@ ORDER BY a.attrelid, a.attnum`
 	return readIndexes(ctx, db, tables, oids)
 }
 
-// readIndexes reads the columns of the complete B-trees of the named tables, in the order of each index.
 func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
 	const sql = `
 SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
@@ -267,8 +273,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i
 	return nil
 }
 
-// HasIndex reports whether an index of a table that a policy names finds the rows with given values in some columns, in
-// any order of these, in the order of another column. Names are stored names.
+// HasIndex reports whether an index finds the rows with given values in the columns equal, in any order of these,
+// sorted by the column ordered. Names are stored names; the table is one that a policy names.
 func (t *Table) HasIndex(equal []string, ordered string) bool {
 	return slices.ContainsFunc(t.indexes, func(index []string) bool {
 		if len(index) <= len(equal) || index[len(equal)] != ordered {
@@ -279,7 +285,6 @@ func (t *Table) HasIndex(equal []string, ordered string) bool {
 	})
 }
 
-// Column returns a column of a table that a policy names; ok is false if it has none of that name.
 func (t *Table) Column(name string) (c Column, ok bool) {
 	stored, _ := t.stored(name)
 	i := slices.IndexFunc(t.details, func(c Column) bool { return c.Name == stored })
@@ -289,10 +294,10 @@ func (t *Table) Column(name string) (c Column, ok bool) {
 	return t.details[i], true
 }
 
-// Details returns the columns of a table that a policy names; nil for other tables.
+// nil for tables that no policy names.
 func (t *Table) Details() []Column { return t.details }
 
-// All returns the tables of the application, and the others of the scope, in no order.
+// The tables are in no order.
 func (c *Catalog) All() []*Table {
 	tables := slices.Collect(maps.Values(c.tables))
 	for _, t := range c.named {

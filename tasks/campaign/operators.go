@@ -11,7 +11,7 @@ import (
 
 // Equality compares a key with a column that refers to it. Its Operator has its schema, since PostgreSQL looks up "="
 // on the search path. Key and Column are casts to the types that the operator compares, where the columns have others:
-// text = char(8) is not the operator of a foreign key between them.
+// text = char(8) is not the operator of a foreign key between them. Where collations differ, they have that of the key.
 type Equality struct{ Operator, Key, Column string }
 
 // Of returns the condition that a column refers to a key.

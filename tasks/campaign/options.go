@@ -18,7 +18,7 @@ const Day = 24 * time.Hour
 // MaxDays is the longest delay in XtkOption: its seconds must fit into 32 bits.
 const MaxDays = 24_855
 
-// Option describes a row of XtkOption that the cleanup reads.
+// Option is a row of XtkOption that the cleanup reads.
 type Option struct {
 	// Name is the row's sName, and Field the field of the API's message Options.
 	Name, Field string
@@ -27,16 +27,15 @@ type Option struct {
 	kind    kind
 }
 
-// kind is the kind of value in an option's row.
 type kind int
 
 const (
 	delay     kind = iota // 1 to MaxDays days: seconds in iLongValue, or in sStringValue if the row's type is text
 	code                  // VacuumAnalyze, NoStatistics or AnalyzeOnly, there
-	timestamp             // tsTimeStampValue, which the service alone writes
+	timestamp             // tsTimeStampValue, which only the service writes
 )
 
-// AllOptions are the options, in the order of the API's message.
+// In the order of the fields of the API's message.
 var AllOptions []Option
 
 func option(name, field string, standard int, k kind) Option {
@@ -66,20 +65,17 @@ var (
 	LastErrorStatCoalesce = option("NmsLastErrorStatCoalesce", "last_error_stat_coalesce_time", 0, timestamp)
 )
 
-// Values of NoStats.
 const (
 	VacuumAnalyze = 0
 	NoStatistics  = 1
 	AnalyzeOnly   = 2
 )
 
-// IsDelay reports whether the option is a number of days.
 func (o Option) IsDelay() bool { return o.kind == delay }
 
-// IsOutputOnly reports whether the option is a time, which only the service writes.
 func (o Option) IsOutputOnly() bool { return o.kind == timestamp }
 
-// Check fails if a value cannot be stored: days for a delay, the code for NoStats.
+// value: days for a delay, the code for NoStats.
 func (o Option) Check(value int) error {
 	switch {
 	case o.kind == delay && (value < 1 || value > MaxDays):
@@ -90,21 +86,20 @@ func (o Option) Check(value int) error {
 	return nil
 }
 
-// Options are the stored options, as read at one time.
 type Options struct {
 	rows         map[string]optionRow // by name
 	hiddenReason string               // why stored numbers cannot be read; empty if they can
 }
 
-// optionRow is a row of XtkOption. If its type is text, the number is that in the text, if any.
+// If its type is text, the number is that in the text, if any.
 type optionRow struct {
 	number *int64
 	at     *time.Time
 	text   *string
 }
 
-// Nearest returns the SQL of a time clamped to the years 1 to 9999: callers cannot represent infinity, or the other
-// years of PostgreSQL's range.
+// Nearest clamps a time to the years 1 to 9999: callers cannot represent infinity, or the other years of PostgreSQL's
+// range.
 func Nearest(at string) string {
 	return fmt.Sprintf(
 		"CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 "+
@@ -185,13 +180,12 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	return o, nil
 }
 
-// Stored reports whether the option has a row.
 func (o *Options) Stored(opt Option) bool {
 	_, stored := o.rows[opt.Name]
 	return stored
 }
 
-// Number returns the stored number: seconds for a delay, the code for NoStats, 0 if the option is not stored.
+// Seconds for a delay, the code for NoStats, 0 if the option is not stored.
 func (o *Options) Number(opt Option) int64 {
 	if number := o.rows[opt.Name].number; number != nil {
 		return *number
@@ -199,7 +193,7 @@ func (o *Options) Number(opt Option) int64 {
 	return 0
 }
 
-// Text returns the stored text if the row's type is text, and otherwise an empty one.
+// Empty unless the row's type is text.
 func (o *Options) Text(opt Option) string {
 	if text := o.rows[opt.Name].text; text != nil {
 		return *text
@@ -207,7 +201,6 @@ func (o *Options) Text(opt Option) string {
 	return ""
 }
 
-// checkNumber fails if the option is stored as a text other than a number.
 func (o *Options) checkNumber(opt Option) error {
 	if row := o.rows[opt.Name]; row.text != nil && row.number == nil {
 		return fmt.Errorf("option %s is stored as the text %.40q, which is not a number", opt.Name, *row.text)
@@ -233,8 +226,8 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 	return &at, nil
 }
 
-// Delay returns the current delay. It fails if the stored one cannot be read, is not a number, is less than a day, or
-// exceeds 32 bits of seconds: such a delay is never used.
+// Delay fails if the stored delay cannot be read, is not a number, is less than a day, or exceeds 32 bits of seconds:
+// such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hiddenReason != "" {
 		return 0, fmt.Errorf("%s: option %s cannot be read", o.hiddenReason, opt.Name)
@@ -256,8 +249,6 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// With returns the options as they would be with the given values stored: days for a delay, the code for NoStats, by
-// name.
 func (o *Options) With(values map[string]int) *Options {
 	with := *o
 	with.rows = maps.Clone(o.rows)
@@ -271,7 +262,7 @@ func (o *Options) With(values map[string]int) *Options {
 	return &with
 }
 
-// InForce returns the current delays, and the mode of the task statistics, as texts, by the names of the options.
+// By the names of the options: the delays, and the mode of the task statistics, as texts.
 func (o *Options) InForce() map[string]string {
 	mode, _ := o.Statistics()
 	texts := map[string]string{NoStats.Name: fmt.Sprint(mode)}
@@ -288,8 +279,8 @@ func (o *Options) InForce() map[string]string {
 	return texts
 }
 
-// Statistics returns the mode of the task statistics. If the stored value cannot be read, or is unknown, it returns
-// NoStatistics and an error.
+// Statistics returns the mode of the task statistics: NoStatistics, and an error, if the stored value cannot be read or
+// is unknown.
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf("%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name)

@@ -12,17 +12,17 @@ import (
 type Owner struct {
 	// Table is the quoted name of one of these tables.
 	Table string
-	// Name is the quoted name of the role. It is no superuser, and may not become the session's role anyway.
+	// Name is the quoted name of the role, which is no superuser and may not become the session's role anyway.
 	Name string
-	// Others are the quoted names of the owners of other tables, which the session's role may read or change, and this
+	// Others are the quoted names of the owners of other tables that the session's role may read or change and this
 	// role may not.
 	Others string
 }
 
-// selectOwners selects the owners of tables ($1; 0 are all tables from which the role may delete, or which it may
-// update, outside the service's own schema), of their partitions and children, and of the tables whose rows foreign
-// keys delete or change with theirs: PostgreSQL runs these deletions, and BEFORE triggers, as the owner of that table,
-// but AFTER triggers, before version 18, as the role whose statement it was.
+// selectOwners selects the owners of tables ($1; 0: all tables outside the service's own schema that the role may
+// delete from or update), of their partitions and children, and of the tables whose rows foreign keys delete or change
+// with theirs: PostgreSQL runs these deletions, and BEFORE triggers, as the owner of that table, but AFTER triggers,
+// before version 18, as the role whose statement it was.
 const selectOwners = `
 WITH RECURSIVE tables AS MATERIALIZED (SELECT c.oid, c.relowner,
     CASE WHEN has_schema_privilege(c.relnamespace, 'USAGE') THEN ARRAY(SELECT p
@@ -49,7 +49,7 @@ FROM owners o JOIN pg_class c ON c.oid = o.example JOIN pg_namespace n ON n.oid 
 WHERE gain.others IS NOT NULL
 ORDER BY 2`
 
-// Owners returns the owners who gain rights by a table; or by any that a run may change if its object id is 0.
+// table is an object id; 0: any table that a run may change.
 func Owners(ctx context.Context, db Querier, table uint32) ([]Owner, error) {
 	rows, _ := db.Query(ctx, selectOwners, table)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Owner])

@@ -14,28 +14,27 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// ErrNoOptionTable is returned if options cannot be stored because XtkOption, or a column of it, is missing.
+// ErrNoOptionTable: XtkOption, or a column of it, is missing.
 var ErrNoOptionTable = failure.New(failure.Precondition,
 	"table XtkOption, or a column of it, is missing: options cannot be stored")
 
-// KeepsMoments reports whether XtkOption can store a time from one run to the next: it has the necessary columns, and
-// row security does not hide its rows.
+// StoreTime needs these columns, and row security must not hide the row.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
 }
 
-// Types of a value in XtkOption.iDataType.
+// Values of XtkOption.iDataType.
 const (
 	typeNumber = 3
 	typeText   = 6
 	typeMoment = 7
 )
 
-// maxInserts is the number of attempts to insert a row while others use the new id.
+// maxInserts bounds the attempts to insert a row while others use the new id.
 const maxInserts = 10
 
-// StoreNumber stores days for a delay, the code for NoStats. It must run in a transaction.
+// Days for a delay, the code for NoStats. It must run in a transaction.
 func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value int) error {
 	number := int64(value)
 	if opt.kind == delay {
@@ -44,12 +43,12 @@ func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value i
 	return store(ctx, tx, c, opt, "iLongValue", typeNumber, number)
 }
 
-// StoreTime stores a time. It must run in a transaction.
+// It must run in a transaction.
 func StoreTime(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
 	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
 }
 
-// ResetOption deletes the option's row, so that its default applies.
+// Without a row, the option's default applies.
 func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName") {
@@ -59,9 +58,8 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// store updates the option's row, or inserts one. A row keeps its type: if that is text, a number is also stored as
-// text. If others have inserted the row or used the new id in between, the insert is rolled back and everything tried
-// again.
+// A row keeps its type: if that is text, a number is also stored as text. If others have inserted the row or used the
+// new id in between, the insert is rolled back and everything tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
@@ -101,23 +99,20 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, maxInserts)
 }
 
-// ErrNoSequence is returned, with the missing GRANT, if the role may not use the sequence of new ids.
+// ErrNoSequence: the error's text has the missing GRANT.
 var ErrNoSequence = errors.New("the role may not take new ids")
 
-// sequence is a sequence of new ids.
 type sequence struct {
 	quoted string
 	usable bool
 }
 
-// findSequences finds the sequences of the tables that the cleanup inserts into, and the common one of all other
-// tables.
+// Of the tables that the cleanup inserts into, and the common one of all other tables.
 const findSequences = `
 SELECT s.relname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
 FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
 WHERE n.nspname = $1 AND s.relname IN ('xtkjoblogid', 'xtkoptionid', 'xtknewid') AND s.relkind = 'S'`
 
-// readSequences reads the sequences of new ids.
 func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 	rows, _ := db.Query(ctx, findSequences, c.Schema)
 	var (
@@ -132,10 +127,9 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// NewIDs returns the SQL of the id of a new row, in a SELECT of any number of rows. Ids come from the application's
-// sequence if it has one. Otherwise they are below all others, because an id above them would be the application's next
-// one. It fails with ErrNoSequence if the role may not use the sequence. An INSERT of such an id must override system
-// values, because the column may be an identity.
+// Ids come from the application's sequence if it has one. Otherwise they are below all others, because an id above them
+// would be the application's next one. The SQL is for a SELECT of any number of rows. An INSERT of such an id must
+// override system values, because the column may be an identity.
 func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	s, ok := c.sequences[t.Name+"id"]
 	if !ok {

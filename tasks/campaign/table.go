@@ -17,7 +17,6 @@ type Table struct {
 	Kind   string // empty for a table; otherwise what has the name of one, such as a view
 	Key    string // the integer column that identifies a row; empty if no single column does
 	Rights
-	// Facts are FactsSQL of the table.
 	Facts string
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
@@ -25,15 +24,15 @@ type Table struct {
 	RowSecurityAbove bool
 	// HasChildren is true if some rows are in partitions or inheriting tables.
 	HasChildren bool
-	// Location describes where rows are that this server has no heap for, such as Distributed; empty if all are here.
+	// Location says where the rows are if this server has no heap for them, such as Distributed; empty if all are here.
 	Location string
 	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
 	Leaves []Leaf
 	// Ancestors are the stored names of the tables that it inherits from, or is a partition of, at any depth.
 	Ancestors []string
-	// OfLists is true if by a foreign key, the column iGroupId is the id of a list.
+	// OfLists: by a foreign key, the column iGroupId is the id of a list.
 	OfLists bool
-	// OfRecipients is true if by a foreign key, another column than iRecipientId is the id of a recipient.
+	// OfRecipients: by a foreign key, another column than iRecipientId is the id of a recipient.
 	OfRecipients bool
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades []Cascade
@@ -44,36 +43,33 @@ type Table struct {
 	columns        []string
 	integers       []string   // columns of type int2, int4 or int8, or of a domain over one
 	localDates     []string   // columns that are dates without a time zone
-	keys           []string   // columns that each identify a row alone
+	keys           []string   // columns that each identify a row
 	details        []Column   // of a table that the scope names
 	indexes        [][]string // of such a table: the columns of its complete B-trees
-	// hasZeroRecord is true if the row whose key is 0 is the zero record: in a table of a Campaign database.
+	// hasZeroRecord: the row with key 0 is the zero record, as in a Campaign database.
 	hasZeroRecord bool
 }
 
-// Rights are what the role may do with the rows of a relation.
+// What the role may do with the rows of a relation.
 type Rights struct {
 	CanSelect, CanInsert bool // some columns at least
 	CanDelete, CanUpdate bool
 }
 
-// Quoted returns the table's name, with its schema, for SQL.
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
 
-// Has reports whether the table has all columns, in the application's spelling.
+// In the application's spelling.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
-// HasInteger reports whether the table has an integer column of a name.
 func (t *Table) HasInteger(column string) bool {
 	stored, ok := t.stored(column)
 	return ok && slices.Contains(t.integers, stored)
 }
 
-// HasZeroRecord reports whether the row whose key is 0 is the zero record, as in all tables of a Campaign database that
-// have a key.
+// All tables of a Campaign database that have a key have a zero record.
 func (t *Table) HasZeroRecord() bool { return t.Key != "" && t.hasZeroRecord }
 
-// stored returns the stored name of a column, given as stored or in the application's spelling.
+// column is given as stored or in the application's spelling.
 func (t *Table) stored(column string) (name string, ok bool) {
 	if slices.Contains(t.columns, column) {
 		return column, true
@@ -82,16 +78,16 @@ func (t *Table) stored(column string) (name string, ok bool) {
 	return name, slices.Contains(t.columns, name)
 }
 
-// Stored returns the stored name of a column, given as stored or in the application's spelling.
+// column is given as stored or in the application's spelling.
 func (t *Table) Stored(column string) string {
 	name, _ := t.stored(column)
 	return name
 }
 
-// plainName matches names that SQL reads without quotes, in any case, unless they are reserved words.
+// Names that SQL reads without quotes, in any case, unless they are reserved words.
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Spell returns the SQL of a column's name, in quotes if it is given as stored.
+// In quotes if the name is given as stored.
 func (t *Table) Spell(column string) string {
 	stored, _ := t.stored(column)
 	if stored != column && plainName.MatchString(column) {
@@ -100,10 +96,8 @@ func (t *Table) Spell(column string) string {
 	return pgx.Identifier{stored}.Sanitize()
 }
 
-// Columns returns the stored names of the table's columns.
 func (t *Table) Columns() []string { return t.columns }
 
-// Missing returns the columns that the table does not have.
 func (t *Table) Missing(columns ...string) []string {
 	var missing []string
 	for _, c := range columns {
@@ -114,13 +108,12 @@ func (t *Table) Missing(columns ...string) []string {
 	return missing
 }
 
-// materialized is the Kind of a materialized view.
 const materialized = "a materialized view"
 
-// ShowsAllRows reports whether a query of the relation returns all of its current rows.
+// ShowsAllRows reports whether a query returns all current rows.
 func (t *Table) ShowsAllRows() bool { return t.Kind != materialized && !t.RowSecurity }
 
-// Unreadable returns the columns of the table that the role may not read. Names are stored names.
+// Unreadable returns the columns that the role may not read. Names are stored names.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -132,7 +125,6 @@ func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) (
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Empty reports whether the table has no rows.
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
 	var exists bool
 	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&exists)

@@ -15,14 +15,13 @@ type Trigger struct {
 	Columns []string
 }
 
-// FiredBy reports whether an update of columns, with stored names, fires the trigger.
+// Names are stored names.
 func (t Trigger) FiredBy(columns []string) bool {
 	return len(t.Columns) == 0 || slices.ContainsFunc(columns, func(c string) bool {
 		return slices.Contains(t.Columns, c)
 	})
 }
 
-// readTriggers reads the triggers of named tables and of their partitions or children.
 func readTriggers(ctx context.Context, db Querier, tables map[uint32]*Table) error {
 	byLeaf, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {

@@ -11,31 +11,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// WorkTable is a table or view that was created for a workflow, a delivery, a list or a simulation.
+// A WorkTable was created for a workflow, a delivery, a list or a simulation.
 type WorkTable struct {
 	Schema string
 	Name   string
 	View   bool
-	// ByFunction is true if the role may drop it only with DropFunction.
+	// ByFunction: the role may drop it only with DropFunction.
 	ByFunction bool
 	// Partitions are the stored names of its partitions, which are dropped with it.
 	Partitions []string
-	// Recipients is true if it is a table with a column iRecipientId, RecipientTexts if that column has texts.
+	// Recipients: it is a table with a column iRecipientId; RecipientTexts: that column has texts.
 	Recipients, RecipientTexts bool
-	// ID is the id of the owner, from the name. A name has the unsigned form of a negative id.
+	// ID is the owner's, from the name. A name has the unsigned form of a negative id.
 	ID int64
 }
 
-// Quoted returns the name, with the schema, for SQL.
 func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.Sanitize() }
 
 // unsignedIDs is the difference between the unsigned form of a negative 32-bit id and the id.
 const unsignedIDs = 1 << 32
 
-// workTableID matches an id at the beginning of a text. An id has no leading zeros, so it is not 0.
+// An id has no leading zeros, so it is not 0.
 var workTableID = regexp.MustCompile(`(?s)^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
-// ParseID returns the id at the beginning of a text, and the rest of the text.
 func ParseID(text string) (id int64, rest string, ok bool) {
 	m := workTableID.FindStringSubmatch(text)
 	if m == nil {
@@ -51,14 +49,12 @@ func ParseID(text string) (id int64, rest string, ok bool) {
 	return id, m[2], true
 }
 
-// workTableName matches the names of work tables. These may look like any other table: a workflow chooses their
-// columns.
+// These may look like any other table: a workflow chooses their columns.
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
-// LooksLikeWorkTable reports whether a stored name begins as that of a work table of any kind.
 func LooksLikeWorkTable(name string) bool { return workTableName.MatchString(name) }
 
-// WorkTableName returns the name of the work table of an id: the prefix and the unsigned form of the id.
+// The name has the unsigned form of the id.
 func WorkTableName(prefix string, id int64) string {
 	if id < 0 {
 		id += unsignedIDs
@@ -66,25 +62,22 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// workTableOwner returns the id in the name of a work table after a prefix, and whether the name has that form. If
-// bare, the name ends with the id; otherwise more may follow after an underscore.
+// If bare, the name ends with the id; otherwise more may follow after an underscore.
 func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
 	id, rest, ok := ParseID(strings.TrimPrefix(name, prefix))
 	return id, ok && (rest == "" || (!bare && rest[0] == '_'))
 }
 
-// IsWorkTableName reports whether a stored name has the form of a work table's, as WorkTables defines it.
 func IsWorkTableName(name, prefix string, bare bool) bool {
 	_, ok := workTableOwner(name, prefix, bare)
 	return ok && strings.HasPrefix(name, prefix)
 }
 
-// DropFunction is a function that drops work tables as their owner, for a role that may not. deploy/role.sql creates
-// it.
+// DropFunction drops work tables as their owner, for a role that may not. deploy/role.sql creates it.
 const DropFunction = "cleanupd.drop_work_tables"
 
-// findRelations finds the relations in the schema that have the owner of NmsDelivery, unless that is postgres. Views
-// come before the tables that they depend on, and newer views before older ones, because they must be dropped first.
+// Relations that belong to the owner of NmsDelivery, unless that is postgres. Views come before the tables that they
+// depend on, and newer views before older ones, because they must be dropped first.
 const findRelations = `
 SELECT c.relname::text, c.relkind = 'v',
   NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
@@ -100,8 +93,8 @@ WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistenc
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
-// WorkTables returns the work tables with a prefix and an id. If bare, their names end with the id; otherwise more may
-// follow after an underscore. strange are the other names with the prefix.
+// If bare, names end with the id; otherwise more may follow after an underscore. strange are the other names with the
+// prefix.
 func (c *Catalog) WorkTables(
 	ctx context.Context, db Querier, prefix string, bare bool,
 ) (found []WorkTable, strange []string, err error) {
@@ -121,15 +114,15 @@ func (c *Catalog) WorkTables(
 	return found, strange, nil
 }
 
-// OtherWorkTable is a relation with the name of a work table that is not dropped because of its owner, kind or schema.
+// Not dropped because of its owner, kind or schema.
 type OtherWorkTable struct {
 	WorkTable
-	Owner string // the name of the role that owns it
+	Owner string
 	Kind  string // a materialized view, a foreign table or a partition; empty for a table or a view
 }
 
-// findOtherRelations finds the relations that findRelations leaves out, with the owner of NmsDelivery. It leaves out
-// partitions of a work table, which are dropped with it.
+// What findRelations leaves out, with the owner of NmsDelivery, but not partitions of a work table: they are dropped
+// with it.
 const findOtherRelations = `
 SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
   CASE WHEN c.relkind = 'm' THEN 'a materialized view' WHEN c.relkind = 'f' THEN 'a foreign table'
@@ -145,9 +138,8 @@ WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') A
     OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
-// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out: because NmsDelivery has
-// another owner, because the superuser postgres owns them, or because of their kind or schema. owner is the role that
-// owns NmsDelivery.
+// OtherWorkTables returns what WorkTables leaves out, with the role that owns NmsDelivery: relations of other owners,
+// of the superuser postgres, of other kinds or in other schemas.
 func (c *Catalog) OtherWorkTables(
 	ctx context.Context, db Querier, prefix string, bare bool,
 ) (others []OtherWorkTable, owner string, err error) {
@@ -166,7 +158,6 @@ func (c *Catalog) OtherWorkTables(
 	return others, owner, nil
 }
 
-// WorkTablesOf returns the work tables whose names are the prefix and one of the ids.
 func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, ids []int64) ([]WorkTable, error) {
 	names, byName := make([]string, len(ids)), map[string]int64{}
 	for i, id := range ids {
@@ -180,7 +171,6 @@ func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, i
 	return found, err
 }
 
-// findOwned returns the application's relations that meet a condition on c.relname with the parameter $2.
 func (c *Catalog) findOwned(ctx context.Context, db Querier, named string, argument any) ([]WorkTable, error) {
 	rows, _ := db.Query(ctx, fmt.Sprintf(findRelations, named), c.Schema, argument)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
@@ -193,8 +183,7 @@ func (c *Catalog) findOwned(ctx context.Context, db Querier, named string, argum
 	return found, nil
 }
 
-// ListIDs returns the ids of the lists whose data the work table may have. They follow _grp in its name, at the end or
-// before an underscore.
+// The ids of the lists whose data the work table may have follow _grp in its name, at the end or before an underscore.
 func (w WorkTable) ListIDs() (ids []int64) {
 	for _, part := range strings.Split(w.Name, "_grp")[1:] {
 		if id, rest, ok := ParseID(part); ok && (rest == "" || rest[0] == '_') {

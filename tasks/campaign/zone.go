@@ -15,32 +15,29 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// Zone is the time zone of dates in columns of type timestamp or date, or of domains over these. Installations that
-// store local times have such columns.
+// Zone is the time zone of columns of type timestamp or date, or of domains over these. Installations that store local
+// times have such columns.
 type Zone struct {
-	// Name is the name of the zone, as in the setting TimeZone; empty if it is the database's zone.
+	// Name is as in the setting TimeZone; empty if it is the database's zone.
 	Name string
-	// Reason explains which zone is used and why; it has no text if no table has such columns.
+	// Reason says which zone is used and why; it has no text if no table has such columns.
 	Reason message.Message
-	// Unknown is true if the application's zone cannot be determined. Name is then the zone in which dates are latest,
-	// so that rows that are obsolete in only some zones are retained.
+	// Unknown: the application's zone cannot be determined. Name is then the zone in which dates are latest, so that
+	// rows that are obsolete in only some zones are retained.
 	Unknown bool
-	// WrittenIn is the zone in which dates are written: Name, or the database's if the application's is unknown.
+	// WrittenIn is Name, or the database's zone if the application's is unknown.
 	WrittenIn string
 }
 
-// ZoneOption is the name of the option that names the zone.
 const ZoneOption = "WdbcTimeZone"
 
-// latestZone is the zone in which dates are latest. In the zone where they are earliest, UTC+14, they are zoneSpread
-// earlier.
+// In the zone where dates are earliest, UTC+14, they are zoneSpread earlier.
 const (
 	latestZone = "<-12>+12"
 	zoneSpread = 26 * time.Hour
 )
 
-// After returns the time that a date must be after, so that it is after a given time in every zone that the application
-// may use.
+// A date after the result is after the given time in every zone that the application may use.
 func (z Zone) After(at time.Time) time.Time {
 	if z.Unknown {
 		return at.Add(zoneSpread)
@@ -48,12 +45,10 @@ func (z Zone) After(at time.Time) time.Time {
 	return at
 }
 
-// IsLocalDate reports whether a column has dates without a time zone.
 func (t *Table) IsLocalDate(column string) bool {
 	return slices.Contains(t.localDates, t.Stored(column))
 }
 
-// readZone reads which zone the application uses.
 func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	local := func(t *Table) bool { return len(t.localDates) > 0 }
 	if !slices.ContainsFunc(c.All(), local) {
@@ -88,7 +83,7 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// storedZone returns the zone in the option, empty if the option is not stored, or the problem with the option.
+// zone is empty if the option is not stored.
 func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem string, err error) {
 	t := c.Table("XtkOption")
 	if c.InPlaceOf("XtkOption") != nil {

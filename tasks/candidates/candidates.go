@@ -10,16 +10,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Set is the candidate rows of one job.
 type Set struct {
 	Task string
 	Job  plan.Job
 	Rows purge.Candidates
-	// ByKey is true of rows that foreign keys delete or change with others.
+	// ByKey: foreign keys delete or change these rows with others.
 	ByKey bool
 }
 
-// Of returns the candidate rows of a job's sweep, and those of the rows that foreign keys delete or change with them.
+// Of returns a set for the job, and one for each part of a table whose rows foreign keys delete or change with its
+// rows.
 func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
 	if s.Cascade.Circular() {
@@ -34,8 +34,7 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	return sets
 }
 
-// Cascaded returns jobs whose rows are the ones that foreign keys delete or change with the rows of a job's sweep, one
-// for each part of a table that the role can read, if it is one of some relations; nil are all.
+// relations limits the result to some relations; nil are all. Parts of a table that the role cannot read are left out.
 func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan.Job) {
 	for i, t := range j.Affected {
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
@@ -73,7 +72,6 @@ func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan
 	return jobs
 }
 
-// Key identifies a job among the jobs of all tasks.
 func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
 
 // Hides reports whether a later job no longer finds the rows of s: they are deleted, or the date of the later job's
@@ -84,23 +82,20 @@ func (s Set) Hides(later plan.Job) bool {
 	})
 }
 
-// Deletes reports whether a job, or foreign keys with it, deletes or updates rows of a table.
 func Deletes(j plan.Job, table *campaign.Table) bool {
 	return Touches(j, table.Quoted()) || slices.Contains(j.Affected, table)
 }
 
-// On returns a filter of the jobs on a relation.
 func On(relation string) func(plan.Job) bool {
 	return func(j plan.Job) bool { return j.Relation == relation }
 }
 
-// Touches reports whether a job deletes or updates rows of a table, given by its quoted name, or deletes rows of it
-// that are paired with its own.
+// table is a quoted name. Rows that are paired with the job's own count.
 func Touches(j plan.Job, table string) bool {
 	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }
 
-// Exclusions returns the conditions of those sets before s that pass the filter and hide rows from s.
+// filter chooses among the sets before s that hide rows from it.
 func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
 		if before.Key() == s.Key() {
@@ -113,8 +108,8 @@ func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqle
 	return conditions
 }
 
-// OfRelation returns the sets on a relation of this database, in order, and their candidate rows without the ones that
-// earlier ones hide, for one reading of the relation.
+// OfRelation is for one reading of a relation of this database: the sets in order, and their rows without those that
+// earlier sets hide.
 func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
 	for i, s := range all {
 		if s.Job.Relation != relation || s.Job.NoTIDs {
@@ -133,7 +128,7 @@ func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates
 	return sets, rows
 }
 
-// paired returns the rows that s deletes from its paired table, after the sets before it.
+// paired leaves out what the sets before s delete.
 func paired(before []Set, s Set) *purge.PairedCandidates {
 	onPaired := func(j plan.Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
 	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
@@ -148,7 +143,7 @@ func paired(before []Set, s Set) *purge.PairedCandidates {
 	return p
 }
 
-// Related returns a relation together with those whose jobs decide which paired rows are deleted with its own.
+// Related adds the relations whose jobs decide which paired rows are deleted with the relation's own.
 func Related(jobs []plan.Job, relation string) map[string]bool {
 	related := map[string]bool{relation: true}
 	for _, j := range jobs {

@@ -10,16 +10,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// lookahead determines what all tasks of a dry run would delete, if that is known while one of them is current.
+// lookahead determines what all tasks would delete while one of them is current, as far as that is known.
 type lookahead struct {
 	run   *pipeline.Run
 	found *results
-	// current is the attempt of the current task. The attempts of other tasks are simulated.
+	// The attempts of other tasks are simulated.
 	current *pipeline.Attempt
 }
 
-// candidates returns the candidate rows of the jobs of all tasks on some relations, in order. It ends before the first
-// job whose rows are not known yet.
+// In order, up to the first job whose rows are not known yet.
 func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []candidates.Set, err error) {
 	for _, t := range s.found.chosen {
 		a := s.current
@@ -54,8 +53,8 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 	return all, nil
 }
 
-// ofJob returns the candidate rows of a job, with those of foreign keys; none if it has no parents. known is false if
-// that depends on tasks that have not been done.
+// ofJob includes the rows of foreign keys; there are none if the job has no parents. known is false if the rows depend
+// on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *pipeline.Attempt, j plan.Job,
 ) (sets []candidates.Set, known bool, err error) {
@@ -76,7 +75,7 @@ func (s lookahead) ofJob(
 			return nil, true, nil
 		}
 	}
-	for _, t := range s.found.chosen { // by whose parents the job is judged
+	for _, t := range s.found.chosen { // the job is judged by their parents
 		if !slices.Contains(j.Where.Args(), any(plan.DryRunSet(t.Name))) {
 			continue
 		}
@@ -91,8 +90,8 @@ func (s lookahead) ofJob(
 	return candidates.Of(a.Task.Name, j, sweep), true, nil
 }
 
-// loadParents determines the parents of a task, and of those before it, which may not have begun. known is false if
-// mid-sourcing servers decide about them.
+// Of the task, and of those before it, which may not have begun. known is false if mid-sourcing servers decide about
+// them.
 func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, err error) {
 	for _, before := range s.found.predecessors(t.Name) {
 		if _, known := s.found.state.Deleted[before.Name]; known || before.ParentSet == nil {
@@ -119,7 +118,6 @@ func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, er
 	return true, nil
 }
 
-// related returns a relation together with those whose jobs decide which paired rows are deleted with its own.
 func (t *task) related(relation string) (map[string]bool, error) {
 	var jobs []plan.Job
 	for _, other := range t.found.chosen {

@@ -17,8 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// countJobs counts the rows of the jobs: first of the ones that depend on parents, for all parents at once, then of the
-// others.
+// First the jobs that depend on parents, for all parents at once, then the others.
 func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	jobs := slices.Clone(t.Jobs)
 	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
@@ -34,7 +33,6 @@ func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	return nil
 }
 
-// rank orders jobs that depend on parents before the others.
 func rank(j plan.Job) int {
 	if j.Step.Dependent() {
 		return 0
@@ -42,7 +40,6 @@ func rank(j plan.Job) int {
 	return 1
 }
 
-// countJob counts the rows of a job.
 func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error {
 	if j.Step.Tables != nil {
 		err := t.countLists(ctx, j, parents)
@@ -84,7 +81,6 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	return t.countDependent(ctx, j, s)
 }
 
-// remarkReferences remarks on the foreign keys that may keep rows of a job, or make their deletion slow.
 func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 	if j.Set != nil || !t.found.tables.has(j.Table.Quoted(), preview.Delete) || t.referenced[j.Table] {
 		return nil
@@ -104,7 +100,7 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 	return err
 }
 
-// countDrop counts the partition of a sweep if it would be dropped.
+// countDrop counts the partition of a sweep only if it would be dropped.
 func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	dropped, err := t.Binder.Engine.Drops(ctx, s)
 	if err != nil || !dropped {
@@ -114,7 +110,6 @@ func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	return t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: 1})
 }
 
-// countSets counts candidate rows.
 func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
 	for _, set := range sets {
 		if err := t.Uncounted(ctx, set.Job, set.Job.Sweep, t.countSet(ctx, set)); err != nil {
@@ -124,7 +119,7 @@ func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
 	return nil
 }
 
-// countDependent counts the rows of a sweep that would be retained because of the rows that refer to them.
+// countDependent counts the rows that would be retained because others refer to them.
 func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	if !s.Cascade.Circular() || s.NoTIDs {
 		return nil
@@ -142,7 +137,7 @@ func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) er
 	return t.Uncounted(ctx, j, s, err)
 }
 
-// countSet counts candidate rows, unless an earlier reading has.
+// An earlier reading may have counted the set.
 func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 	j, key := set.Job, set.Key()
 	if found, known := t.found.tallies[key]; known {
@@ -168,7 +163,6 @@ func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 	return t.read(ctx, set, all)
 }
 
-// skipUnlogged reports that the standby has none of the rows of an unlogged table.
 func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
 	t.Log(ctx, message.UnloggedNotCounted.With("table", j.Name))
 	t.found.tables.at(j.Table.Quoted(), preview.Delete, t.Plan.Describe(j)).
@@ -176,8 +170,7 @@ func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
 	t.Retained.Tables++
 }
 
-// read reads the table of a job once, and counts its rows together with the rows of other jobs, some of whose tasks
-// follow.
+// read reads the job's table once for the rows of all jobs, some of whose tasks follow.
 func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Set) error {
 	j, key := set.Job, set.Key()
 	sets, rows := candidates.OfRelation(all, j.Relation)
@@ -203,7 +196,6 @@ func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Se
 	return nil
 }
 
-// actionOf returns what a job does to rows.
 func actionOf(j plan.Job) preview.Action {
 	if j.Set != nil {
 		return preview.Update
@@ -211,7 +203,7 @@ func actionOf(j plan.Job) preview.Action {
 	return preview.Delete
 }
 
-// record records rows that a job, or foreign keys with it, would delete or update.
+// Foreign keys may delete or update the rows with the job's own.
 func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally) error {
 	j := set.Job
 	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
@@ -237,7 +229,7 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 	return t.run.Journal.Counts.Count(ctx, d)
 }
 
-// addDates adds the first and the last date of some rows to their tally. from is the FROM and WHERE.
+// from is the FROM and WHERE.
 func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
 	query := sqlexpr.Format("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date,

@@ -12,8 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// dropWorkTables counts the unused work tables that the task would drop. It reports whether something shows which are
-// unused.
+// done is false if nothing shows which tables are unused.
 func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] }
 	finder := worktables.Finder{Attempt: t.Attempt, Exclude: exclude}
@@ -26,7 +25,6 @@ func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// countUnused implements worktables.Dropper.
 func (t *task) countUnused(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
@@ -66,8 +64,8 @@ func (t *task) countUnused(
 	return blocked, t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: int64(len(drops))})
 }
 
-// selectDependents selects what depends on relations ($1) and prevents that they are dropped, with the name of the
-// relation that it belongs to.
+// selectDependents selects what depends on relations ($1) and prevents dropping them, with the name of the relation
+// that it belongs to.
 const selectDependents = `
 SELECT name, n.nspname, r.relname
 FROM unnest($1::text[]) AS name JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass
@@ -80,7 +78,7 @@ LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE r.oid IS DISTINCT FROM d.refobjid
 ORDER BY 1, 2`
 
-// readDependents returns the quoted names of the relations that depend on others, by the names of the others.
+// By the names of the relations they depend on, quoted.
 func readDependents(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	rows, _ := db.Query(ctx, selectDependents, names)
 	var (

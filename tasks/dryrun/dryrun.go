@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Run makes a dry run and reports to the journal. Its error is that of the failed tasks, pipeline.ErrStopped, or one
-// that wraps pipeline.ErrLost; nil if no task failed.
+// The error of Run is that of the failed tasks, pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task
+// failed.
 func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	x := newExecutor(ctx, c, j)
 	if c.WhatIf != nil {
@@ -33,17 +33,16 @@ func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	return pipeline.Lost(x.run.Tasks(ctx, x))
 }
 
-// executor implements pipeline.Executor.
 type executor struct {
 	run   *pipeline.Run
 	found *results
-	// baseline is the dry run by the stored options, if this one replaces some; nil otherwise.
+	// baseline is the dry run by the stored options, if this one replaces some of them.
 	baseline *executor
-	// setsOnly is true if only the parents of tasks are determined, and no rows are counted.
+	// setsOnly: determine the parents of tasks, count no rows.
 	setsOnly bool
 }
 
-// newExecutor returns the executor of a dry run that reads the standby, if there is one.
+// newExecutor reads the standby, if there is one.
 func newExecutor(ctx context.Context, c pipeline.Config, j pipeline.Journal) *executor {
 	x := &executor{run: pipeline.New(ctx, c, j, cmp.Or(c.Standby.Pool, c.Pool))}
 	x.found = newResults(x.run.Config.Chosen)
@@ -52,7 +51,6 @@ func newExecutor(ctx context.Context, c pipeline.Config, j pipeline.Journal) *ex
 	return x
 }
 
-// resume takes over what a previous worker has found of the tasks that are done.
 func (x *executor) resume() {
 	for _, t := range x.found.chosen {
 		if done, ok := x.run.Config.Done[t.Name]; ok {
@@ -64,8 +62,8 @@ func (x *executor) resume() {
 	}
 }
 
-// markIneffective records that a task failed, or was not run, so that it would change nothing. A task whose parents are
-// known is not ineffective: it does a part of its work.
+// A task that failed or was not run would change nothing, unless its parents are known: then it does a part of its
+// work.
 func (x *executor) markIneffective(t plan.Task) {
 	if x.found.state.Deleted[t.Name] == nil {
 		x.found.ineffective[t.Name] = true
@@ -73,12 +71,11 @@ func (x *executor) markIneffective(t plan.Task) {
 	}
 }
 
-// Try implements pipeline.Executor. It tries a task once: rows would be counted twice.
+// Only once: a second try would count rows twice.
 func (x *executor) Try(ctx context.Context, _ string, attempt func() error) error {
 	return x.standbyError(ctx, attempt())
 }
 
-// Finish implements pipeline.Executor.
 func (x *executor) Finish(ctx context.Context, t plan.Task, a *pipeline.Attempt, o *pipeline.Outcome) error {
 	x.found.problems[t.Name] = cmp.Or(o.Problem, message.Join(o.Details))
 	if a != nil {

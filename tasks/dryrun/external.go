@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// DoExternal implements pipeline.Executor. It counts the rows that a task on another database would delete.
 func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o external.Task) (pipeline.State, error) {
 	candidates, name := a.Candidates, a.Task.Name
 	if a.Binder.Env.Holds.Everything {

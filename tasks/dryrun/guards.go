@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// judge adds the guards that would trip to what the task would do.
 func (t *task) judge(ctx context.Context) error {
 	if t.History == nil {
 		return nil
@@ -46,8 +45,7 @@ func (t *task) judge(ctx context.Context) error {
 	return nil
 }
 
-// trips returns the guards that would trip for the rows that were found, by table, and the work tables that would be
-// dropped.
+// found are rows by table; dropped are work tables.
 func (t *task) trips(ctx context.Context, found map[string]int64, dropped []string) ([]guard.Trip, error) {
 	f := figures.Task{
 		Attempt: t.Attempt,

@@ -14,7 +14,7 @@ import (
 )
 
 // unidentified selects the relations that refuse actions ($2) on relations ($1), because they are published and have no
-// replica identity: these, and the ones whose rows foreign keys delete or change with theirs. It returns the number of
+// replica identity: these, and those whose rows foreign keys delete or change with theirs. It returns the number of
 // the action, from 1, and the name of the refusing relation.
 const unidentified = `
 WITH RECURSIVE affected (number, oid, action) AS (
@@ -37,8 +37,8 @@ WHERE c.relkind = 'r' AND c.relreplident <> 'f'
       AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
 ORDER BY 1, 2`
 
-// remarkUnidentified remarks on the tables of an attempt that the server refuses what the task does, since published
-// relations have no replica identity. It does so even if no row is obsolete.
+// The server refuses what the task does to published relations without a replica identity. The remark is made even if
+// no row is obsolete.
 func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) {
 	if !x.run.Database.Env.Catalog.Publishes {
 		return
@@ -68,14 +68,12 @@ func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) 
 	}
 }
 
-// change is what a task does to rows of a relation. remark remarks on the table concerned.
 type change struct {
 	relation string
 	action   preview.Action
 	remark   func(text string)
 }
 
-// changes returns what the task of an attempt does, whether or not it found rows.
 func (x *executor) changes(a *pipeline.Attempt) (all []change) {
 	found := &x.found.tables
 	for _, j := range a.Jobs {

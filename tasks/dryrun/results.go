@@ -11,25 +11,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// results are what a dry run has found so far.
 type results struct {
-	// chosen are the tasks of the run, in order.
 	chosen []plan.Task
 	// state is what later tasks depend on.
-	state binding.DryRun
-	// parents are the parents that tasks began with, by task.
+	state   binding.DryRun
 	parents map[string][]int64
-	// ineffective are the tasks that would change nothing, since they failed or were not run, and problems are why.
+	// ineffective are the tasks that would change nothing, since they failed or were not run; problems are the reasons.
 	ineffective map[string]bool
 	problems    map[string]string
-	// tallies are what was found of jobs, by their keys. Some of their tasks have not begun.
+	// tallies are by the keys of jobs. Some of their tasks have not begun.
 	tallies map[string]purge.Tally
-	// dropped are the quoted names of the work tables that would be dropped.
+	// dropped are quoted names of work tables.
 	dropped map[string]bool
-	// deleted are the rows that the tasks before the current one would have deleted or updated, by table.
+	// deleted are the rows that the tasks before the current one would delete or update, by table.
 	deleted map[string]int64
-	// tables are what the current task would do.
-	tables tables
+	tables  tables
 }
 
 func newResults(chosen []plan.Task) *results {
@@ -49,7 +45,6 @@ func newResults(chosen []plan.Task) *results {
 	}
 }
 
-// resume takes over what a previous worker has found of a task.
 func (r *results) resume(t plan.Task, done preview.Task) {
 	if t.ParentSet != nil {
 		r.parents[t.Name] = done.Parents
@@ -67,7 +62,7 @@ func (r *results) resume(t plan.Task, done preview.Task) {
 	}
 }
 
-// predecessors returns the tasks up to and including one, without the ineffective ones.
+// predecessors leaves out ineffective tasks and includes the named one.
 func (r *results) predecessors(name string) (tasks []plan.Task) {
 	for _, t := range r.chosen {
 		if !r.ineffective[t.Name] {
@@ -80,7 +75,6 @@ func (r *results) predecessors(name string) (tasks []plan.Task) {
 	return tasks
 }
 
-// follows reports whether a task comes after another.
 func (r *results) follows(task, other string) bool {
 	place := func(name string) int {
 		return slices.IndexFunc(r.chosen, func(t plan.Task) bool { return t.Name == name })
@@ -88,12 +82,11 @@ func (r *results) follows(task, other string) bool {
 	return place(task) > place(other)
 }
 
-// recordParents records the parents of a task, so that later tasks see what would become of them.
+// Later tasks see what would become of the parents.
 func (r *results) recordParents(task string, p binding.Parents) {
 	r.state.Processed[task], r.state.Deleted[task] = p.IDs, p.Own()
 }
 
-// recordDrops adds work tables of a kind that would be dropped.
 func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
 	if len(dropped) == 0 {
 		return
@@ -105,7 +98,6 @@ func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
 	}
 }
 
-// task returns what was found of a task, without its tables.
 func (r *results) task(task string) *preview.Task {
 	p := &preview.Task{
 		Parents:   r.parents[task],

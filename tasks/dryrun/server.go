@@ -10,10 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// remote implements midsourcing.Remote.
 type remote struct{ *task }
 
-// Open implements midsourcing.Remote.
 func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, error) {
 	if r.setsOnly { // the server can be reached: it would purge its deliveries
 		return reachable{}, nil
@@ -25,32 +23,25 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 	return &server{a, r.run.Journal}, nil
 }
 
-// Stop implements midsourcing.Remote.
 func (remote) Stop(context.Context, []int64) ([]int64, error) { return nil, nil }
 
-// Forget implements midsourcing.Remote.
 func (remote) Forget(context.Context, string, []int64) error { return nil }
 
-// DeleteHereAlone implements midsourcing.Remote.
 func (r remote) DeleteHereAlone(ctx context.Context, ids []int64) error {
 	return r.run.Journal.Counts.Count(ctx, purge.Delta{Recorded: int64(len(ids))})
 }
 
-// reachable implements midsourcing.Server.
 type reachable struct{}
 
-// Purge implements midsourcing.Server.
 func (reachable) Purge(_ context.Context, ids []int64) ([]int64, midsourcing.Summary, error) {
 	return ids, midsourcing.Summary{Verb: "would purge"}, nil
 }
 
-// server implements midsourcing.Server.
 type server struct {
 	attempt *pipeline.Attempt
 	journal pipeline.Journal
 }
 
-// Purge implements midsourcing.Server. It counts the rows of each job.
 func (s *server) Purge(ctx context.Context, ids []int64) (purged []int64, sum midsourcing.Summary, err error) {
 	a := s.attempt
 	ctx = a.Database().InZone(ctx)
@@ -66,7 +57,6 @@ func (s *server) Purge(ctx context.Context, ids []int64) (purged []int64, sum mi
 	return ids, sum, a.Unfinished
 }
 
-// count adds the rows of a job to a summary.
 func (s *server) count(ctx context.Context, j plan.Job, parents binding.Parents, sum *midsourcing.Summary) error {
 	a := s.attempt
 	s.journal.Progress.At(j.Name, -1)

@@ -12,13 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Simulation is a dry run that determines the parents of tasks and counts no rows. Explanations of single rows are
-// based on it.
+// Simulation determines the parents of tasks and counts no rows. Explanations of single rows are based on it.
 type Simulation struct {
 	executor *executor
 }
 
-// Simulate returns a simulation of the whole pipeline, whose tasks have not been done.
 func Simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Simulation, error) {
 	c.DryRun, c.ContinueOnError, c.Chosen, c.Todo = true, true, c.Pipeline, nil
 	x := newExecutor(ctx, c, pipeline.DiscardJournal(holds))
@@ -27,10 +25,9 @@ func Simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Simula
 	return &Simulation{x}, x.run.Database.Refresh(ctx)
 }
 
-// Database returns the database of the simulation.
 func (s *Simulation) Database() *pipeline.Database { return s.executor.run.Database }
 
-// Do determines the parents of some tasks, in the order of the pipeline. A failing task is ineffective.
+// Do works in the order of the pipeline. A failing task is ineffective.
 func (s *Simulation) Do(ctx context.Context, tasks []plan.Task) error {
 	s.executor.run.Config.Todo = tasks
 	err := s.executor.run.Tasks(ctx, s.executor)
@@ -40,12 +37,10 @@ func (s *Simulation) Do(ctx context.Context, tasks []plan.Task) error {
 	return nil
 }
 
-// Ineffective reports whether a task would change nothing because it would fail, and why.
 func (s *Simulation) Ineffective(task string) (problem string, ineffective bool) {
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
-// Candidates returns the candidate rows of the jobs of all tasks on some relations, in order.
 func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) ([]candidates.Set, error) {
 	chosen := s.executor.found.chosen
 	p, err := s.Database().Compile(chosen[len(chosen)-1])
@@ -55,10 +50,10 @@ func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) 
 	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, relations)
 }
 
-// Attempt returns an attempt of a task, which sees its tables as the tasks before it would have left them.
+// The attempt sees its tables as the tasks before it would have left them.
 func (s *Simulation) Attempt(p *plan.Plan) *pipeline.Attempt { return s.executor.run.NewAttempt(p) }
 
-// Concerning returns the tasks that pass a filter, and those on whose outcome these depend, in order.
+// In order, with the tasks on whose outcome these depend.
 func (s *Simulation) Concerning(filter func(*plan.Plan) bool) ([]plan.Task, error) {
 	concerns := map[string]bool{}
 	all := s.executor.found.chosen

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or the ones
+// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or those
 // that they are partitions or children of, have triggers or rules.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
@@ -26,7 +26,7 @@ SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery())
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// preview returns what the task of an attempt would do, the tables with the most rows first.
+// The tables with the most rows come first.
 func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Task {
 	p := x.found.task(a.Task.Name)
 	p.Basis, p.Relations = pipeline.BasisOf(x.run.Config, x.run.Database.Env), a.Plan.Relations()
@@ -43,7 +43,7 @@ func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Ta
 	return p
 }
 
-// measure adds estimates of sizes, and remarks. A table that is locked gets none.
+// A table that is locked gets no estimate.
 func (x *executor) measure(ctx context.Context, t *table) {
 	var rows, bytes, heap *int64
 	var triggers, absent *bool
@@ -78,7 +78,6 @@ func (x *executor) measure(ctx context.Context, t *table) {
 	}
 }
 
-// all returns the relations of the table, or the work tables.
 func (t *table) all() (names []string) {
 	if t.of != nil {
 		for _, leaf := range t.of.Leaves {
@@ -88,11 +87,10 @@ func (t *table) all() (names []string) {
 	return append(names, t.dropped...)
 }
 
-// maxCountedBytes is how large a table may be to be counted where an estimate would do: 8 MiB.
+// maxCountedBytes is how large a table may be to be counted instead of estimated: 8 MiB.
 const maxCountedBytes = 8 << 20
 
-// countOrEstimate returns how many rows a table of a size has: it counts a small one, and asks the planner about a
-// large one, which knows it by its size even if it was never analyzed.
+// The planner knows a large table's rows by its size, even if it was never analyzed.
 func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64) (rows int64, err error) {
 	if bytes <= maxCountedBytes {
 		return rows, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)

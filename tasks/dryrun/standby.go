@@ -16,10 +16,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// ErrNotStandby reports that a server is not a hot standby of the database.
+// ErrNotStandby: the server is no hot standby of the database.
 var ErrNotStandby = errors.New("it is no standby of --database-url")
 
-// identity identifies a server and a database on it.
 type identity struct {
 	inRecovery   bool
 	system, name string
@@ -33,8 +32,8 @@ func readIdentity(ctx context.Context, pool *pgxpool.Pool) (i identity, err erro
 	return i, err
 }
 
-// CheckStandby fails with ErrNotStandby unless one database is that of a hot standby, and the other the same on its
-// primary. It also fails if one of them does not answer.
+// CheckStandby fails with ErrNotStandby unless standby is the same database as primary, on a hot standby of its server.
+// It also fails if one of them does not answer.
 func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	here, err := readIdentity(ctx, primary)
 	if err != nil {
@@ -55,17 +54,16 @@ func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	return nil
 }
 
-// readsStandby reports whether a run reads a standby.
 func readsStandby(r *pipeline.Run) bool { return r.Database.Pool != r.Database.Primary }
 
 const (
-	// pollEvery is how often a standby is asked how far it is.
+	// How often a standby is asked how far it is.
 	pollEvery = 200 * time.Millisecond
-	// defaultMaxWait is the default of pipeline.Standby.MaxWait.
+	// See pipeline.Standby.MaxWait.
 	defaultMaxWait = 10 * time.Minute
 )
 
-// awaitStandby waits until the standby has replayed all that was written before the dry run.
+// awaitStandby waits for the replay of all that was written before the dry run.
 func (x *executor) awaitStandby(ctx context.Context) error {
 	if !readsStandby(x.run) {
 		return nil
@@ -111,8 +109,7 @@ func (x *executor) awaitStandby(ctx context.Context) error {
 	}
 }
 
-// standbyError returns an error as it is, unless the standby causes it: one that is away must not count as the loss of
-// the database.
+// A standby that is away must not count as the loss of the database.
 func (x *executor) standbyError(ctx context.Context, err error) error {
 	switch {
 	case !readsStandby(x.run) || err == nil || pipeline.EndsAttempt(err) || ctx.Err() != nil:
@@ -128,7 +125,7 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 	}
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if x.run.Database.Pool.Ping(ping) == nil { // it, or the primary, was away for a moment
+	if x.run.Database.Pool.Ping(ping) == nil { // it, or the primary, was away for a short time
 		return err
 	}
 	return fmt.Errorf(

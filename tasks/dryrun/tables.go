@@ -10,10 +10,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// maxNames is how many names of work tables a preview has.
 const maxNames = 20
 
-// table is what the current task would do to a table, or to its work tables.
+// What the current task would do to a table, or to its work tables.
 type table struct {
 	preview.Table
 	of        *campaign.Table // nil for work tables
@@ -21,10 +20,8 @@ type table struct {
 	dropped   []string        // all names, quoted
 }
 
-// tables are what the current task would do.
 type tables struct{ all []*table }
 
-// at returns what the task would do to a table. It adds a rule.
 func (ts *tables) at(name string, action preview.Action, rule string) *table {
 	for _, t := range ts.all {
 		if t.Table.Table == name && t.Action == action {
@@ -39,13 +36,11 @@ func (ts *tables) at(name string, action preview.Action, rule string) *table {
 	return t
 }
 
-// has reports whether the task would do something to a table.
 func (ts *tables) has(name string, action preview.Action) bool {
 	return slices.ContainsFunc(ts.all, func(t *table) bool { return t.Table.Table == name && t.Action == action })
 }
 
-// take returns the tables and forgets them. It leaves out a table without rows, unless a guard trips for it or its
-// rows were not counted.
+// take leaves out a table without rows, unless a guard trips for it or its rows were not counted.
 func (ts *tables) take() (taken []*table) {
 	for _, t := range ts.all {
 		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
@@ -56,7 +51,6 @@ func (ts *tables) take() (taken []*table) {
 	return taken
 }
 
-// add adds rows that a job would delete or update.
 func (t *table) add(of *campaign.Table, relation string, found purge.Tally) {
 	t.of = of
 	sum := purge.Tally{Oldest: t.Oldest, Newest: t.Newest, Keys: t.Sample}
@@ -67,7 +61,6 @@ func (t *table) add(of *campaign.Table, relation string, found purge.Tally) {
 	}
 }
 
-// addDropped adds a work table.
 func (t *table) addDropped(w campaign.WorkTable) {
 	t.Tables++
 	t.dropped = append(t.dropped, w.Quoted())
@@ -76,7 +69,7 @@ func (t *table) addDropped(w campaign.WorkTable) {
 	}
 }
 
-// addPartition adds a partition that would be dropped with all its rows.
+// The partition would be dropped with all its rows.
 func (t *table) addPartition(name string) {
 	t.Tables++
 	if len(t.Names) < maxNames {
@@ -84,14 +77,14 @@ func (t *table) addPartition(name string) {
 	}
 }
 
-// remark adds what cannot be known before the rows are deleted.
+// What cannot be known before the rows are deleted.
 func (t *table) remark(text string) {
 	if !slices.Contains(t.Remarks, text) {
 		t.Remarks = append(t.Remarks, text)
 	}
 }
 
-// addCaveats remarks what else the rows of a job would have the database do, which is not counted.
+// What else the rows of a job make the database do is not counted.
 func (t *table) addCaveats(j plan.Job) {
 	if j.NoTIDs {
 		t.remark("rows are " + j.Location + ": what another server does with them is not known")

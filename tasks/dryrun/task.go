@@ -15,28 +15,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 )
 
-// task is an attempt that counts.
 type task struct {
 	*pipeline.Attempt
 	run   *pipeline.Run
 	found *results
-	// setsOnly is true if only the parents of tasks are determined.
+	// setsOnly: determine the parents of tasks, count no rows.
 	setsOnly bool
-	// parents are the parents that the task would process.
-	parents binding.Parents
-	// expected is how many rows would be deleted or updated; negative if that is not known.
-	expected int64
-	// referenced are the tables whose foreign keys were remarked on.
+	parents  binding.Parents
+	// expected is how many rows would be deleted or updated; negative if unknown.
+	expected   int64
 	referenced map[*campaign.Table]bool
 }
 
-// Do implements pipeline.Executor.
 func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
 	t := &task{Attempt: a, run: x.run, found: x.found, setsOnly: x.setsOnly, expected: -1}
 	return t.count(ctx)
 }
 
-// count counts all that the task would do, and reports whether there was anything to do it to.
+// done is false if there was nothing to do.
 func (t *task) count(ctx context.Context) (done bool, err error) {
 	if t.parents, err = t.chooseParents(ctx); err != nil {
 		return false, err
@@ -60,7 +56,7 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, t.judge(ctx)
 }
 
-// chooseParents returns the parents that the task would process, and records them for the tasks that follow.
+// chooseParents also records the parents for the tasks that follow.
 func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err error) {
 	name := t.Task.Name
 	t.found.parents[name] = t.Parents
@@ -77,7 +73,6 @@ func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err 
 	return parents, nil
 }
 
-// rollUp counts the rows that the task would roll up.
 func (t *task) rollUp(ctx context.Context) (bool, error) {
 	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
 	if err != nil || rows == 0 {
@@ -98,7 +93,6 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{Deleted: rows})
 }
 
-// vacuum logs what a task that vacuums would run.
 func (t *task) vacuum(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil

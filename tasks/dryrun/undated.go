@@ -17,8 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// remarkUndated remarks on the table of a policy how many rows its rule never matches, because what it judges their age
-// by is NULL.
+// A policy's rule never matches a row in which what it judges the age by is NULL.
 func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	if a.Task.Basis == "" || len(a.Jobs) == 0 {
 		return
@@ -48,7 +47,7 @@ func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	}
 }
 
-// ageColumns returns the stored names of the columns by which a job judges how old rows are.
+// ageColumns are the stored names of the columns that a job judges the age of rows by.
 func ageColumns(j plan.Job) (columns []string) {
 	for _, part := range slices.Concat(j.Step.Rules...) {
 		switch p := part.(type) {
@@ -62,14 +61,13 @@ func ageColumns(j plan.Job) (columns []string) {
 	return slices.Compact(columns)
 }
 
-// estimatedNulls estimates how many rows of relations ($1) have NULL in a column ($2).
+// Relations ($1), column ($2).
 const estimatedNulls = `
 SELECT COALESCE(sum(s.null_frac * greatest(c.reltuples, 0)), 0)::bigint FROM pg_stats s
 JOIN pg_class c ON c.relname = s.tablename AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = ANY ($1::oid[]) AND s.attname = $2 AND NOT s.inherited`
 
-// countNulls returns how many rows of a table have NULL in a column: what the planner's statistics say, marked by
-// about, where counting takes too long.
+// Where counting takes too long, the number comes from the planner's statistics, marked by "about".
 func countNulls(
 	ctx context.Context, pool *pgxpool.Pool, t *campaign.Table, column string,
 ) (rows int64, about string, err error) {

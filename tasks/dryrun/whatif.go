@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// compare makes the dry run of a task by the stored options, and adds its results to the outcome.
+// compare adds a dry run by the stored options to the outcome.
 func (x *executor) compare(ctx context.Context, t plan.Task, o *pipeline.Outcome) error {
 	stored, err := x.baseline.run.Task(ctx, x.baseline, t)
 	if err != nil || o.Preview == nil || stored.Preview == nil {
@@ -18,8 +18,7 @@ func (x *executor) compare(ctx context.Context, t plan.Task, o *pipeline.Outcome
 	return nil
 }
 
-// compareTables adds to what a task would do how many rows, or tables, it would delete by the stored options. Tables of
-// which it would delete rows only by those are added.
+// Tables that only the stored options would delete rows of are added.
 func compareTables(tables, stored []preview.Table) []preview.Table {
 	type key struct {
 		table  string

@@ -14,12 +14,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// tolerated returns how many rows a run may delete where a saved plan has some: a hundredth and a thousand more may be
-// obsolete by other rules than those about age.
+// A hundredth and a thousand more rows than in the saved plan may be obsolete by other rules than those about age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
-// limit returns how many rows of a table the saved plan lets the task delete or update. It must show a table whose rows
-// go only by foreign keys. Rows that these change may be rows that are deleted later.
+// limit is how many rows of a table the saved plan allows. A table whose rows go only by foreign keys must be in it.
+// Rows that these change may be rows that are deleted later.
 func (b *bounded) limit(of bound, cascaded bool) int64 {
 	planned, shown := b.planned[of]
 	if deleted, ok := b.planned[bound{of.table, preview.Delete}]; of.action == preview.Update && cascaded && ok {
@@ -32,15 +31,15 @@ func (b *bounded) limit(of bound, cascaded bool) int64 {
 }
 
 // bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has,
-// or a larger share of it than guards have estimated.
+// or a larger share than guards have estimated.
 type bounded struct {
 	next purge.Ledger
 
 	mu   sync.Mutex
 	done map[bound]int64
-	// planned are the rows of the saved plan; nil without one.
+	// nil without a saved plan.
 	planned map[bound]int64
-	// shares are the shares of tables, for which an estimate decided.
+	// Shares of tables for which an estimate decided.
 	shares map[string]guard.Trip
 }
 
@@ -49,7 +48,7 @@ type bound struct {
 	action preview.Action
 }
 
-// startTask starts a task. A previous worker may have done some of its rows.
+// A previous worker may have done some of the task's rows.
 func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,14 +62,12 @@ func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
 	}
 }
 
-// setShare bounds the share of a table that the task deletes from now on.
 func (b *bounded) setShare(t guard.Trip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shares[t.Table] = t
 }
 
-// rowsByTable returns how many rows were deleted or updated, table by table.
 func rowsByTable(spaces []purge.Space) map[bound]int64 {
 	rows := map[bound]int64{}
 	for _, s := range spaces {
@@ -84,7 +81,6 @@ func rowsByTable(spaces []purge.Space) map[bound]int64 {
 	return rows
 }
 
-// Write implements purge.Ledger.
 func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	rows := rowsByTable(d.Space)
 	if err := b.reserve(rows, d); err != nil {
@@ -103,7 +99,7 @@ func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (s
 	}, nil
 }
 
-// reserve adds the rows of a batch to the done rows, or fails.
+// reserve fails if the batch exceeds a bound.
 func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +123,6 @@ func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	return nil
 }
 
-// release removes the rows of a batch that was not committed.
 func (b *bounded) release(rows map[bound]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +131,6 @@ func (b *bounded) release(rows map[bound]int64) {
 	}
 }
 
-// add adds rows to the done rows, and to the share of their table.
 func (b *bounded) add(of bound, rows int64) {
 	b.done[of] += rows
 	if share, ok := b.shares[of.table]; ok {

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// timeouts limit how long a drop waits for each lock, and how long it takes in all: the application queues behind it.
+// How long a drop waits for each lock, and may take in all: the application queues behind it.
 type timeouts struct{ lock, statement time.Duration }
 
 var (
@@ -27,14 +27,14 @@ var (
 	groupTimeouts  = timeouts{10 * time.Millisecond, 100 * time.Millisecond}
 )
 
-// A group of work tables is dropped in one transaction, which has the locks of all: how many tables a group has, and
+// Work tables are dropped in groups, each in one transaction with the locks of all: how many tables a group has, and
 // how long it should take.
 const (
 	maxGroup    = 64
 	groupTarget = 50 * time.Millisecond
 )
 
-// nextSize returns the size of the group after one that took so long.
+// took is the time of the last group.
 func nextSize(size, limit int, took time.Duration) int {
 	if took > groupTarget {
 		return max(size/2, 1)
@@ -42,10 +42,9 @@ func nextSize(size, limit int, took time.Duration) int {
 	return min(2*size, limit)
 }
 
-// drops drops the work tables of a task.
 type drops struct{ task *task }
 
-// dropAll drops the unused work tables of the task. It reports whether something shows which are unused.
+// done is false if nothing shows which tables are unused.
 func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return !d.isPlanned(w) }
 	finder := worktables.Finder{Attempt: d.task.Attempt, Exclude: exclude}
@@ -61,8 +60,7 @@ func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// isPlanned reports whether the saved plan has a table to drop, for this task or another; true if there is no saved
-// plan.
+// isPlanned is true without a saved plan, and if the saved plan drops the table in this task or another.
 func (d drops) isPlanned(w campaign.WorkTable) bool {
 	if d.task.run.Config.SavedPlan == nil {
 		return true
@@ -75,8 +73,7 @@ func (d drops) isPlanned(w campaign.WorkTable) bool {
 	return false
 }
 
-// dropUnused implements worktables.Dropper. It drops tables group by group. A group that cannot be dropped together,
-// for example because one of its tables is locked, is dropped one by one.
+// A group that cannot be dropped together, for example because a table is locked, is dropped one by one.
 func (d drops) dropUnused(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
@@ -104,7 +101,7 @@ func (d drops) dropUnused(
 	return blocked, nil
 }
 
-// dropGroup drops unused tables, together or one by one, and returns the size of the next group.
+// dropGroup returns the size of the next group.
 func (d drops) dropGroup(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, size int,
 ) (next int, blocked []worktables.Blocked, err error) {
@@ -128,7 +125,6 @@ func (d drops) dropGroup(
 	return max(size/2, 1), blocked, nil
 }
 
-// errInUse reports that a table is in use.
 var errInUse = errors.New("it is in use")
 
 // dropTogether drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop
@@ -149,8 +145,8 @@ func (d drops) dropTogether(
 	})
 }
 
-// dropOne drops a work table. It logs an error and leaves the table, but returns the message if other objects depend on
-// the table, since these may be dropped later.
+// dropOne logs an error and leaves the table. It returns the message if other objects depend on the table, since these
+// may be dropped later.
 func (d drops) dropOne(
 	ctx context.Context, k worktables.Kind, w campaign.WorkTable,
 ) (blocked *message.Message, err error) {
@@ -177,7 +173,7 @@ func (d drops) dropOne(
 	return nil, err
 }
 
-// drop drops work tables of one kind. It waits only briefly for their locks.
+// drop waits only briefly for locks. All tables are of one kind.
 func drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
 	if _, err := tx.Exec(
 		ctx,

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Run executes the tasks of a run and reports to the journal. Its error is that of the failed tasks,
-// pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task failed.
+// The error of Run is that of the failed tasks, pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task
+// failed.
 func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	b := &bounded{next: j.Ledger}
 	j.Ledger = b
@@ -26,17 +26,16 @@ func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	return pipeline.Lost(x.run.Tasks(ctx, x))
 }
 
-// executor implements pipeline.Executor.
 type executor struct {
 	run    *pipeline.Run
 	bounds *bounded
 }
 
-// maxChanges is how often a task begins again because relations have changed.
+// How often a task begins again because relations have changed.
 const maxChanges = 10
 
-// Try implements pipeline.Executor. It tries a task again after transient errors of queries outside of its batches,
-// after a hold was created or its policy changed, and after relations have changed that its statements sweep or read.
+// A task is tried again after transient errors of queries outside of its batches, after a hold was created or its
+// policy changed, and after a change of relations that its statements sweep or read.
 func (x *executor) Try(ctx context.Context, task string, attempt func() error) error {
 	for changes := 0; ; {
 		err := x.run.Database.Engine.Retry(ctx, task, attempt)
@@ -55,12 +54,10 @@ func (x *executor) Try(ctx context.Context, task string, attempt func() error) e
 	}
 }
 
-// Finish implements pipeline.Executor.
 func (x *executor) Finish(context.Context, plan.Task, *pipeline.Attempt, *pipeline.Outcome) error {
 	return nil
 }
 
-// Do implements pipeline.Executor.
 func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
 	t := &task{Attempt: a, run: x.run, journal: x.run.Journal, bounds: x.bounds, expected: -1}
 	if err := t.resume(ctx); err != nil {
@@ -78,7 +75,7 @@ func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err 
 	return true, t.vacuumEmptied(ctx)
 }
 
-// do does all that the task is to do, and reports whether there was anything to do it to.
+// done is false if there was nothing to do.
 func (t *task) do(ctx context.Context) (done bool, err error) {
 	parents, err := hold.Choose(ctx, t.Attempt)
 	if err != nil {
@@ -101,8 +98,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, err
 }
 
-// guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is
-// changed by then.
+// guard fails with a guard.TrippedError before anything is changed.
 func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if t.History == nil {
 		return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// DoExternal implements pipeline.Executor.
 func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o external.Task) (pipeline.State, error) {
 	counts := x.run.Journal.Counts
 	// The task reports all rows that it has deleted in this run.

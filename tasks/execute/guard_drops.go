@@ -14,8 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// guard fails with a guard.TrippedError if the task would drop an unusual number of work tables that was not
-// accepted. None is dropped by then.
+// guard fails with a guard.TrippedError before any table is dropped.
 func (d drops) guard(ctx context.Context, kinds []worktables.Kind) error {
 	if d.task.History == nil {
 		return nil
@@ -38,7 +37,7 @@ func (d drops) guard(ctx context.Context, kinds []worktables.Kind) error {
 	return guard.Refuse(trips)
 }
 
-// judge returns the guards that trip for work tables that would be dropped, given by their quoted names.
+// names are quoted.
 func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
 	return d.task.History.JudgeDrops(ctx, guard.Drops{
 		Mask:    mask,
@@ -50,7 +49,6 @@ func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.
 	})
 }
 
-// judgeOfLists returns the guards that trip for the tables of lists that would be deleted.
 func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]guard.Trip, error) {
 	i := slices.IndexFunc(d.task.Jobs, func(j plan.Job) bool { return j.Step.Tables != nil })
 	if i < 0 || len(parents.IDs) == 0 {
@@ -64,7 +62,7 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 	ids, err := sqlexpr.Format("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where,
 		j.TypedTables).IDs(ctx, d.task.Binder.Pool)
 	if err != nil {
-		return nil, fmt.Errorf("ask which lists have tables: %w", err)
+		return nil, fmt.Errorf("read which lists have tables: %w", err)
 	}
 	prefix := j.Step.Tables.Prefix
 	tables, err := d.task.Binder.Env.Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)

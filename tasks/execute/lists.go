@@ -21,21 +21,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// maxLists is how many lists may be deleted in one transaction.
 const maxLists = 256
 
-// errNotObsolete reports that no list of a group is obsolete any longer.
 var errNotObsolete = errors.New("the list is no longer to be deleted")
 
-// listDeleter deletes the lists of a job.
 type listDeleter struct {
 	task   *task
 	job    plan.Job
 	failed int64 // lists
 }
 
-// delete deletes lists, each in one transaction with its tables, and as many together as are deleted quickly. Where one
-// cannot be deleted, it tries fewer, down to that one.
+// delete deletes each list in one transaction with its tables, and as many lists together as are deleted quickly. Where
+// one cannot be deleted, it tries fewer, down to that one.
 func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	t := l.task
 	limit := maxLists
@@ -73,8 +70,7 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// retain counts a list that could not be deleted. It logs the error, unless the list is on hold or many lists have
-// failed.
+// retain logs the error, unless the list is on hold or many lists have failed.
 func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retained, err error) {
 	t := l.task
 	t.Retained = t.Retained.Plus(retained)
@@ -87,8 +83,7 @@ func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retai
 	t.Log(ctx, worktables.ListRetained(id, err))
 }
 
-// deleteTogether deletes the lists that are still obsolete, with their tables. Several lists do not wait for
-// one that is locked.
+// Lists that are no longer obsolete are left. Several lists do not wait for one that is locked.
 func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
 	work := func(tx pgx.Tx) (purge.Delta, error) { return l.deleteInTx(ctx, tx, ids) }
 	if len(ids) == 1 {
@@ -97,7 +92,7 @@ func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
 	return l.task.tryBatch(ctx, work)
 }
 
-// deleteInTx deletes lists in a transaction, and drops their tables last, since a drop has a short timeout.
+// deleteInTx drops the tables last, since a drop has a short timeout.
 func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d purge.Delta, err error) {
 	t := l.task
 	lock, timeouts := " FOR UPDATE NOWAIT", groupTimeouts
@@ -145,8 +140,7 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	return d, nil
 }
 
-// checkPlanned fails with worktables.ErrUnplanned if a list, or the table of one, was retained in the dry run that is
-// the saved plan.
+// checkPlanned fails with worktables.ErrUnplanned if the saved plan retained a list, or the table of one.
 func (l *listDeleter) checkPlanned(lists worktables.Lists) error {
 	saved := l.task.Saved()
 	if saved == nil {

@@ -14,10 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// remote implements midsourcing.Remote.
 type remote struct{ main *task }
 
-// Open implements midsourcing.Remote.
 func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, error) {
 	j := r.main.journal
 	j.Proceed = func(ctx context.Context) error {
@@ -37,7 +35,7 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 	return &server{&task{Attempt: a, run: r.main.run, journal: j, expected: -1}, ledger}, nil
 }
 
-// Stop implements midsourcing.Remote. A delivery whose row is locked is left for the next run.
+// A delivery whose row is locked is left for the next run.
 func (r remote) Stop(ctx context.Context, ids []int64) (retained []int64, err error) {
 	stops := slices.DeleteFunc(slices.Clone(r.main.Plan.Jobs), func(j plan.Job) bool {
 		return !j.Step.OfParents || j.Step.Update == nil
@@ -46,24 +44,21 @@ func (r remote) Stop(ctx context.Context, ids []int64) (retained []int64, err er
 	return binding.Without(ids, stopped), err
 }
 
-// Forget implements midsourcing.Remote.
 func (r remote) Forget(ctx context.Context, account string, ids []int64) error {
 	return r.main.journal.Register.Forget(ctx, account, ids)
 }
 
-// DeleteHereAlone implements midsourcing.Remote: the deliveries are recorded when they are deleted.
+// The deliveries are recorded when they are deleted.
 func (r remote) DeleteHereAlone(_ context.Context, ids []int64) error {
 	r.main.Binder.Remote = append(r.main.Binder.Remote, ids...)
 	return nil
 }
 
-// server implements midsourcing.Server.
 type server struct {
 	task   *task
 	ledger *serverLedger
 }
 
-// Purge implements midsourcing.Server.
 func (s *server) Purge(ctx context.Context, ids []int64) ([]int64, midsourcing.Summary, error) {
 	ctx = s.task.Database().InZone(ctx)
 	ids, err := s.task.RetainForSkipped(ctx, ids)
@@ -84,8 +79,8 @@ type serverLedger struct {
 	deleted, updated int64
 }
 
-// Write implements purge.Ledger. It first checks whether the run may proceed, in a batch of the main database that ends
-// after the one on the server: who waits for batches waits for both.
+// Write first checks whether the run may proceed, in a batch of the main database that ends after the one on the
+// server: who waits for batches waits for both.
 func (l *serverLedger) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	tx, err := l.main.Begin(ctx)
 	if err != nil {

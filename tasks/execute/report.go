@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// report logs what a sweep of a table retained, counts it, and returns it.
 func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Retained {
 	if r.Locked > 0 {
 		t.Log(ctx, message.RowsLocked.With("table", table, "rows", r.Locked))
@@ -45,7 +44,7 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 	return retained
 }
 
-// giveUp records that too many rows of a table failed, which fails the task at its end.
+// giveUp: too many rows of a table failed, which fails the task at its end.
 func (t *task) giveUp(ctx context.Context, table string) {
 	m := message.TooManyRowsFailed.With("table", table, "rows", purge.MaxFailedRows)
 	t.Log(ctx, m)

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// sweepAll does jobs: first the ones that depend on parents, chunk by chunk and step by step, then the others. It
-// returns the parents that were not retained.
+// First the jobs that depend on parents, chunk by chunk and step by step, then the others. done are the parents that
+// were not retained.
 func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Parents) (done []int64, err error) {
 	independent := func(j plan.Job) bool { return !j.Step.Dependent() }
 	dependents := slices.DeleteFunc(slices.Clone(jobs), independent)
@@ -50,7 +50,7 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 	return done, nil
 }
 
-// sweep does a job for some parents, and returns the parents to retain because rows of theirs are retained.
+// The result are the parents to retain because rows of theirs are retained.
 func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (retained []int64, err error) {
 	ids := parents.Of(j)
 	if j.Step.OfParents && len(ids) == 0 {
@@ -89,7 +89,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	return t.parentsOfRetained(ctx, j, s, failed.Plus(t.report(ctx, j.Name, result)), ids), nil
 }
 
-// sweepWithoutCompanion does the rest of a job without its companion statement, after an error that may be that one's.
+// The error before may be that of the companion statement.
 func (t *task) sweepWithoutCompanion(
 	ctx context.Context, j plan.Job, parents binding.Parents, failed error,
 ) (retained []int64, err error) {
@@ -100,8 +100,7 @@ func (t *task) sweepWithoutCompanion(
 	return retained, err
 }
 
-// parentsOfRetained returns the parents of rows that a job retained, so that the next run finds both; all parents if
-// that cannot be determined.
+// The parents of retained rows are retained so that the next run finds both; all parents if they cannot be determined.
 func (t *task) parentsOfRetained(
 	ctx context.Context, j plan.Job, s purge.Sweep, rows purge.Retained, parents []int64,
 ) []int64 {
@@ -119,8 +118,8 @@ func (t *task) parentsOfRetained(
 	return ids
 }
 
-// retainForAttached retains the parents of rows in partitions that the tables of jobs, or tables that had none, have
-// got since the plan was made: no job deletes these rows. It returns the other parents.
+// retainForAttached retains the parents of rows in partitions that tables have got since the plan was made: no job
+// deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
 	jobs = slices.DeleteFunc(slices.Concat(jobs, t.Plan.Partitionless), func(j plan.Job) bool {
 		return !j.Step.Dependent() || j.Step.OfParents
@@ -149,8 +148,8 @@ func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents [
 	return parents, nil
 }
 
-// retainForLeaf retains the parents of rows in a leaf of a job's table, on hold or not, all if these cannot be read,
-// and returns the others.
+// retainForLeaf retains the parents of rows in a leaf, on hold or not; all if the rows cannot be read. It returns the
+// others.
 func (t *task) retainForLeaf(ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64) ([]int64, error) {
 	s, err := t.Binder.Obsolete(ctx, &j, parents)
 	if err != nil {

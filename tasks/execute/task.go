@@ -16,18 +16,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// task is an attempt that deletes.
 type task struct {
 	*pipeline.Attempt
 	run     *pipeline.Run // the main one, if the task is on a mid-sourcing server
 	journal pipeline.Journal
 	bounds  *bounded // nil on a mid-sourcing server
-	// expected is how many rows will be deleted or updated; negative if that is not known.
+	// expected is how many rows will be deleted or updated; negative if unknown.
 	expected int64
 }
 
-// resume continues where a previous worker stopped: it takes over that one's retained rows, and counts the rows that it
-// left pending on another server.
+// resume takes over a previous worker's retained rows, and counts the rows that it left pending on another server.
 func (t *task) resume(ctx context.Context) error {
 	done, err := t.journal.Counts.DoneByTable(ctx)
 	if err != nil {
@@ -46,7 +44,6 @@ func (t *task) resume(ctx context.Context) error {
 	return nil
 }
 
-// settlePending counts what a previous worker left pending on another server.
 func (t *task) settlePending(ctx context.Context) error {
 	if t.Cursor.Pending == nil {
 		return nil
@@ -72,7 +69,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	return err
 }
 
-// advance stores the reference time in the option of the task, unless rows were retained.
+// The reference time advances unless rows were retained.
 func (t *task) advance(ctx context.Context) error {
 	option := t.Task.Advances
 	catalog := t.Binder.Env.Catalog
@@ -97,13 +94,12 @@ func (t *task) advance(ctx context.Context) error {
 	})
 }
 
-// inBatch runs fn in the transaction of a batch, with its counts, and again after transient errors. name
-// is that of the batch in logs.
+// inBatch retries fn after transient errors. name is the batch's in logs.
 func (t *task) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	return t.Binder.Engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
 
-// tryBatch runs fn in the transaction of a batch, with its counts, as soon as the server's load allows it.
+// tryBatch waits until the server's load allows the batch.
 func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	if err := t.Binder.Engine.Wait(ctx); err != nil {
 		return err

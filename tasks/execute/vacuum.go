@@ -22,9 +22,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 )
 
-// vacuumAll vacuums and analyzes all tables, for a task that does, as the option XtkCleanup_NoStats says: table by
-// table, so that there is progress to show, starting with the tables that the run deleted most from, and with
-// SKIP_LOCKED, so that nothing waits.
+// vacuumAll does what the option XtkCleanup_NoStats says, table by table, so that there is progress to show, starting
+// with the tables that the run deleted most from, and with SKIP_LOCKED, so that nothing waits.
 func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil
@@ -36,8 +35,8 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	return true, t.vacuum(ctx, commands, tables)
 }
 
-// vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not; or what
-// any task has, in a database whose pipeline has no statistics.
+// vacuumEmptied vacuums what a task after statistics has deleted from, or what any task has in a database whose
+// pipeline has no statistics.
 func (t *task) vacuumEmptied(ctx context.Context) error {
 	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
 	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.Vacuum] && !t.run.Config.NoCampaign) {
@@ -57,7 +56,7 @@ func (t *task) vacuumEmptied(ctx context.Context) error {
 	return t.vacuum(ctx, commands, tables)
 }
 
-// vacuum vacuums and analyzes tables: all of them, or the ones that a previous worker has left.
+// A previous worker may have done some of the tables.
 func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []vacuum.Storage) error {
 	output := vacuum.NewOutput()
 	conn, err := connectForVacuum(ctx, t.Binder, output)
@@ -117,9 +116,8 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	return t.recordVacuumed(ctx, "the last table")
 }
 
-// vacuumOne vacuums and analyzes one table. It returns the table's own failure separately: the server skipped the
-// table, or reported an error and kept the connection, so that the database is not lost, even if the SQLSTATE suggests
-// it. A full disk is waited for.
+// vacuumOne returns the table's own failure separately: the server skipped the table, or reported an error and kept the
+// connection, so that the database is not lost, even if the SQLSTATE suggests it. It waits while the disk is full.
 func (t *task) vacuumOne(
 	ctx context.Context, conn *pgx.Conn, output *vacuum.Output, s vacuum.Storage, command string,
 ) (failure, err error) {
@@ -145,8 +143,7 @@ func (t *task) vacuumOne(
 	return err, nil
 }
 
-// vacuumDelay returns the statement that sets how VACUUM gives way to others: with the gentle pace as autovacuum does
-// by default, otherwise as the server's settings say.
+// With the gentle pace VACUUM gives way as autovacuum does by default, otherwise as the server's settings say.
 func vacuumDelay(p pace.Pace) string {
 	if p == pace.Gentle {
 		return "SET vacuum_cost_delay = 2" // milliseconds
@@ -154,7 +151,7 @@ func vacuumDelay(p pace.Pace) string {
 	return "RESET vacuum_cost_delay"
 }
 
-// recordVacuumed records which table was done last, and the size of the next one, for whose lock it waits only briefly.
+// recordVacuumed also records the size of the next table. It waits only briefly for that table's lock.
 func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Space) error {
 	return t.inBatch(ctx, name, func(tx pgx.Tx) (purge.Delta, error) {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
@@ -162,8 +159,8 @@ func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Sp
 	})
 }
 
-// connectForVacuum opens a connection that adds PostgreSQL's notices to an output. It is not from the pool, since the
-// handler of notices is set when connecting.
+// PostgreSQL's notices are added to output. The connection is not from the pool, since the handler of notices is set
+// when connecting.
 func connectForVacuum(ctx context.Context, b *binding.Binder, output *vacuum.Output) (*pgx.Conn, error) {
 	config := b.Pool.Config()
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { output.Add(n) }

@@ -9,28 +9,25 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// Coverage is which tables tasks cover: delete rows from, update, roll up, or drop.
+// Coverage is which tables tasks delete rows from, update, roll up, or drop.
 type Coverage struct {
-	// Schema is the stored name of the application's schema, and Zone the time zone of its dates without one.
+	// Schema is the stored name of the application's; Zone is the time zone of its dates without one.
 	Schema, Zone string
-	// Pipeline are the names of all tasks.
-	Pipeline []string
-	// Tasks are the tasks that cover a table, in the order of the pipeline, by its quoted name with the schema.
+	Pipeline     []string
+	// Tasks are in the order of the pipeline, by the quoted names of tables with their schemas.
 	Tasks map[string][]string
-	// Disabled are the tasks that would cover a table if runs executed them, in the same way.
-	Disabled map[string][]string
-	// WorkTables are the tasks that drop work tables, by the masks of their names.
+	// Disabled are tasks that would cover a table if runs executed them.
+	Disabled   map[string][]string
 	WorkTables map[string]DroppedTables
 }
 
-// DroppedTables are the work tables of a kind.
 type DroppedTables struct {
 	Tasks []string
-	// Retained are the reasons why tables are retained, by their stored names. Others are unused.
+	// Retained has the reasons by stored names. Other tables are unused.
 	Retained map[string]string
 }
 
-// Cover returns which tables the tasks of a pipeline cover. It fails with campaign.ErrNotCampaign.
+// It fails with campaign.ErrNotCampaign.
 func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage, err error) {
 	v.Tasks, v.Disabled, v.WorkTables = map[string][]string{}, map[string][]string{}, map[string]DroppedTables{}
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
@@ -43,28 +40,18 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 	}
 	catalog := run.Database.Env.Catalog
 	v.Schema, v.Zone = catalog.Schema, catalog.Zone.Name
-	tables := catalog.Tables(func(*campaign.Table) bool { return true })
 	for _, t := range c.Pipeline {
 		v.Pipeline = append(v.Pipeline, t.Name)
 		p, err := run.Database.Compile(t)
 		if err != nil {
 			return v, err
 		}
-		covered := map[string]bool{}
-		for _, table := range tables {
-			covered[table.Quoted()] = covers(catalog, p, table)
-		}
-		for _, j := range p.Jobs { // of a table in another schema, too
-			covered[j.Table.Quoted()] = true
-		}
 		tasks := v.Tasks
 		if t.Disabled {
 			tasks = v.Disabled
 		}
-		for name, yes := range covered {
-			if yes {
-				tasks[name] = append(tasks[name], t.Name)
-			}
+		for _, name := range covered(catalog, p) {
+			tasks[name] = append(tasks[name], t.Name)
 		}
 		if err := v.addDrops(ctx, run.NewAttempt(p)); err != nil {
 			return v, err
@@ -73,7 +60,6 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 	return v, nil
 }
 
-// addDrops adds the work tables that a task drops.
 func (v Coverage) addDrops(ctx context.Context, a *pipeline.Attempt) error {
 	add := func(prefix string) DroppedTables {
 		mask := worktables.Mask(prefix)

@@ -15,25 +15,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// row is a row of a relation.
 type row struct {
 	table *campaign.Table
-	// relation is the quoted name of the table, or of the partition that has the row.
+	// relation is the quoted name of the table, or of the row's partition.
 	relation string
 	key      sqlexpr.Expr
-	// zero is true for the zero record.
-	zero bool
+	zero     bool
 }
 
 // KeyColumn is a column of a key with its value.
 type KeyColumn struct {
-	// Column is its name, in any case; it may be empty for the table's own integer key.
+	// In any case; empty for the table's own integer key.
 	Column string
 	// Value is an integer, a time as in RFC 3339, or a text.
 	Value string
 }
 
-// resolve returns the columns of a key by their names in the table.
 func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
 	for _, c := range key {
 		name := strings.ToLower(strings.TrimSpace(c.Column))
@@ -50,8 +47,7 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 	return columns, nil
 }
 
-// find returns the row with a key, which an index finds, or nil. It calls onText first if the key is a
-// text.
+// find returns nil if there is no row. It calls onText first if the key is a text.
 func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
 	if len(key) == 0 {
 		return nil, missingKey(ctx, tx, t)
@@ -99,10 +95,9 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 	return r, nil
 }
 
-// errNoKey reports that no key is given.
 var errNoKey = failure.Field("key", "is missing")
 
-// missingKey returns errNoKey with the keys of a table.
+// missingKey adds the keys of the table to errNoKey.
 func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	rows, _ := tx.Query(ctx, `SELECT string_agg(a.attname, ',' ORDER BY k.place)
 		FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place), pg_attribute a
@@ -125,7 +120,7 @@ func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	return fmt.Errorf("%w: of %s give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
-// parse returns the value of a column of a key, and the SQL type to compare it as: bigint, text or timestamptz.
+// sqlType is what to compare the value as: bigint, text or timestamptz.
 func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
 	if err := tx.QueryRow(ctx, "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND "+
 		"attname = $2 AND NOT attisdropped", t.OID, c.Column).
@@ -156,9 +151,9 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns
-// are not the ones of a unique key: by other columns a caller could search for people. Without a unique key, and
-// without a recipient, it accepts any columns. A table that is elsewhere may have its indexes there: it accepts only
-// its own key.
+// are not those of a unique key: by other columns a caller could search for people. Without a unique key, and without a
+// recipient, it accepts any columns. A table whose rows are elsewhere may have its indexes there: it accepts only the
+// table's own key.
 func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []KeyColumn) error {
 	var names []string
 	for _, c := range columns {

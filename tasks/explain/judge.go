@@ -13,9 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// judge adds the conditions of a job's rules to a step, and the conditions of its parents' rules if the row depends on
-// a parent. of names the row; "" if it is the explained one. judge returns when all conditions become true; nil if time
-// alone does not make them.
+// judge adds the conditions of a job's rules to a step, and those of its parents' rules if the row depends on a parent.
+// of names the row; "" if it is the explained one. The result is when all conditions become true; nil if time alone
+// does not make them.
 func (x *explanation) judge(
 	ctx context.Context, s *Step, p *plan.Plan, j plan.Job, r row, of string,
 ) (*time.Time, error) {
@@ -49,14 +49,12 @@ func (x *explanation) judge(
 	return later(own, earliest), nil
 }
 
-// parentsOf returns the ids of the parents of a row.
 func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64, error) {
 	known := sqlexpr.Format("parent.id <> 0 AND %s", r.key)
 	return sqlexpr.Format("%s ORDER BY 1", j.ParentsOf(r.relation, known)).IDs(ctx, x.tx)
 }
 
-// conditions judges the parts of rules for a row, and returns when all of one rule become true; nil if time alone does
-// not make them.
+// The result is when all parts of one rule become true; nil if time alone does not make them.
 func (x *explanation) conditions(
 	ctx context.Context, b *binding.Binder, rules plan.Rules, r row, of string,
 ) (all []Condition, since *time.Time, err error) {
@@ -85,7 +83,7 @@ func (x *explanation) conditions(
 	return all, since, nil
 }
 
-// due returns when a condition becomes true; nil if time alone does not make it.
+// nil if time alone does not make the condition true.
 func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Expr, r row) (*time.Time, error) {
 	if at.IsZero() {
 		return nil, nil
@@ -95,7 +93,7 @@ func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Exp
 	return ask[time.Time](ctx, x.tx, b, due, r)
 }
 
-// ask selects a value of a row; nil if it is unknown, or if the row does not exist.
+// nil if the value is NULL, or if the row does not exist.
 func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, sql sqlexpr.Expr, r row) (value *T, err error) {
 	bound, err := b.Bind(ctx, sql, nil)
 	if err != nil {
@@ -108,7 +106,6 @@ func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, sql sqlexpr.E
 	return value, err
 }
 
-// values returns the values of the columns of a row that exist.
 func (x *explanation) values(ctx context.Context, columns []string, r row) (values []string, err error) {
 	for _, column := range columns {
 		if column == "" || !r.table.Has(column) {
@@ -131,7 +128,6 @@ func (x *explanation) values(ctx context.Context, columns []string, r row) (valu
 	return values, nil
 }
 
-// earlier returns the earlier of two times; nil stands for never.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || (b != nil && b.Before(*a)) {
 		return b
@@ -139,7 +135,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// later returns the later of two times; nil for never if one of them is.
+// nil stands for never.
 func later(a, b *time.Time) *time.Time {
 	if a == nil || b == nil {
 		return nil

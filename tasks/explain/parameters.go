@@ -7,10 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// maxIDs is how many ids of a parameter are shown.
 const maxIDs = 10
 
-// format returns the values of parameters as texts.
 func format(args []any) (values []string) {
 	for _, a := range args {
 		values = append(values, formatOne(a))

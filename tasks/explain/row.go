@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/candidates"
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -20,65 +19,59 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Verdict is what becomes of a row.
 type Verdict string
 
-// Verdicts.
 const (
-	// Deleted is the verdict if the next run deletes or updates the row, and DeletedLater if a later run does, if
-	// nothing else changes.
+	// Deleted: the next run deletes or updates the row. DeletedLater: a later run does, if nothing else changes.
 	Deleted      Verdict = "DELETE_NEXT_RUN"
 	DeletedLater Verdict = "DELETE_LATER"
-	// Kept is the verdict if no run does, and Unknown if that cannot be determined.
+	// Kept: no run does. Unknown: that cannot be determined.
 	Kept    Verdict = "RETAINED"
 	Unknown Verdict = "UNKNOWN"
 )
 
-// Condition is a part of a rule, as it was judged.
+// Condition is a part of a rule and its result.
 type Condition struct {
-	// Of is the table and the id of the row that it is about; "" if that is the row itself.
+	// Of is the table and the id of the row that the condition is about; "" for the explained row.
 	Of string
-	// Alternative is the number of the rule that it is a part of, from 1. One rule is enough; all of its parts must be
-	// true.
+	// Alternative is the number of the rule, from 1. One rule is enough; all of its parts must be true.
 	Alternative int
 	Text        string
-	// True is nil if it is unknown whether the condition is true.
+	// nil if unknown.
 	True *bool
-	// Values are the columns that it reads, with their values.
+	// The columns that the condition reads, with their values.
 	Values []string
 }
 
-// Step is what a step of a task does to a row.
+// Step is what a step of a task does to the row.
 type Step struct {
-	Task   string
-	Action preview.Action
-	// Rule is the whole rule, and Conditions are its parts.
+	Task       string
+	Action     preview.Action
 	Rule       string
 	Conditions []Condition
 	OnHold     bool
-	// Verdict is what the step does, Since when it starts to, and Why says more.
+	// Verdict is what the step does, Since is when it starts to, and Why is the reason.
 	Verdict Verdict
 	Since   *time.Time
 	Why     string
 }
 
-// Row is why a row is deleted, or is not.
+// Row is why a row is deleted or not.
 type Row struct {
-	// Table is the quoted name with the schema.
+	// The quoted name with the schema.
 	Table  string
 	Exists bool
-	// Now is the reference time.
-	Now time.Time
-	// Steps are the steps that concern the table, in the order of the pipeline.
+	Now    time.Time
+	// Steps are in the order of the pipeline.
 	Steps []Step
-	// Verdict is that of all steps together. Task is the task that deletes the row, and Since when it starts to.
+	// Verdict is of all steps together. Task is the one that deletes the row, from Since on.
 	Verdict Verdict
 	Task    string
 	Since   *time.Time
 	Why     string
 }
 
-// ErrKey reports that a key is not that of one row.
+// ErrKey: the key is not that of one row.
 var ErrKey = failure.Field("key", "not a key of one row")
 
 func notCovered(table, why string) error {
@@ -93,15 +86,15 @@ func noIndex(table, why string) error {
 	}
 }
 
-// Explainer explains why rows of one table are deleted, or are not, by the database as it was when it was made.
+// Explainer answers by the database as it was when the Explainer was made.
 type Explainer struct {
 	config     pipeline.Config
 	simulation *dryrun.Simulation
 	table      *campaign.Table
 }
 
-// NewExplainer determines the parents of the tasks on which rows of a table depend. It fails with a refused.Error if no
-// task covers the table.
+// NewExplainer determines the parents of the tasks on which the table's rows depend. It fails with a refused.Error if
+// no task covers the table.
 func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, table string) (*Explainer, error) {
 	e, err := simulate(ctx, c, holds)
 	if err != nil {
@@ -117,7 +110,6 @@ func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, tabl
 	return e, e.simulation.Do(ctx, concerning)
 }
 
-// simulate returns an explainer of no table yet.
 func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explainer, error) {
 	if c.Now.IsZero() {
 		if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
@@ -131,8 +123,7 @@ func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explai
 	return &Explainer{config: c, simulation: s}, nil
 }
 
-// covered returns the table with a name, or with a partition of that name. It fails with a refused.Error if no task
-// covers it.
+// name may be that of a partition. covered fails with a refused.Error if no task covers the table.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
 	table := catalog.Find(name)
@@ -148,26 +139,34 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	return nil, notCovered(table.Quoted(), "no task covers "+table.Name)
 }
 
-// covers reports whether a plan deletes rows from a table, updates them, or rolls them up.
 func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
-	return covers(e.simulation.Database().Env.Catalog, p, table)
+	return slices.Contains(covered(e.simulation.Database().Env.Catalog, p), table.Quoted())
 }
 
-// covers reports whether a plan deletes rows from a table of a catalog, updates them, or rolls them up.
-func covers(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
-	return rollsUp(c, p, table) ||
-		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return candidates.Touches(j, table.Quoted()) }) ||
-		slices.ContainsFunc(p.SkippedSteps, func(s plan.Skip) bool { return s.Table == table })
+// covered returns the quoted names of the tables of a catalog that a plan covers.
+func covered(c *campaign.Catalog, p *plan.Plan) (names []string) {
+	if r := p.Task.RollUp; r != nil && c.Table(r.Table) != nil {
+		names = append(names, c.Table(r.Table).Quoted())
+	}
+	for _, j := range p.Jobs {
+		if names = append(names, j.Root); j.Paired != nil {
+			names = append(names, j.Paired.Relation)
+		}
+	}
+	for _, s := range p.SkippedSteps {
+		names = append(names, s.Table.Quoted())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// rollsUp reports whether a plan replaces rows of a table by their sums.
 func rollsUp(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
 	r := p.Task.RollUp
 	return r != nil && c.Table(r.Table) == table
 }
 
-// Row explains a row by the columns of a unique key. onText is called if the key is a text, before the row is looked
-// for; its error ends the search. Row fails with ErrKey, or a refused.Error.
+// Row finds the row by a unique key. It calls onText if the key is a text, before it looks for the row; an error of
+// that ends the search. Row fails with ErrKey, or a refused.Error.
 func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() error) (x Row, err error) {
 	x.Table, x.Now = e.table.Quoted(), e.config.Now
 	d := e.simulation.Database()
@@ -195,7 +194,6 @@ func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() erro
 	return x, err
 }
 
-// conclude sets the verdict of all steps together.
 func (x *Row) conclude() {
 	x.Verdict, x.Why = Kept, "no rule deletes it"
 	rank := map[Verdict]int{Kept: 0, DeletedLater: 1, Unknown: 2, Deleted: 3}

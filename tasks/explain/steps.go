@@ -17,14 +17,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// explanation explains one row in a transaction.
 type explanation struct {
 	*Explainer
 	tx  pgx.Tx
 	row row
 }
 
-// steps returns the steps of all tasks that concern the row.
 func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 	relevant := map[string]bool{x.row.relation: true}
 	plans := map[string]*plan.Plan{}
@@ -80,12 +78,11 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 	return steps, nil
 }
 
-// isPaired reports whether a job deletes the row together with a row of the job's table.
+// isPaired: the job deletes the row together with one of the job's table.
 func (x *explanation) isPaired(j plan.Job) bool {
 	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
 }
 
-// skipped returns a step that does not apply to the table.
 func skipped(task string, s plan.Skip) Step {
 	step := Step{
 		Task:    task,
@@ -100,7 +97,7 @@ func skipped(task string, s plan.Skip) Step {
 	return step
 }
 
-// newStep returns a step that is not judged yet, unless its task is known to fail.
+// The step is judged later, unless its task is known to fail.
 func (x *explanation) newStep(task, rule string) Step {
 	s := Step{Task: task, Action: preview.Delete, Rule: rule, Verdict: Kept}
 	if problem, ineffective := x.simulation.Ineffective(task); ineffective {
@@ -109,7 +106,6 @@ func (x *explanation) newStep(task, rule string) Step {
 	return s
 }
 
-// step explains what a job does to the row, by the candidate rows of all tasks.
 func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []candidates.Set) (s Step, err error) {
 	s = x.newStep(p.Task.Name, p.Describe(j))
 	if j.Set != nil {
@@ -152,7 +148,6 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 	return s, nil
 }
 
-// idOfPaired returns the id of the row of a job that is paired with the row, or nil.
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
 	of := sqlexpr.Format(
 		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)", j.Paired.ID,
@@ -160,12 +155,11 @@ func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, er
 	return id, x.ask(ctx, &id, of, x.row)
 }
 
-// byID returns the condition that a row has an id.
 func byID(column string, id int64) sqlexpr.Expr {
 	return sqlexpr.Format("r.%s = %s", column, sqlexpr.Arg(id, "bigint"))
 }
 
-// deletes reports whether a set has the row, or one that is paired with it, as the sets before leave it.
+// deletes: the set has the row, or one that is paired with it, and the sets before leave it.
 func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c candidates.Set) (is bool, err error) {
 	if c.Job.Relation == x.row.relation {
 		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
@@ -180,8 +174,8 @@ func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c ca
 		exists, x.row.relation, x.row.key).QueryRow(ctx, x.tx).Scan(&is)
 }
 
-// conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule
-// become true; nil if time alone does not make them.
+// deletes: the step deletes the row now. due is when all parts of a rule become true; nil if time alone does not make
+// them.
 func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
 	switch {
 	case s.Verdict == Unknown:
@@ -200,7 +194,6 @@ func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
 	}
 }
 
-// rollUpStep explains what becomes of the row if a task replaces the rows of a period by their sums.
 func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err error) {
 	env := x.simulation.Database().Env
 	period, skip := rollup.New(env, *p.Task.RollUp)
@@ -223,10 +216,9 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 	return s, err
 }
 
-// binder returns a binder of a plan.
 func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
 
-// ask selects something of a row, as SQL over r.
+// sql is over the row as r.
 func (x *explanation) ask(ctx context.Context, dest any, sql sqlexpr.Expr, r row) error {
 	query := sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key)
 	return query.QueryRow(ctx, x.tx).Scan(dest)

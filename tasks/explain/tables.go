@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// rollUp returns the statement by which rows would be replaced by their sums.
 func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Statement, error) {
 	if a.Task.RollUp == nil {
 		return nil, nil
@@ -51,8 +50,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 	}}, err
 }
 
-// drops returns, for each kind of work tables, the queries for which of them are in use, and the statements that drop
-// the others: views first.
+// For each kind, the queries for which work tables are in use, and the statements that drop the others: views first.
 func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statement, err error) {
 	finder := worktables.Finder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
 	kinds, _, err := finder.Find(ctx)
@@ -69,7 +67,6 @@ func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statemen
 	return all, nil
 }
 
-// dropsOf returns the statements of one kind of work tables.
 func dropsOf(ctx context.Context, a *pipeline.Attempt, k worktables.Kind) (all []Statement, err error) {
 	drop := Statement{Table: worktables.Mask(k.Drop.Prefix), Action: preview.Drop, Rule: worktables.Rule(k.Drop)}
 	if k.Unused == nil || len(k.Tables) == 0 {
@@ -116,7 +113,7 @@ func dropsOf(ctx context.Context, a *pipeline.Attempt, k worktables.Kind) (all [
 	return all, nil
 }
 
-// vacuums returns the statements of a task that vacuums, one for all tables that have the same command.
+// One statement for all tables that have the same command.
 func vacuums(ctx context.Context, a *pipeline.Attempt, truncate bool) (all []Statement, err error) {
 	if !a.Task.Vacuums {
 		return nil, nil

@@ -20,40 +20,32 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Statement is what a task would have the database do.
 type Statement struct {
-	// Table is the quoted name with the schema, or the mask of the names of work tables.
+	// The quoted name with the schema, or the mask of the names of work tables.
 	Table string
-	// Action is "" for a query, and for VACUUM and ANALYZE.
+	// "" for a query, and for VACUUM and ANALYZE.
 	Action preview.Action
-	// Rule describes which rows or tables.
-	Rule string
-	// SQL is the statement, without the part of the table that each batch is for. Of a statement on many tables it is
-	// that on the first ones. It is "" if no work table would be dropped.
-	SQL string
-	// Parameters are the values of its parameters; of a long list the first ones.
+	Rule   string
+	// SQL leaves out the part of the table that each batch is for. Of a statement on many tables it has the first ones.
+	// It is "" if no work table would be dropped.
+	SQL        string
 	Parameters []string
-	// Scan is how the rows are found.
-	Scan purge.Scan
-	// Partitions is in how many partitions it is done, one after another. The SQL names the first one.
+	Scan       purge.Scan
+	// Partitions is how many are done, one after another. SQL names the first one.
 	Partitions int
 }
 
-// Task is what a task would do now.
 type Task struct {
-	// Now is the reference time.
 	Now time.Time
-	// Parents is the query for the parent set, which has Rows; nil if the task has none.
-	Parents *Statement
-	Rows    int64
-	// Statements are in order.
+	// The query for the parents, and how many it finds; nil if the task has none.
+	Parents    *Statement
+	Rows       int64
 	Statements []Statement
-	// Skips describe skipped parts, with the reasons, and missing rights.
-	Skips []string
+	Skips      []string
 }
 
-// DescribeTask returns what a task would do now. It reports that something is on hold, but not what: a caller who may
-// ask for a statement may not see the holds.
+// DescribeTask says that something is on hold, but not what: a caller who may ask for a statement may not see the
+// holds.
 func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t plan.Task) (e Task, err error) {
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return e, err
@@ -115,7 +107,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	return e, nil
 }
 
-// newAttempt returns an attempt to explain. Its log has the parts that it skips, with the reasons.
+// The attempt's log has the parts that it skips, with the reasons.
 func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.Attempt, *skipLog, error) {
 	skips := &skipLog{}
 	j := pipeline.DiscardJournal(plan.Holds{})
@@ -132,7 +124,7 @@ func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.
 	return r.NewAttempt(p), skips, nil
 }
 
-// skipLog implements pipeline.Progress. It has each message once.
+// skipLog is a pipeline.Progress that has each message once.
 type skipLog struct{ messages []string }
 
 func (s *skipLog) add(message string) {
@@ -141,10 +133,8 @@ func (s *skipLog) add(message string) {
 	}
 }
 
-// At implements pipeline.Progress.
 func (s *skipLog) At(string, int64) {}
 
-// Log implements pipeline.Progress.
 func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
 		s.add(m.Text)
@@ -152,7 +142,7 @@ func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	return nil
 }
 
-// addEmptyParents adds which tables have no row now, so that no row is an orphan of theirs.
+// No row is an orphan of a table that is empty now.
 func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) error {
 	var names []string
 	for _, j := range a.Plan.Jobs {
@@ -175,7 +165,7 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 	return nil
 }
 
-// sweeps returns the statements of the task's jobs, one for all partitions of a table.
+// One statement for all partitions of a table.
 func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog) (all []Statement, err error) {
 	for i, j := range a.Plan.Jobs {
 		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
@@ -200,7 +190,7 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *sk
 	return all, nil
 }
 
-// scan returns how the rows of a sweep are found; nothing, and a line in the log, if that is unknown.
+// If the scan is unknown, the log says so.
 func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
 	scan, err := a.Binder.Engine.Scan(ctx, s)
 	if failed := (*purge.OtherServerError)(nil); errors.As(err, &failed) {
@@ -215,7 +205,6 @@ func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLo
 	return scan, err
 }
 
-// explainOutside adds what a task on another database would do.
 func explainOutside(ctx context.Context, o external.Task, e *Task) error {
 	if o.Disabled {
 		e.Skips = append(e.Skips, fmt.Sprintf("the task %s is disabled", o.Name))

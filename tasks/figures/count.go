@@ -16,11 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// errEnough ends counting when more rows were found than are of interest.
+// Counting ends when more rows were found than are of interest.
 var errEnough = errors.New("enough")
 
-// ignoreUnreadable returns an error of reading a relation, unless the relation is locked or dropped: the batches will
-// find that, too.
+// A relation that is locked or dropped is ignored: the batches will find that, too.
 func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relation string) error {
 	if errors.Is(err, errEnough) || sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
 		campaign.Dropped(ctx, b.Pool, err, relation) {
@@ -61,7 +60,6 @@ func (f *figures) count(
 	return n, nil
 }
 
-// candidates returns the candidate rows of jobs on the table.
 func (f *figures) candidates(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]sqlexpr.Expr,
 ) (sets []candidates.Set, err error) {
@@ -87,7 +85,7 @@ func (f *figures) candidates(
 	return sets, nil
 }
 
-// read counts the rows of the table that the sets on one relation delete.
+// The sets are on one relation.
 func (f *figures) read(
 	ctx context.Context, b *binding.Binder, s candidates.Set, all []candidates.Set,
 	add func(ctx context.Context, rows int64) error,

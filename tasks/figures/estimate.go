@@ -9,11 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// ParentsAtOnce is how many parents are processed at once, since their ids are sent with every statement.
+// Limited because their ids are sent with every statement.
 const ParentsAtOnce = 20_000
 
-// Estimate returns about how many rows jobs will delete or update; negative if that is not known. Only progress and the
-// guards depend on it.
+// Estimate is negative if unknown. Only progress and the guards depend on it.
 func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents) int64 {
 	if len(jobs) == 0 {
 		return -1
@@ -38,7 +37,7 @@ func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents b
 	return int64(expected)
 }
 
-// sample returns the sweep to estimate instead of a job's. For rows that depend on parents it has only the ids as its
+// sample is what to estimate instead of a job's sweep. For rows that depend on parents it has only the ids as its
 // condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has
 // some, and factor scales the result.
 func sample(

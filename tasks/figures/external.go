@@ -10,8 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// JudgeItems judges the items that a task on another database would delete. before is how many of them earlier tasks of
-// a dry run would delete.
+// before is how many of the items earlier tasks of a dry run would delete.
 func JudgeItems(
 	ctx context.Context, a *pipeline.Attempt, o external.Task, run string, before int64, showRefused bool,
 ) ([]guard.Trip, error) {
@@ -40,7 +39,6 @@ func JudgeItems(
 	return a.History.JudgeItems(items), nil
 }
 
-// EverythingOnHold returns the message about a task on another database while everything is on hold.
 func EverythingOnHold(c *external.Candidates) message.Message {
 	return message.EverythingOnHold.With("rows", len(c.Items), "table", c.Table)
 }

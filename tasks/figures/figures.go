@@ -16,19 +16,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Task has the figures of one task.
 type Task struct {
 	Attempt *pipeline.Attempt
 	Jobs    []plan.Job
 	Parents binding.Parents
-	// Found has what a dry run has counted, by the quoted names of tables. It is shown as it is, without counting
-	// again; nil in a run that deletes.
+	// Found is what a dry run has counted, by the quoted names of tables, so that it need not count again; nil in a run
+	// that deletes.
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
 }
 
-// Judge judges all tables that the task deletes rows from. It calls bound with each share that the run must not exceed.
+// Judge calls bound with each share that the run must not exceed.
 func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard.Trip, err error) {
 	former, options := t.Attempt.MovedFast(), t.Attempt.Options()
 	for _, table := range t.tables() {
@@ -65,7 +64,7 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 	return trips, nil
 }
 
-// tables returns the tables that the jobs, or foreign keys with them, delete rows from.
+// By the jobs, or by foreign keys with them.
 func (t *Task) tables() (tables []*campaign.Table) {
 	add := func(table *campaign.Table) {
 		if table != nil && !slices.Contains(tables, table) {
@@ -89,19 +88,18 @@ func (t *Task) tables() (tables []*campaign.Table) {
 	return tables
 }
 
-// figures has the figures of one table.
 type figures struct {
 	*Task
 	table *campaign.Table
 	jobs  []plan.Job
-	// former are the cutoffs that have moved too fast, as they were.
+	// former are the cutoffs that have moved too fast, before they moved.
 	former map[string]time.Time
 }
 
 var _ guard.Figures = (*figures)(nil)
 
-// Estimate implements guard.Figures, by the planner's statistics and a sample of the table, since the statistics may be
-// older than what was just changed.
+// Estimate uses the planner's statistics and a sample of the table, since the statistics may be older than the last
+// change.
 func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	if f.Found != nil {
 		return float64(f.Found[f.table.Quoted()]), nil
@@ -131,8 +129,8 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	return float64(max(planned, sampled)), nil
 }
 
-// total selects how many rows relations ($1) have, by their sizes and the planner's statistics, and whether these are
-// fresh: less than a tenth of the rows has changed since.
+// Of relations ($1), by their sizes and the planner's statistics; these are fresh if less than a tenth of the rows has
+// changed since.
 const total = `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages,
 		1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
 	COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0
@@ -140,7 +138,7 @@ const total = `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpage
 		AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 0) / 10), false)
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// Total implements guard.Figures. It asks the primary, since a standby has no statistics of changes.
+// Total asks the primary, since a standby has no statistics of changes.
 func (f *figures) Total(ctx context.Context) (rows float64, fresh bool, err error) {
 	var leaves []string
 	for _, leaf := range f.table.Leaves {
@@ -150,7 +148,6 @@ func (f *figures) Total(ctx context.Context) (rows float64, fresh bool, err erro
 	return rows, fresh, err
 }
 
-// CountTotal implements guard.Figures.
 func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 	b := f.Attempt.Binder
 	if f.table.Location != "" {
@@ -170,7 +167,6 @@ func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 	return rows, nil
 }
 
-// Count implements guard.Figures.
 func (f *figures) Count(ctx context.Context, enough int64) (int64, error) {
 	if f.Found != nil {
 		return f.Found[f.table.Quoted()], nil
@@ -178,7 +174,6 @@ func (f *figures) Count(ctx context.Context, enough int64) (int64, error) {
 	return f.count(ctx, f.Attempt.Binder, f.jobs, f.Parents, enough, nil)
 }
 
-// CountWithoutDelays implements guard.Figures.
 func (f *figures) CountWithoutDelays(ctx context.Context, enough int64) (int64, error) {
 	b, parents, err := f.assume(ctx, f.Attempt.Task.WithoutDelays(), nil)
 	if err != nil {
@@ -188,7 +183,6 @@ func (f *figures) CountWithoutDelays(ctx context.Context, enough int64) (int64, 
 	return f.count(ctx, b, b.Plan.Jobs, parents, f.exactly(enough), nil)
 }
 
-// CountSinceCutoff implements guard.Figures.
 func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, error) {
 	b, parents, err := f.assume(ctx, f.Attempt.Task, f.former)
 	if err != nil {
@@ -214,7 +208,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 	return f.count(ctx, b, f.jobs, parents, f.exactly(enough), except)
 }
 
-// exactly returns after how many rows counting ends: a dry run shows the exact number.
+// A dry run shows the exact number, so it counts to the end.
 func (f *figures) exactly(enough int64) int64 {
 	if f.Found != nil {
 		return math.MaxInt64
@@ -222,7 +216,6 @@ func (f *figures) exactly(enough int64) int64 {
 	return enough
 }
 
-// assume compiles another task, by some cutoffs instead of the current ones, and returns its binder and its parents.
 func (f *figures) assume(
 	ctx context.Context, t plan.Task, cutoffs map[string]time.Time,
 ) (*binding.Binder, binding.Parents, error) {

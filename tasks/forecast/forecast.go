@@ -16,6 +16,11 @@ import (
 // Days is how many days a forecast covers.
 const Days = 14
 
+// maxCounting is how long the tasks of a forecast are counted, all together.
+const maxCounting = 30 * time.Second
+
+const leftOut = "its rows were not counted, since those of the tasks before it took 30 seconds; a dry run counts them"
+
 // Due is how many rows of a task are obsolete now, and how many become obsolete.
 type Due struct {
 	Task string
@@ -47,6 +52,8 @@ func (d Due) Within(period time.Duration) int64 {
 
 // Forecaster forecasts the tasks of a database, as it was when it was made.
 type Forecaster struct {
+	// Until is when counting ends: tasks are left out after that.
+	Until time.Time
 	times []*pipeline.Run // the runs at each reference time, a day apart
 }
 
@@ -56,7 +63,7 @@ func New(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Forecaster,
 		return nil, err
 	}
 	c.DryRun = true // what the role may do to the tables does not matter
-	f := &Forecaster{}
+	f := &Forecaster{Until: time.Now().Add(maxCounting)}
 	first := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
 	if err := first.Database.Refresh(ctx); err != nil {
 		return nil, err
@@ -94,6 +101,9 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 	}
 	d.Known, d.Exact = true, true
 	for _, q := range questions {
+		if time.Now().After(f.Until) {
+			return Due{Task: t.Name, Why: leftOut}, nil
+		}
 		d.Dated = d.Dated || q.dated
 		counts, exact, why, err := q.count(ctx, f.times[0].Config.Pool)
 		if err != nil {
@@ -115,7 +125,7 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, why string, err error) {
 	byUnit := map[string]*question{}
 	for time, r := range f.times {
-		compiled, err := r.Database.Compile(t)
+		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // and not kept: of thousands there would be many
 		if err != nil {
 			return nil, "", err
 		}

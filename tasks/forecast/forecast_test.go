@@ -3,6 +3,8 @@ package forecast_test
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +90,27 @@ func TestNightsOfAYear(t *testing.T) {
 				t.Errorf("%s, day %d: %d rows, forecast %d", task.Name, day, actual, within)
 			}
 		}
+	}
+}
+
+// Tasks that are not counted in time are left out, which is said.
+func TestCountingEnds(t *testing.T) {
+	t.Parallel()
+	f := newForecaster(t, pgtest.Campaign(t))
+	of := func() forecast.Due {
+		t.Helper()
+		i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "audit-trail" })
+		due, err := f.Task(t.Context(), tasks.Pipeline[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return due
+	}
+	if due := of(); !due.Known || due.Why != "" {
+		t.Errorf("%+v", due)
+	}
+	f.Until = time.Now()
+	if due := of(); due.Known || !strings.Contains(due.Why, "not counted") {
+		t.Errorf("%+v", due)
 	}
 }

@@ -6,20 +6,15 @@ import (
 	"time"
 )
 
-// Drops describes work tables that a task would drop.
 type Drops struct {
-	// Mask is the mask of their names.
-	Mask string
-	// Tables is how many there are.
-	Tables int64
-	// Options and ShowRefused are as in Rows.
+	Mask        string
+	Tables      int64
 	Options     map[string]string
 	ShowRefused bool
-	// Sizes returns the bytes of the tables and of the database.
+	// In bytes: of the tables, and of the database.
 	Sizes func(ctx context.Context) (tables, database int64, err error)
 }
 
-// JudgeDrops judges the number and the size of work tables.
 func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err error) {
 	shown := func(name Name) bool { return d.ShowRefused && h.IsRefused(name, d.Mask, d.Options) }
 	n := Trip{Guard: Tables, Table: d.Mask, Number: d.Tables, Limit: h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
@@ -31,7 +26,7 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 	}
 	tables, database, err := d.Sizes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the sizes of work tables: %w", err)
+		return nil, fmt.Errorf("read the sizes of work tables: %w", err)
 	}
 	limit := h.limit(Bytes, d.Mask, float64(database)*h.MaxDropPercent/100, 0)
 	b := Trip{Guard: Bytes, Table: d.Mask, Number: tables, Limit: limit}
@@ -41,22 +36,19 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 	return trips, nil
 }
 
-// Items describes the items of another database, such as process instances, that a task would delete.
 type Items struct {
 	Table string
-	// Total is how many items the table has, and Number how many the task would delete.
+	// Total is how many the table has, Number how many the task would delete.
 	Total, Number int64
 	// Recent is how many were deleted within SharePeriod, and Before how many earlier tasks of a dry run would delete.
 	Recent, Before int64
-	// SinceCutoff is how many are between a former cutoff and the current one, if CutoffMoved is true.
+	// Between a former cutoff and the current one; only if CutoffMoved.
 	SinceCutoff int64
 	CutoffMoved bool
-	// Options and ShowRefused are as in Rows.
 	Options     map[string]string
 	ShowRefused bool
 }
 
-// JudgeItems judges the items of another database.
 func (h *History) JudgeItems(i Items) (trips []Trip) {
 	judge := func(t Trip, limit float64) {
 		t.Table, t.Limit = i.Table, h.limit(t.Guard, i.Table, limit, max(h.MinProcessInstances-1, 0))
@@ -75,7 +67,7 @@ func (h *History) JudgeItems(i Items) (trips []Trip) {
 	return trips
 }
 
-// JudgeFirst returns why a scheduled run must not be the first one in a database, or "".
+// Why a scheduled run must not be the first one in a database, or "".
 func (h *History) JudgeFirst() string {
 	if !h.First || !h.Unattended {
 		return ""
@@ -83,8 +75,7 @@ func (h *History) JudgeFirst() string {
 	return "no run by hand or of a saved plan has succeeded in this database: start one with `cleanupd run --preview`"
 }
 
-// JudgeClock returns a problem of the clock of the database, or "". offset is how far the clock of
-// this process is ahead of it.
+// offset is how far the clock of this process is ahead of the database's. "" if nothing is wrong.
 func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	database := now.Add(-offset)
 	switch {
@@ -100,8 +91,8 @@ func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	return ""
 }
 
-// JudgeIdle returns for how long the application has written nothing, or "" if that is not too long. newest is when it
-// last did; zero if that is not known.
+// JudgeIdle returns how long the application has written nothing, or "" if that is not too long. newest is when it last
+// did; zero if unknown.
 func (h *History) JudgeIdle(newest, now time.Time) string {
 	if h.MaxIdle == 0 || newest.IsZero() || !newest.Before(now.Add(-h.MaxIdle)) {
 		return ""

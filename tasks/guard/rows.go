@@ -8,52 +8,45 @@ import (
 // safetyFactor is how far below a limit an estimate has to be to decide.
 const safetyFactor = 10
 
-// Rows describes the rows of a table that a task would delete or update.
+// Rows of a table that a task would delete or update.
 type Rows struct {
-	// Table is the quoted name of the table.
+	// The quoted name.
 	Table string
-	// Empties is true if the task empties the table by its nature, so that the share of the deleted rows means nothing.
+	// Empties: the task empties the table, so that the share of the deleted rows means nothing.
 	Empties bool
-	// Orphans is true if a policy deletes rows because their parents are missing. These may only seem to be missing, as
-	// while they are loaded again, so that the share is judged in small tables, too.
+	// Orphans: a policy deletes rows because their parents are missing. These may only seem to be missing, for example
+	// while they are being loaded, so the share is judged in small tables, too.
 	Orphans bool
-	// Before is how many rows earlier tasks of a dry run would have deleted.
+	// How many rows earlier tasks of a dry run would delete.
 	Before int64
-	// CutoffMoved is true if a cutoff of the task has moved by more than the time that passed.
+	// CutoffMoved: a cutoff of the task has moved by more than the time that passed.
 	CutoffMoved bool
-	// Options are the current options of the task, and ShowRefused is true for a dry run, which shows guards that have
-	// refused the task even if their numbers are small.
+	// Options are the task's current options. ShowRefused: a dry run shows guards that have refused the task even if
+	// their numbers are small.
 	Options     map[string]string
 	ShowRefused bool
-	// Unproven is true if a policy's rule has not run yet, and the run follows no saved plan.
+	// Unproven: a policy's rule has not run yet, and the run follows no saved plan.
 	Unproven bool
 }
 
-// Figures are what guards of rows ask about a table. Each is read when a judgement needs it. Counts stop at one more
-// than enough.
+// Figures are read when a judgement needs them. Counts stop at one more than enough.
 type Figures interface {
-	// Estimate returns about how many rows the task would delete; infinite if that is not known.
+	// Infinite if unknown.
 	Estimate(ctx context.Context) (float64, error)
-	// Total returns how many rows the table has by the planner's statistics, and whether these are fresh.
+	// By the planner's statistics; fresh says whether these are recent.
 	Total(ctx context.Context) (rows float64, fresh bool, err error)
-	// CountTotal counts the rows of the table.
 	CountTotal(ctx context.Context) (float64, error)
-	// Count counts the rows that the task would delete.
 	Count(ctx context.Context, enough int64) (int64, error)
-	// CountWithoutDelays counts the rows that it would delete by rules without a delay.
 	CountWithoutDelays(ctx context.Context, enough int64) (int64, error)
-	// CountSinceCutoff counts the rows that it would not delete by the former cutoffs.
 	CountSinceCutoff(ctx context.Context, enough int64) (int64, error)
 }
 
-// Judgement is the result of judging a table.
 type Judgement struct {
 	Trips []Trip
-	// Bound is the share that the run must not exceed while it deletes, where an estimate decided, or nil.
+	// Bound is the share that the run must not exceed while it deletes, if an estimate decided.
 	Bound *Trip
 }
 
-// JudgeRows judges the rows of one table.
 func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement, err error) {
 	estimate, err := f.Estimate(ctx)
 	if err != nil {
@@ -67,7 +60,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	} {
 		trip, err := judge()
 		if err != nil {
-			return j, fmt.Errorf("judge how many rows of %s go: %w", r.Table, err)
+			return j, fmt.Errorf("count the rows of %s for the guards: %w", r.Table, err)
 		}
 		if trip != nil {
 			j.Trips = append(j.Trips, *trip)
@@ -76,7 +69,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	return j, nil
 }
 
-// judgePolicy judges a policy whose rule has not run yet: any row trips the guard.
+// Any row trips the guard of a policy whose rule has not run yet.
 func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	if !r.Unproven {
 		return nil, nil
@@ -88,7 +81,7 @@ func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	return &Trip{Guard: Policy, Table: r.Table, Number: n}, nil
 }
 
-// judgeShare judges which share of a table all tasks and runs within SharePeriod delete together.
+// All tasks and runs within SharePeriod count together.
 func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate float64, j *Judgement) (*Trip, error) {
 	if h.MaxSharePercent == 0 || r.Empties {
 		return nil, nil
@@ -132,7 +125,6 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	return nil, nil
 }
 
-// judgeGrowth judges how many rows rules without a delay delete, in comparison with former runs.
 func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	typical := h.Deletions[r.Table].Typical
 	if h.MaxGrowth == 0 {
@@ -143,7 +135,7 @@ func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, typical > 0, estimate, f.CountWithoutDelays)
 }
 
-// judgeCutoff judges how many rows are between a former cutoff and one that has moved too fast.
+// Rows between a former cutoff and one that has moved too fast.
 func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	if !h.Cutoff {
 		return nil, nil
@@ -152,8 +144,8 @@ func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, r.CutoffMoved, estimate, f.CountSinceCutoff)
 }
 
-// judgeCount completes a trip with a count, and returns it if that exceeds the limit. It counts nothing if the guard
-// does not apply, or if the estimate is far below the limit, unless the guard is refused.
+// judgeCount counts only if the guard applies and the estimate is not far below the limit, or the guard is refused. It
+// returns the trip if the count exceeds the limit.
 func (h *History) judgeCount(
 	ctx context.Context, r Rows, t Trip, applies bool, estimate float64,
 	count func(ctx context.Context, enough int64) (int64, error),

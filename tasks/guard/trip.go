@@ -9,10 +9,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Trip is a guard that trips.
 type Trip struct {
 	Guard Name `json:"Guard"`
-	// Table is the quoted name of a table with its schema, or the mask of the names of work tables.
+	// The quoted name of a table with its schema, or the mask of the names of work tables.
 	Table string `json:"Table"`
 	// Number is how many rows, tables or bytes would be deleted, and Limit how many may be. A run stops counting at one
 	// more than the limit.
@@ -24,7 +23,6 @@ type Trip struct {
 	Total  int64 `json:"Total,omitempty"  db:"-"`
 }
 
-// is reports whether the trip is that of a guard for a table.
 func (t Trip) is(name Name, table string) bool { return t.Guard == name && t.Table == table }
 
 func (t Trip) String() string {
@@ -51,7 +49,6 @@ func (t Trip) String() string {
 		limit)
 }
 
-// TrippedError is the refusal of a task by the guards that tripped.
 type TrippedError struct {
 	Trips   []Trip
 	refusal *refused.Error
@@ -59,10 +56,9 @@ type TrippedError struct {
 
 func (e *TrippedError) Error() string { return e.refusal.Message }
 
-// Unwrap returns the refusal as a *refused.Error.
 func (e *TrippedError) Unwrap() error { return e.refusal }
 
-// Refuse returns a TrippedError, or nil without trips.
+// nil without trips.
 func Refuse(trips []Trip) error {
 	if len(trips) == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// NotCoveredByRecipients returns the names of the tables whose rows tasks, or foreign keys, delete and that reach a
-// recipient in another way than by iRecipientId. A hold of recipients does not cover these.
+// NotCoveredByRecipients returns the tables whose rows tasks, or foreign keys, delete and that refer to a recipient in
+// another way than by iRecipientId. A hold of recipients does not cover these.
 func NotCoveredByRecipients(env plan.Env) (names []string, err error) {
 	names = []string{}
 	for _, t := range env.Pipeline {
@@ -28,7 +28,6 @@ func NotCoveredByRecipients(env plan.Env) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// reachesRecipients reports whether a table reaches a recipient in another way than by iRecipientId.
 func reachesRecipients(t *campaign.Table) bool {
 	links := []string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"}
 	return t.OfRecipients ||

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Choose returns the parents that an attempt processes: the parents of its plan, without the ones that
-// skipped tables or holds retain. It counts the retained ones.
+// Choose returns the parents of the plan without those that skipped tables or holds retain. It counts the retained
+// ones.
 func Choose(ctx context.Context, a *pipeline.Attempt) (parents binding.Parents, err error) {
 	ids, err := a.RetainForSkipped(ctx, a.Parents)
 	if err != nil {
@@ -30,10 +30,9 @@ func Choose(ctx context.Context, a *pipeline.Attempt) (parents binding.Parents, 
 	return parents, nil
 }
 
-// Parents applies holds to the parents of a task. It leaves out parents of a message whose log is on hold, since only
-// that log shows which parent the message belongs to. The others are processed, without the own rows of parents that
-// are on hold themselves or have a dependent row on hold. retained is how many parents only their dependent rows
-// retain.
+// Parents leaves out parents of a message whose log is on hold, since only that log shows which parent the message
+// belongs to. The others are processed, without the own rows of parents that are on hold themselves or have a dependent
+// row on hold. retained is how many parents only their dependent rows retain.
 func Parents(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, ids []int64,
 ) (parents binding.Parents, retained int64, err error) {
@@ -61,7 +60,6 @@ func Parents(
 	return parents, retained + int64(len(binding.Without(parents.RowsOnHold, themselves))), nil
 }
 
-// parentsOnHold returns the parents that are on hold themselves.
 func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
 	p := b.Plan.Parents
 	if p == nil || p.OnHold.IsZero() {
@@ -72,7 +70,7 @@ func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
 	return b.Parents(ctx, &onHold)
 }
 
-// parentsOfRowsOnHold returns the parents of those rows of a job that are on hold.
+// Of those rows of the job that are on hold.
 func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids []int64) (by []int64, err error) {
 	s, any, err := b.SweepOnHold(ctx, &j, ids)
 	if err != nil || !any {
@@ -80,12 +78,12 @@ func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids
 	}
 	err = b.Engine.Retry(ctx, j.Name, func() (err error) { by, err = b.ParentsOf(ctx, j, s); return err })
 	if err != nil && !campaign.Dropped(ctx, b.Pool, err, s.Relation) {
-		return nil, fmt.Errorf("look for held rows of %s: %w", j.Name, err)
+		return nil, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
 	}
 	return by, nil
 }
 
-// Count counts the obsolete rows of an attempt's jobs that are retained because they are on hold.
+// Count counts the obsolete rows on hold of all jobs.
 func Count(ctx context.Context, a *pipeline.Attempt) error {
 	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
 	for i, j := range a.Jobs {
@@ -95,14 +93,13 @@ func Count(ctx context.Context, a *pipeline.Attempt) error {
 		}
 		rows, err := countRows(ctx, a, j)
 		if a.Retained.OnHold += rows; err != nil {
-			return fmt.Errorf("count held rows of %s: %w", j.Name, err)
+			return fmt.Errorf("count rows on hold in %s: %w", j.Name, err)
 		}
 	}
 	return nil
 }
 
-// countRows counts the obsolete rows of a job that are on hold. It counts the rows of parents by a single statement,
-// which finds them by their link.
+// One statement counts the rows of parents: it finds them by their link.
 func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64, err error) {
 	b := a.Binder
 	j.Except = nil

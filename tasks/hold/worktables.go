@@ -20,12 +20,12 @@ import (
 var ErrTable = errors.New("its table is on hold")
 
 // WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
-// recipient on hold, by the environment of an attempt.
+// recipient on hold.
 type WorkTables struct{ *pipeline.Attempt }
 
-// Filter returns the tables that are not on hold, and how many of the others are. The ones with a mask in common have
-// one owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns
-// the others.
+// Filter returns the tables that are not on hold, and how many of the others are. Tables with the same mask have one
+// owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns the
+// others.
 func (w WorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
@@ -54,13 +54,12 @@ func (w WorkTables) Filter(
 	return rest, onHold, nil
 }
 
-// mayHaveRecipients reports whether a work table can have a row of a recipient on hold.
 func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
 	return t.Recipients && len(w.Binder.Env.Holds.Recipients) > 0
 }
 
-// WithRecipients returns, by their names, which of those tables that can have rows of a recipient on hold have one. A
-// table that cannot be read counts as one that has, with a warning.
+// WithRecipients returns the names of those tables that have rows of a recipient on hold. A table that cannot be read
+// counts as one, with a warning.
 func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTable) (map[string]bool, error) {
 	has := map[string]bool{}
 	var (
@@ -91,7 +90,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	return has, nil
 }
 
-// read reports whether a table has a row of a recipient on hold, in a separate transaction.
+// read uses a separate transaction.
 func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, err error) {
 	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err
@@ -103,7 +102,7 @@ func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, e
 	return has, err
 }
 
-// hasRecipients reports whether a table has a row of a recipient on hold. It fails if a policy might hide one.
+// It fails if a policy might hide a row.
 func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.WorkTable) (has bool, err error) {
 	if !w.mayHaveRecipients(t) {
 		return false, nil

@@ -10,12 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Source says where the oldest and the newest value of a column come from.
+// Where the oldest and the newest value of a column come from.
 type Source string
 
-// Sources of dates.
 const (
-	// FromIndex is exact. FromStatistics is a bound that the last ANALYZE saw.
+	// FromIndex is exact; FromStatistics is a bound that the last ANALYZE saw.
 	FromIndex      Source = "INDEX"
 	FromStatistics Source = "STATISTICS"
 )
@@ -33,18 +32,18 @@ type DateColumn struct {
 	readable bool // whether its index may be read
 }
 
-// dateTypes is a query for the types of dates, with the domains over them at any depth, and the types below.
+// The types of dates, with the domains over them at any depth, and the types below.
 const dateTypes = `(WITH RECURSIVE dates (oid, base) AS (
     SELECT oid, oid FROM unnest('{date,timestamp,timestamptz}'::regtype[]::oid[]) AS oid
     UNION ALL SELECT d.oid, dates.base FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
   SELECT oid, base FROM dates)`
 
-// finite is the condition that a date v is finite, and that a timestamp can have it, in any time zone.
+// A timestamp can have the date v, in any time zone.
 const finite = "v BETWEEN date '4713-01-01 BC' AND date '294276-01-01'"
 
-// selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner
-// of a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the
-// database and of NmsDelivery, and the roles that this role may act as.
+// Of tables ($1). An index is read only if its owner is trusted, since the owner of a table can run code with the
+// rights of a role that plans a query on it. Trusted are superusers, the owners of the database and of NmsDelivery, and
+// the roles that this role may act as.
 const selectDates = `
 SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
@@ -61,9 +60,8 @@ FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c
 WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN (SELECT oid FROM ` + dateTypes + ` AS d)
 ORDER BY 1, a.attnum`
 
-// selectBounds selects the oldest and newest values of date columns that the statistics have: of tables, by their
-// positions ($1) and the relations with their rows ($2). The CASE in it repeats the conditions of the join: the planner
-// may read the bounds of columns of other types before it joins.
+// By the positions of tables ($1) and the relations with their rows ($2). The CASE repeats the conditions of the join:
+// the planner may read the bounds of columns of other types before it joins.
 var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
@@ -77,7 +75,7 @@ FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid
 WHERE b.oldest IS NOT NULL
 GROUP BY u.position, a.attname`
 
-// boundsOf returns the query for the values that the statistics s of a column a have, if it is of a type.
+// s are the statistics of column a.
 func boundsOf(dateType string) string {
 	return fmt.Sprintf(
 		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname =
@@ -89,7 +87,7 @@ func boundsOf(dateType string) string {
 	)
 }
 
-// Limits of reading dates by indexes: for one table, for all tables of a page, and how many partitions are asked.
+// For one table, for all tables of a page, and how many partitions are read.
 const (
 	indexTimeout   = 200
 	indexesTimeout = 2 * time.Second
@@ -143,7 +141,6 @@ func (r *reader) readBounds(ctx context.Context) error {
 	return err
 }
 
-// setDates sets the oldest and newest value of a column.
 func (d *Details) setDates(column string, oldest, newest *time.Time, from Source) {
 	i := slices.IndexFunc(d.Dates, func(c DateColumn) bool { return c.Column == column })
 	if i >= 0 {
@@ -151,7 +148,7 @@ func (d *Details) setDates(column string, oldest, newest *time.Time, from Source
 	}
 }
 
-// readIndexes reads the oldest and newest values of a table's date columns from the ends of their indexes.
+// The oldest and newest values are at the ends of an index.
 func (r *reader) readIndexes(ctx context.Context, table string, d *Details) error {
 	var selected, names []string
 	for _, c := range d.Dates {

@@ -11,29 +11,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Details are what a list shows of a table in addition.
 type Details struct {
-	// DeadBytes is the size of dead rows, which VACUUM makes free. FreeBytes is the space for new rows. Both are nil if
-	// they are unknown.
+	// DeadBytes is what VACUUM would make free; FreeBytes is the space for new rows. nil if unknown.
 	DeadBytes, FreeBytes *int64
-	// Dates has the date columns, in the order of the table.
-	Dates []DateColumn
-	// ReferencedBy has the foreign keys that point at the table.
-	ReferencedBy []ForeignKey
+	Dates                []DateColumn
+	ReferencedBy         []ForeignKey
 }
 
-// ForeignKey is a foreign key of a table.
 type ForeignKey struct {
 	Name string
-	// Table is the table that has the key, with its schema, quoted where needed, and Columns are its stored columns.
+	// Table has the key; its name is quoted where needed, with its schema. Columns are stored names.
 	Table   string
 	Columns []string
-	// OnDelete is what a delete does: NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT; NOT ENFORCED if the key does
-	// nothing.
+	// NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT; NOT ENFORCED if the key does nothing.
 	OnDelete string
 }
 
-// Read returns the details of tables, in the order of the tables.
 func Read(ctx context.Context, pool *pgxpool.Pool, tables []*Table) ([]Details, error) {
 	r := reader{pool: pool, tables: tables, details: make([]Details, len(tables))}
 	for i, t := range tables {
@@ -50,23 +43,21 @@ func Read(ctx context.Context, pool *pgxpool.Pool, tables []*Table) ([]Details, 
 	return r.details, nil
 }
 
-// reader reads the details of tables.
 type reader struct {
 	pool    *pgxpool.Pool
 	tables  []*Table
 	details []Details
-	// oids has the OIDs of the tables, and 0 for work tables.
+	// 0 for work tables.
 	oids []uint32
-	// leaves has the relations that store rows, and positions the indexes of their tables in tables.
+	// leaves store rows; positions are the indexes of their tables in tables.
 	positions []int32
 	leaves    []uint32
 }
 
-// Settings of transactions that read details: a list neither waits for a lock nor makes others wait.
+// A list neither waits for a lock nor makes others wait.
 const settings = "SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '%dms'"
 
-// within reads something in a transaction that has so many milliseconds for each statement. It leaves it out if the
-// server refuses that or it takes longer.
+// within limits each statement to some milliseconds. done is false if the server refuses that or it takes longer.
 func (r *reader) within(ctx context.Context, milliseconds int, read func(tx pgx.Tx) error) (done bool, err error) {
 	err = pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf(settings, milliseconds)); err != nil {
@@ -80,8 +71,8 @@ func (r *reader) within(ctx context.Context, milliseconds int, read func(tx pgx.
 	return err == nil, err
 }
 
-// selectSpace selects the dead and the free bytes of tables by their positions ($1) and the relations with their
-// rows ($2). The width of a row comes from the statistics of its columns.
+// By the positions of tables ($1) and the relations with their rows ($2). The width of a row comes from the statistics
+// of its columns.
 const selectSpace = `
 SELECT position, sum(least(dead * width, heap))::bigint,
   sum(greatest(heap - (least(dead * width, heap) + live * width), 0))::bigint
@@ -112,7 +103,7 @@ func (r *reader) readSpace(ctx context.Context) error {
 	return err
 }
 
-// selectForeignKeys selects the foreign keys that point at tables ($1). It leaves out copies in partitions.
+// Keys that refer to tables ($1), without the copies in partitions.
 const selectForeignKeys = `
 SELECT t.position - 1, k.conname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
   ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)

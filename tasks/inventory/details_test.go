@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// read returns the details of a table.
 func read(t *testing.T, pool *pgxpool.Pool, name string) inventory.Details {
 	t.Helper()
 	table := measure(t, pool)[name]
@@ -73,7 +72,7 @@ func TestDates(t *testing.T) {
 		"second":        {false, inventory.FromStatistics, "2023-01-01", "2023-01-01"},
 		"partial":       {false, inventory.FromStatistics, "2020-01-01", "2020-01-01"},
 		"endless":       {true, "", "", ""},
-		// no timestamp has such a date: it concerns itself alone
+		// no timestamp has such a date: nothing else is affected
 		"mistyped":         {false, inventory.FromStatistics, "2022-01-03", "2022-04-11"},
 		"mistyped_indexed": {true, "", "", ""},
 	} {

@@ -13,36 +13,31 @@ import (
 
 // Table is a table of the application, with its partitions, or all work tables of a kind.
 type Table struct {
-	// Name is its name with the schema, quoted where needed: shop.orders, shop."Order Lines". Work tables have a mask
-	// for LIKE instead: public.wkf%.
+	// Name has the schema and is quoted where needed: shop.orders, shop."Order Lines". For work tables it is a mask for
+	// LIKE: public.wkf%.
 	Name string
 	// OID is 0 for work tables.
 	OID          uint32
 	Schema, Base string // stored names
 	Kind         Kind
 	Figures
-	// Relations have its rows.
 	Relations []Relation
-	// Members are the work tables of a kind, by their stored names.
+	// By the stored names of the work tables of a kind.
 	Members map[string]Figures
 }
 
-// Quoted returns the name with the schema for SQL, as campaign.Table does.
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Base}.Sanitize() }
 
-// Inventory has the tables of a database.
 type Inventory struct {
-	// Tables are in the order of their names.
+	// Tables are sorted by name.
 	Tables []*Table
 }
 
-// Mask describes the names of a kind of work tables.
 type Mask struct {
 	Prefix string
 	Bare   bool
 }
 
-// Masks returns the masks of the work tables that tasks drop.
 func Masks(tasks []plan.Task) (masks []Mask) {
 	add := func(w plan.WorkTables) {
 		if m := (Mask{w.Prefix, w.Bare}); !slices.Contains(masks, m) {
@@ -57,10 +52,9 @@ func Masks(tasks []plan.Task) (masks []Mask) {
 	return masks
 }
 
-// ofApplication is the table by which the schema of the application is known: only there are tables work tables.
+// The schema of the application is the one with this table: only there are work tables.
 const ofApplication = "nmsdelivery"
 
-// group returns the inventory of tables and relations, with work tables in groups.
 func group(tables []named, relations []Relation, masks []Mask) *Inventory {
 	schemas := map[string]bool{}
 	for _, t := range tables {
@@ -101,7 +95,6 @@ func group(tables []named, relations []Relation, masks []Mask) *Inventory {
 	return &Inventory{list}
 }
 
-// maskOf returns the mask that a table's name matches.
 func maskOf(name string, masks []Mask) (Mask, bool) {
 	for _, m := range masks {
 		if campaign.IsWorkTableName(name, m.Prefix, m.Bare) {
@@ -111,7 +104,7 @@ func maskOf(name string, masks []Mask) (Mask, bool) {
 	return Mask{}, false
 }
 
-// quotedPart returns how the table's part of a quoted name ends the name.
+// quotedPart is the end of n's quoted name: the table's part.
 func quotedPart(n named) string {
 	for _, part := range []string{n.Name, pgx.Identifier{n.Name}.Sanitize()} {
 		if strings.HasSuffix(n.Quoted, "."+part) {

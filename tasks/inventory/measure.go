@@ -10,42 +10,36 @@ import (
 // Relation is a relation with rows: a table, a partition, a materialized view or a foreign table.
 type Relation struct {
 	OID uint32
-	// Root is the table that it is a partition of, at any depth, or itself.
+	// Root is the table that the relation is a partition of, at any depth, or itself.
 	Root uint32
 	Figures
-	// Inserted and Deleted are the server's counters of rows since its statistics were reset.
+	// Inserted and Deleted count rows since the server's statistics were reset.
 	Inserted, Deleted int64
 }
 
-// Figures are estimates of how large a table is.
+// Figures are estimates.
 type Figures struct {
 	Rows int64
-	// Bytes is the size of the table with TOAST, IndexBytes the size of its indexes.
+	// Bytes includes TOAST, but not the indexes.
 	Bytes, IndexBytes int64
 }
 
-// plus returns the sum of two tables' figures.
 func (f Figures) plus(other Figures) Figures {
 	return Figures{f.Rows + other.Rows, f.Bytes + other.Bytes, f.IndexBytes + other.IndexBytes}
 }
 
-// Kind is the kind of a table.
 type Kind string
 
-// Kinds of tables.
 const (
 	Ordinary     Kind = "ORDINARY"
 	Partitioned  Kind = "PARTITIONED"
 	Materialized Kind = "MATERIALIZED_VIEW"
 	Foreign      Kind = "FOREIGN"
-	// WorkTables is a group of work tables of the application.
-	WorkTables Kind = "WORK_TABLES"
+	WorkTables   Kind = "WORK_TABLES"
 )
 
-// kinds are the kinds by pg_class.relkind.
 var kinds = map[string]Kind{"r": Ordinary, "p": Partitioned, "m": Materialized, "f": Foreign}
 
-// Names of a table.
 type named struct {
 	OID          uint32
 	Schema, Name string
@@ -53,20 +47,20 @@ type named struct {
 	Kind         string
 }
 
-// ownSchemas is the condition that a schema n is the system's, or the service's own.
+// The schema n is the system's, or the service's own.
 const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd'))`
 
-// selectTables selects the tables of all other schemas, without partitions.
+// Tables of all other schemas, without partitions.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'm', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition AND NOT ` + ownSchemas
 
-// selectRelations selects the relations that store the rows of these tables. Their sizes come from the last VACUUM or
-// ANALYZE. pg_total_relation_size would be exact, but it locks each relation, waits for an ALTER TABLE, and opens each
-// file. With 50,000 tables and their indexes, this query takes 0.6 s of processor time, and that function 3 s. The size
-// of a relation before its first VACUUM or ANALYZE, such as a work table's, is estimated from the number of its rows
-// and the types of its columns, as the planner does.
+// The relations that store the rows of these tables. Their sizes come from the last VACUUM or ANALYZE:
+// pg_total_relation_size would be exact, but it locks each relation, waits for an ALTER TABLE, and opens each file.
+// With 50,000 tables and their indexes, this query takes 0.6 s of processor time, and that function 3 s. The size of a
+// relation before its first VACUUM or ANALYZE, such as a work table's, is estimated from the number of its rows and the
+// types of its columns, as the planner does.
 const selectRelations = `
 WITH RECURSIVE tree (oid, root) AS (
   SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition
@@ -96,17 +90,15 @@ FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN indexes toast_index ON toast_index.indrelid = c.reltoastrelid
 WHERE c.relkind IN ('r', 'm', 'f') AND c.relpersistence <> 't' AND (NOT ` + ownSchemas + ` OR tree.oid IS NOT NULL)`
 
-// catalogSettings are for queries that read all of the catalog once: to compile them, or to start workers for them,
-// takes longer than they do.
+// For queries that read all of the catalog once: compiling them, or starting workers, takes longer than they do.
 const catalogSettings = "SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0"
 
-// DB is a pool, or a transaction.
 type DB interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Measure reads all tables of an application, and the relations with their rows. It locks only the catalog. Of a
-// transaction, it leaves a few settings changed, which the rest of it hardly notices.
+// Measure locks only the catalog. In a transaction it leaves a few settings changed, which hardly matter to the rest of
+// it.
 func Measure(ctx context.Context, db DB, masks []Mask) (found *Inventory, err error) {
 	var (
 		tables    []named

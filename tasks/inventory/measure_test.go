@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// measure returns the tables of a database by their names.
 func measure(t *testing.T, db inventory.DB) map[string]*inventory.Table {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

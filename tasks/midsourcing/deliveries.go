@@ -13,14 +13,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// deliveries are the ids of deliveries on a server, by the ids that they have in the main database.
+// Ids on a server, by the ids in the main database.
 type deliveries map[int64]int64
 
-// columns show which deliveries are on mid-sourcing servers.
 var columns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
 
-// byAccount groups the deliveries that are on servers by the names of their accounts; "" if a delivery has
-// none.
+// The account is "" if a delivery has none.
 func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveries, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -56,7 +54,7 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	return accounts, nil
 }
 
-// accountsUnknown returns why a delivery without an account may have one that is not seen; nil if none may.
+// Why a delivery without an account may have one that cannot be read; nil if none may.
 func (p *Purge) accountsUnknown() *message.Message {
 	const accounts = "NmsExtAccount"
 	catalog := p.Binder.Env.Catalog
@@ -71,8 +69,8 @@ func (p *Purge) accountsUnknown() *message.Message {
 	return nil
 }
 
-// leftovers returns the recorded deliveries of an account, by their ids there, without the ones that a delivery here
-// has again: its row was restored, and they are deleted with it. It returns none if such a delivery may be hidden.
+// leftovers are the recorded deliveries of an account, by their ids there, without those that a delivery here has
+// again: its row was restored, and they are deleted with it. There are none if such a delivery may be hidden.
 func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) {
 	left, err := p.Register.Leftovers(ctx, account)
 	if err != nil {

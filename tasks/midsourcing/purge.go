@@ -13,56 +13,52 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/binding"
 )
 
-// Purge handles the deliveries of one task that are on mid-sourcing servers.
+// Purge handles the deliveries of a task that are on mid-sourcing servers.
 type Purge struct {
 	Config   Config
 	Binder   *binding.Binder
 	Remote   Remote
 	Register Register
 	Log      func(ctx context.Context, messages ...message.Message)
-	// Leftovers is true if deliveries that earlier runs left on servers are deleted, too.
+	// Leftovers: deliveries that earlier runs left on servers are deleted, too.
 	Leftovers bool
 }
 
 // Remote deletes deliveries on servers, or counts them in a dry run.
 type Remote interface {
-	// Open opens the database of an account for the task.
 	Open(ctx context.Context, account string) (Server, error)
-	// Stop stops the deliveries that are active in the main database, before any of their rows is deleted
-	// anywhere. It returns the ones that it could not stop: they are left for the next run.
+	// Stop stops active deliveries in the main database, before any of their rows is deleted anywhere. It returns those
+	// that it could not stop: they are left for the next run.
 	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
-	// Forget removes deliveries that are deleted on a server from the register.
 	Forget(ctx context.Context, account string, ids []int64) error
-	// DeleteHereAlone notes that deliveries are to be recorded as remaining on their servers.
+	// DeleteHereAlone: the deliveries are to be recorded as remaining on their servers.
 	DeleteHereAlone(ctx context.Context, ids []int64) error
 }
 
-// Server is the database of an account.
 type Server interface {
-	// Purge deletes deliveries with all that depends on them, by the steps of the task, regardless of its rules
-	// there. It returns the deleted ones, and a summary.
+	// Purge deletes deliveries with all that depends on them, by the steps of the task, regardless of its rules there.
+	// It returns the deleted ones.
 	Purge(ctx context.Context, ids []int64) (purged []int64, summary Summary, err error)
 }
 
-// Summary is what was done on a server, or would be.
+// What was done on a server, or would be.
 type Summary struct {
 	// Verb is "purged" or "would purge".
 	Verb             string
 	Deleted, Updated int64
 }
 
-// Result is what remains to be done in the main database.
+// What remains to be done in the main database.
 type Result struct {
-	// IDs are the deliveries to delete there.
 	IDs []int64
-	// Dependent is how many were left out because a server failed or retained them.
+	// Deliveries left out because a server failed or retained them.
 	Dependent int64
-	// Failed is the error of servers, which fails the task at its end.
+	// Failed is a server's error, which fails the task at its end.
 	Failed error
 }
 
-// Run deletes the parents of a task on their servers, together with the deliveries that earlier runs have left there.
-// Deliveries with rows on hold are kept in both places. If it fails for a server, the deliveries of that are kept, too.
+// Run deletes parents on their servers, with the deliveries that earlier runs left there. Deliveries with rows on hold
+// are kept in both places, and so are those of a server that fails.
 func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err error) {
 	r.IDs = parents.IDs
 	accounts, err := p.byAccount(ctx, parents.IDs)
@@ -106,8 +102,7 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 	return r, nil
 }
 
-// runServer deletes the deliveries of one server. Its error is that of the main database; that of the server is in the
-// result.
+// err is that of the main database; the server's is in the result.
 func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *Result) (err error) {
 	var left []int64
 	if p.Leftovers {
@@ -135,8 +130,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 	return nil
 }
 
-// purge deletes the deliveries of one server there, and removes the deleted ones from d. retained are the ones that
-// could not be stopped here.
+// purge removes the deleted deliveries from d. left are those that could not be stopped here.
 func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []int64) (retained []int64, err error) {
 	if err := Check(ctx, p.Binder.Pool, p.Config.Databases[account]); err != nil {
 		return nil, err
@@ -173,7 +167,7 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	return retained, nil
 }
 
-// WithoutKept returns the deliveries without the ones of accounts that are kept, or not known.
+// WithoutKept also leaves out accounts that are unknown.
 func (p *Purge) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
 	unknown := p.accountsUnknown() != nil
 	if len(p.Config.Keep) == 0 && !unknown {

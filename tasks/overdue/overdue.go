@@ -14,20 +14,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// limits are how long a query about a table may wait for its lock, and take.
+// How long a query about a table may wait for its lock, and take.
 const limits = "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '500ms'"
 
-// relation is a relation whose rows become obsolete by their date alone.
+// relation is one whose rows become obsolete only by their date.
 type relation struct {
 	plan.Job
-	// deletedBefore is the date before which rows have been deleted; zero if that is not known.
+	// Rows before this date have been deleted; zero if unknown.
 	deletedBefore time.Time
 }
 
-// Tables returns for how long the oldest row of each table has been obsolete, by the tables' stored names; 0 if no row
-// is. It covers the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the
-// reference time of the last run in which a task succeeded, by the task's name: statistics may be older than that.
-// include is as in pipeline.Config.
+// Tables returns how long the oldest row of each table has been obsolete, by stored names; 0 if no row is. It covers
+// the tables whose rule compares only a date, if an index or the planner's statistics have it. cleaned is the reference
+// time of the last run in which a task succeeded, by the task's name: statistics may be older. include is as in
+// pipeline.Config.
 func Tables(
 	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []plan.Task, include map[string][]string,
 	cleaned map[string]time.Time,
@@ -70,7 +70,7 @@ func Tables(
 	return out, err
 }
 
-// since returns for how long the oldest row of a relation has been obsolete, in a savepoint.
+// The query runs in a savepoint.
 func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		oldest, err := r.Older.Oldest(ctx, tx, r.Relation, r.deletedBefore)
@@ -82,7 +82,7 @@ func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, er
 	return since, err
 }
 
-// find returns the relations that this role may read.
+// Only relations that this role may read.
 func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relations []relation, err error) {
 	for _, t := range tasks {
 		if t.Disabled {

@@ -29,36 +29,32 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/pipeline")
 
-// Attempt is one try of a task. Each try has a new one.
+// Each try of a task is a new Attempt.
 type Attempt struct {
 	Task   plan.Task
 	Plan   *plan.Plan
 	Binder *binding.Binder
-	// Jobs are the jobs of the plan that apply now.
-	Jobs []plan.Job
-	// Parents are the ids of the parent set, as it was chosen at the beginning.
+	Jobs   []plan.Job
+	// Ids, as chosen at the beginning.
 	Parents []int64
-	// History is what guards compare with; nil to judge nothing.
+	// nil to judge nothing.
 	History *guard.History
-	// Candidates are the items of a task on another database; nil for other tasks, and before they are known.
+	// Candidates are of a task on another database; nil for other tasks, and before they are known.
 	Candidates *external.Candidates
-	// Cursor is where a previous worker stopped.
-	Cursor *purge.Cursor
+	Cursor     *purge.Cursor
 
-	// Retained are the obsolete rows that were not deleted.
-	Retained purge.Retained
-	// ParentsRetained is true if parents had to be retained.
+	Retained        purge.Retained
 	ParentsRetained bool
-	// Stopped says which change since the run read the task ended it, if one did.
+	// Stopped is which change since the run read the task ended the attempt.
 	Stopped []message.Message
-	// RowError is the first error of a row; nil if there was none here. Unfinished is what could not be completed: it
-	// fails the task when the rest is done.
+	// RowError is the first error of a row. Unfinished is what could not be completed: it fails the task when the rest
+	// is done.
 	RowError, Unfinished error
 
 	run *Run
 }
 
-// traceTask makes the attempt in a separate span. A panic is an error of the task.
+// A panic is an error of the task.
 func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err error) {
 	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
 	defer span.End()
@@ -69,7 +65,6 @@ func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err e
 	return state, err
 }
 
-// runPlan makes the attempt.
 func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	r := a.run
 	change, err := r.Journal.Safety.PolicyChange(ctx, a.Task)
@@ -133,7 +128,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	return Succeeded, nil
 }
 
-// stop ends the task because of a change since the run read it, which may be after some of its batches.
+// stop ends the task because something has changed since the run read it, perhaps after some of its batches.
 func (a *Attempt) stop(ctx context.Context, why message.Message) State {
 	a.Stopped = []message.Message{why}
 	a.Log(ctx, why)
@@ -143,8 +138,7 @@ func (a *Attempt) stop(ctx context.Context, why message.Message) State {
 	return Skipped
 }
 
-// NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to
-// explain.
+// NewAttempt is for a compiled task that is not one of the run's: on a mid-sourcing server, or to explain.
 func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 	return &Attempt{
 		Task:   p.Task,
@@ -156,21 +150,18 @@ func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 	}
 }
 
-// Database returns the database of the run.
 func (a *Attempt) Database() *Database { return a.run.Database }
 
-// Log writes messages to the journal, if there are any.
 func (a *Attempt) Log(ctx context.Context, messages ...message.Message) {
 	a.run.Database.Log(ctx, messages...)
 }
 
-// Options returns the effective options that the task reads.
 func (a *Attempt) Options() map[string]string {
 	return optionsOf(a.run.Config, a.run.Database.Env, a.Task)
 }
 
-// MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns the former
-// one.
+// MovedFast returns the former cutoffs, by the names of their delays, of those that moved by more than the time that
+// passed.
 func (a *Attempt) MovedFast() map[string]time.Time {
 	former := map[string]time.Time{}
 	for name, now := range a.run.cutoffs(a) {
@@ -181,7 +172,7 @@ func (a *Attempt) MovedFast() map[string]time.Time {
 	return former
 }
 
-// Saved returns what the saved plan has of the task; nil if the run has no saved plan.
+// What the saved plan has of the task; nil without a saved plan.
 func (a *Attempt) Saved() *preview.Task {
 	if a.run.Config.SavedPlan == nil {
 		return nil
@@ -190,20 +181,19 @@ func (a *Attempt) Saved() *preview.Task {
 	return &saved
 }
 
-// Unproven reports whether the task is a policy whose rule has not run yet, in a run that deletes without a saved plan.
+// Unproven: a policy's rule has not run yet, and the run deletes without a saved plan.
 func (a *Attempt) Unproven() bool {
 	return a.Task.Basis != "" && a.History.Proven != a.Task.Basis && a.Saved() == nil && !a.run.Config.DryRun
 }
 
-// ProvesRule reports whether the task is a policy whose rule has not run yet, in a run by a saved plan.
+// ProvesRule: a policy's rule has not run yet, and the run follows a saved plan.
 func (a *Attempt) ProvesRule() bool {
 	return a.Task.Basis != "" && a.Saved() != nil && a.History != nil && a.History.Proven != a.Task.Basis
 }
 
-// Journal returns the journal of the run.
 func (a *Attempt) Journal() Journal { return a.run.Journal }
 
-// logPlan logs the notes of the plan, and adds the rules to the trace.
+// logPlan logs the plan's notes, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
 	a.Log(ctx, a.Plan.Notes...)
 	var rules []string
@@ -213,8 +203,8 @@ func (a *Attempt) logPlan(ctx context.Context) {
 	trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("cleanupd.rules", rules))
 }
 
-// applicableJobs returns the jobs without the ones that delete only orphans of empty parent tables: these prove
-// nothing, unless a task that may rightly empty them has succeeded in this run.
+// applicableJobs leaves out jobs that delete only orphans of empty parent tables: these prove nothing, unless a task
+// that may rightly empty them has succeeded in this run.
 func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err error) {
 	credible := map[string]bool{}
 	for _, j := range a.Plan.Jobs {
@@ -236,7 +226,7 @@ func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err erro
 	return jobs, nil
 }
 
-// isCredible reports whether a row that a parent table does not have is deleted, with a warning if that is not known.
+// isCredible: a row that a parent table does not have is deleted. It warns if that is unknown.
 func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	if a.run.State.Succeeded[o.EmptyAfter] {
 		return true, nil
@@ -248,7 +238,7 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
+		return false, fmt.Errorf("query %s: %w", o.Parent, err)
 	}
 	if empty {
 		a.Log(ctx, message.ParentTableEmpty.With("table", o.Parent))
@@ -259,7 +249,7 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	}
 	written, err := a.isWritten(ctx, d.Env.Catalog.Table(o.Parent))
 	if err != nil {
-		return false, fmt.Errorf("ask who writes to %s: %w", o.Parent, err)
+		return false, fmt.Errorf("look for transactions that write to %s: %w", o.Parent, err)
 	}
 	if written {
 		a.Log(ctx, message.ParentTableWritten.With("table", o.Parent))
@@ -267,18 +257,18 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	return !written, nil
 }
 
-// maxWriting is how long a policy waits for transactions that may have inserted parents.
+// How long a policy waits for transactions that may have inserted parents.
 const maxWriting = 10 * time.Second
 
-// writers selects the transactions that may have written to relations ($1), of those in $2 if it is not NULL.
+// writers are the transactions that may have written to relations ($1), of those in $2 if it is not NULL.
 const writers = `SELECT DISTINCT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND relation = ANY ($1::oid[]) AND pid IS DISTINCT FROM pg_backend_pid() AND granted
   AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
   AND ($2::text[] IS NULL OR virtualtransaction = ANY ($2))`
 
-// isWritten reports whether transactions that had written to a table when they were first looked for have not ended
-// within maxWriting: rows that only these see would seem to be missing.
+// isWritten: transactions that had written to the table when they were first looked for have not ended within
+// maxWriting. Rows that only these see would seem to be missing.
 func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error) {
 	oids := []uint32{t.OID}
 	for _, leaf := range t.Leaves {
@@ -302,7 +292,6 @@ func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error
 	}
 }
 
-// doOutside makes the attempt of a task on another database.
 func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (State, error) {
 	switch {
 	case t.Work == nil:

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// BasisOf returns what decides, apart from the rows and the clock, what a run does now.
+// BasisOf returns what decides, apart from the rows and the clock, what a run does.
 func BasisOf(c Config, env plan.Env) preview.Basis {
 	b := preview.Basis{
 		Version:           "unknown",
@@ -50,7 +50,7 @@ func BasisOf(c Config, env plan.Env) preview.Basis {
 	return b
 }
 
-// address returns where a database is, without credentials.
+// Without credentials.
 func address(pool *pgxpool.Pool) string {
 	c := pool.Config().ConnConfig
 	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
@@ -62,7 +62,7 @@ func address(pool *pgxpool.Pool) string {
 	return strings.Join(hosts, ",") + "/" + c.Database
 }
 
-// ConfirmPlan fails with a refused.Error if the basis of a saved plan has changed. holds are the current ones.
+// ConfirmPlan fails with a refused.Error if the basis of a saved plan has changed.
 func ConfirmPlan(ctx context.Context, c Config, holds plan.Holds, saved preview.Task) error {
 	env, err := LoadEnv(ctx, c, c.Pool, holds)
 	if err != nil {
@@ -78,7 +78,6 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 	return nil
 }
 
-// replacedSince describes the names that stand for other relations now.
 func replacedSince(before, now map[string]string) (replaced []string) {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if oid, found := now[name]; found && oid != before[name] {
@@ -88,8 +87,8 @@ func replacedSince(before, now map[string]string) (replaced []string) {
 	return replaced
 }
 
-// optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another database,
-// is like an option of its name.
+// optionsOf are the effective options that a task reads. The basis of a policy, or of a task on another database, is
+// like an option with its name.
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
 	options, names := env.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })

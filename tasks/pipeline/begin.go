@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Begin checks whether the run may begin, or be continued. It fails before anything is deleted.
+// Begin fails, before anything is deleted, if the run may not begin or continue.
 func (r *Run) Begin(ctx context.Context) error {
 	engine := r.Database.Engine
 	if err := engine.Retry(ctx, "the catalog", func() error { return r.checkRights(ctx) }); err != nil {
@@ -41,8 +41,7 @@ func (r *Run) Begin(ctx context.Context) error {
 	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
 }
 
-// checkRights fails if this is not a Campaign database, or if the role lacks rights that the tasks need. The error
-// names every missing right on a table.
+// checkRights also fails if this is not a Campaign database. The error names every missing right on a table.
 func (r *Run) checkRights(ctx context.Context) error {
 	if err := r.Database.Refresh(ctx); err != nil {
 		return err
@@ -63,7 +62,6 @@ func (r *Run) checkRights(ctx context.Context) error {
 	return binding.RightsError(missing)
 }
 
-// readClock compares this process's clock with the database's.
 func (r *Run) readClock(ctx context.Context) error {
 	asked := time.Now()
 	var database time.Time
@@ -74,7 +72,7 @@ func (r *Run) readClock(ctx context.Context) error {
 	return nil
 }
 
-// warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is not known.
+// The application may clean the database, too. It fails if that is unknown.
 func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	var started bool
 	err := r.Database.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
@@ -87,11 +85,10 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	return err
 }
 
-// PublishingSchema selects the names of the publications that have tables of the service; ” if there are none.
+// The names of the publications that have tables of the service; empty if there are none.
 const PublishingSchema = `SELECT COALESCE(string_agg(DISTINCT quote_ident(pubname), ', '), '')
 FROM pg_publication_tables WHERE schemaname = 'cleanupd'`
 
-// warnOfPublishedSchema warns if publications have the tables of the service. It fails if that is not known.
 func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	if !r.Database.Env.Catalog.Publishes {
 		return nil
@@ -149,8 +146,8 @@ type activity struct {
 	date  string
 }
 
-// newestActivity returns when the application last wrote something, or the reference time if it did within maxIdle;
-// zero if that is not known or not asked for.
+// newestActivity returns the reference time if the application last wrote within maxIdle; zero if unknown or not asked
+// for.
 func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest time.Time, err error) {
 	if maxIdle == 0 {
 		return newest, nil
@@ -171,7 +168,7 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 	return newest, nil
 }
 
-// activities returns the activities that the database has, the quickest to read first.
+// The quickest to read come first.
 func (r *Run) activities() (all []activity) {
 	add := func(t *campaign.Table, date string) {
 		a := activity{t, date}
@@ -194,7 +191,7 @@ func (r *Run) activities() (all []activity) {
 	return all
 }
 
-// newest reports whether a date is within maxIdle, and otherwise returns the newest one, or nil.
+// recent: a date is within maxIdle. at is the newest one otherwise, or nil.
 func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (recent bool, at *time.Time, err error) {
 	now := r.Config.Now
 	err = pgx.BeginFunc(ctx, r.Database.Pool, func(tx pgx.Tx) error {

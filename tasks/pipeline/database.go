@@ -17,18 +17,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Database is a database that tasks work on: that of the run, or that of a mid-sourcing server. It reads its
-// environment again between tasks, and compiles each task once for an environment.
+// Database is the run's, or that of a mid-sourcing server. It reads its environment again between tasks, and compiles
+// each task once for an environment.
 type Database struct {
-	// Pool is read; Primary is the database itself, if Pool is that of a standby.
+	// Pool is read; Primary is the database itself if Pool is a standby's.
 	Pool, Primary *pgxpool.Pool
 	Engine        *purge.Engine
-	// Env is the environment as of the last Refresh.
-	Env plan.Env
-	// OnHold finds the rows on hold.
-	OnHold *binding.OnHold
-	// Predecessors returns, in a dry run, the tasks up to and including one that would have changed something; nil
-	// otherwise.
+	Env           plan.Env
+	OnHold        *binding.OnHold
+	// Predecessors, only in a dry run, returns the tasks up to and including one that would have changed something.
 	Predecessors func(task string) []plan.Task
 
 	config   Config
@@ -38,8 +35,7 @@ type Database struct {
 	plans    map[string]*plan.Plan
 }
 
-// NewDatabase returns a database that is read and changed by an engine, whose pool is that of the database. The engine
-// reports to the journal.
+// The engine's pool is that of the database; the engine reports to the journal.
 func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool, e purge.Engine) *Database {
 	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j}
 	d.recorder = &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
@@ -49,18 +45,17 @@ func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 	return d
 }
 
-// Log writes messages to the journal, if there are any. If that fails, the next batch fails, too, which must write to
-// it.
+// If Log cannot write, the next batch fails, too: it must write to the journal.
 func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
 		_ = d.journal.Progress.Log(ctx, messages...)
 	}
 }
 
-// maxEnvAge is how long an environment is used by the tasks that follow. A run by a saved plan reads it for each task.
+// How long the tasks that follow use an environment. A run by a saved plan reads it for each task.
 const maxEnvAge = time.Second
 
-// Refresh reads the environment for the next task. A dry run reads it once, since it counts for several tasks at once.
+// A dry run reads the environment once, since it counts for several tasks at once.
 func (d *Database) Refresh(ctx context.Context) error {
 	if !d.readAt.IsZero() && (d.config.DryRun || (time.Since(d.readAt) < maxEnvAge && d.config.SavedPlan == nil)) {
 		return nil
@@ -83,13 +78,12 @@ func (d *Database) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Forget lets Refresh read the environment again, since an error may come from what has changed in it.
+// Forget is for an error that a change of the environment may cause.
 func (d *Database) Forget() { d.readAt = time.Time{} }
 
-// ForgetPlans lets tasks be compiled again.
 func (d *Database) ForgetPlans() { d.plans = map[string]*plan.Plan{} }
 
-// logCatalog logs, if it has changed, in which time zone dates without one are read, and which schemas are not cleaned.
+// If they have changed: the time zone of dates without one, and the schemas that are not cleaned.
 func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog) {
 	if before == nil {
 		before = &campaign.Catalog{}
@@ -102,13 +96,12 @@ func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 	}
 }
 
-// InZone returns a context in which statements read and write dates without a time zone as the application does.
+// Statements in the context read and write dates without a time zone as the application does.
 func (d *Database) InZone(ctx context.Context) context.Context {
 	return connection.InZone(ctx, d.Env.Catalog.Zone.Name)
 }
 
-// EnvFor returns the environment of a task. In a dry run it has the tasks before it, as these would have left the
-// database.
+// In a dry run, the environment has the tasks before, as these would have left the database.
 func (d *Database) EnvFor(task string) plan.Env {
 	env := d.Env
 	if d.Predecessors != nil {
@@ -117,7 +110,6 @@ func (d *Database) EnvFor(task string) plan.Env {
 	return env
 }
 
-// Compile compiles a task for the current environment, once.
 func (d *Database) Compile(t plan.Task) (*plan.Plan, error) {
 	if p := d.plans[t.Name]; p != nil {
 		return p, nil
@@ -129,12 +121,10 @@ func (d *Database) Compile(t plan.Task) (*plan.Plan, error) {
 	return p, err
 }
 
-// Binder returns a binder for a plan.
 func (d *Database) Binder(p *plan.Plan, state binding.State) *binding.Binder {
 	return &binding.Binder{Pool: d.Pool, Engine: d.Engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
 }
 
-// LoadEnv reads what tasks are compiled for.
 func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds) (plan.Env, error) {
 	catalog, err := campaign.LoadCatalog(ctx, pool, c.Scope())
 	if err != nil {
@@ -143,7 +133,6 @@ func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds
 	return EnvOf(ctx, c, pool, catalog, holds)
 }
 
-// EnvOf returns what tasks are compiled for in a database with a catalog.
 func EnvOf(
 	ctx context.Context, c Config, pool *pgxpool.Pool, catalog *campaign.Catalog, holds plan.Holds,
 ) (env plan.Env, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// DiscardJournal returns a journal that reports nothing, for simulations. It judges no guards.
+// DiscardJournal reports nothing, for simulations, and judges no guards.
 func DiscardJournal(holds plan.Holds) Journal {
 	d := discard{
 		holds:   func(context.Context) (plan.Holds, error) { return holds, nil },
@@ -20,8 +20,7 @@ func DiscardJournal(holds plan.Holds) Journal {
 	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
 }
 
-// Silent returns a journal that counts and logs nothing, and judges no guards: the results of its run are shown with
-// the results of another one.
+// Silent counts and logs nothing, and judges no guards: the results of its run are shown with those of another one.
 func (j Journal) Silent() Journal {
 	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
 	j.Counts, j.Progress, j.Safety = d, d, d

@@ -8,8 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
-// midSourcing handles the parents of the task that are also on mid-sourcing servers; nil if none can be. A saved plan
-// names no leftovers.
+// nil if no parents can be on mid-sourcing servers. A saved plan names no leftovers.
 func (a *Attempt) midSourcing(r midsourcing.Remote) *midsourcing.Purge {
 	if a.Plan.Parents == nil || !a.Task.ParentSet.MidSourced {
 		return nil
@@ -24,8 +23,7 @@ func (a *Attempt) midSourcing(r midsourcing.Remote) *midsourcing.Purge {
 	}
 }
 
-// PurgeMidSourced deletes parents on their mid-sourcing servers, or counts them in a dry run, and returns the ones to
-// delete here, too.
+// PurgeMidSourced deletes parents on their servers, or counts them in a dry run, and returns those to delete here, too.
 func (a *Attempt) PurgeMidSourced(ctx context.Context, parents binding.Parents, r midsourcing.Remote) ([]int64, error) {
 	m := a.midSourcing(r)
 	if m == nil {
@@ -41,7 +39,6 @@ func (a *Attempt) PurgeMidSourced(ctx context.Context, parents binding.Parents, 
 	return result.IDs, nil
 }
 
-// WithoutKept returns parents without the deliveries of mid-sourcing accounts that are kept.
 func (a *Attempt) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
 	if m := a.midSourcing(nil); m != nil {
 		return m.WithoutKept(ctx, ids)

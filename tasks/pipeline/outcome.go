@@ -11,10 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// State is the state of a task in a run.
 type State string
 
-// States of a task.
 const (
 	Pending   State = "PENDING"
 	Running   State = "RUNNING"
@@ -25,29 +23,26 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Outcome is how a task ended.
 type Outcome struct {
 	State State
-	// Problem is why it failed; "" if it did not.
-	Problem string
-	// Retained is how many obsolete rows were not deleted.
+	// "" if the task did not fail.
+	Problem  string
 	Retained purge.Retained
-	// Details describe what was retained, or why the task was not run.
+	// Details say what was retained, or why the task was not run.
 	Details []message.Message
 	// Reason and Metadata come from a refused.Error; "" if the task was not refused. Trips are the guards that refused
 	// it.
 	Reason   string
 	Metadata map[string]string
 	Trips    []guard.Trip
-	// Options are the effective options that the task reads, and Cutoffs what its rules compare with; nil if the task
-	// was not begun.
+	// Options are the effective options that the task reads, Cutoffs what its rules compare with; nil if the task did
+	// not begin.
 	Options map[string]string
 	Cutoffs map[string]guard.CutoffRecord
-	// Preview is what a dry run has found; nil in a run that deletes.
+	// nil in a run that deletes.
 	Preview *preview.Task
 }
 
-// fail makes the outcome that of a task that failed.
 func (o *Outcome) fail(problem string, err error) {
 	o.State, o.Problem = Failed, problem
 	if refusal := (*refused.Error)(nil); errors.As(err, &refusal) {
@@ -58,7 +53,6 @@ func (o *Outcome) fail(problem string, err error) {
 	}
 }
 
-// err returns the error of a task that failed.
 func (o *Outcome) err(task string) error {
 	text := fmt.Sprintf("task %s failed: %s", task, o.Problem)
 	if o.Reason != "" {
@@ -67,7 +61,6 @@ func (o *Outcome) err(task string) error {
 	return errors.New(text)
 }
 
-// retainedDetails describes what a task retained.
 func retainedDetails(r purge.Retained) (details []message.Message) {
 	add := func(n int64, m message.Message) {
 		if n > 0 {

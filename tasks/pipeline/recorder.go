@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// recorder reports what an engine does. It logs each warning, such as about a lock, once a task.
+// recorder logs each warning, for example about a lock, once a task.
 type recorder struct {
 	Activity
 	journal Journal
@@ -20,14 +20,12 @@ type recorder struct {
 
 var _ purge.Recorder = (*recorder)(nil)
 
-// startTask lets warnings be logged again.
 func (r *recorder) startTask() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.warned)
 }
 
-// Warn implements purge.Recorder.
 func (r *recorder) Warn(m message.Message) {
 	r.mu.Lock()
 	known := r.warned[m.Text]
@@ -38,5 +36,4 @@ func (r *recorder) Warn(m message.Message) {
 	}
 }
 
-// Proceed implements purge.Recorder.
 func (r *recorder) Proceed(ctx context.Context) error { return r.journal.Proceed(ctx) }

@@ -16,8 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// RetainForSkipped removes parents with rows in tables that the task skips: without their parents, these rows
-// would be orphaned.
+// RetainForSkipped removes parents with rows in tables that the task skips: these rows would become orphans.
 func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int64, error) {
 	if a.Plan.Parents == nil || len(parents) == 0 {
 		return parents, nil
@@ -53,7 +52,7 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 	return parents, nil
 }
 
-// RetainParents removes parents that have to be retained from others, and counts them as dependent rows.
+// The retained parents count as dependent rows.
 func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 	rest := binding.Without(parents, retained)
 	a.ParentsRetained = a.ParentsRetained || len(rest) < len(parents)
@@ -61,7 +60,7 @@ func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 	return rest
 }
 
-// Uncounted logs why the rows of a sweep were not counted, and returns the error if it fails the task.
+// Uncounted returns the error if it fails the task; otherwise it only logs why the sweep's rows were not counted.
 func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err error) error {
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
@@ -76,8 +75,8 @@ func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err 
 	return nil
 }
 
-// OtherServerFailed logs that rows on another server could not be deleted or updated, and makes the task fail at its
-// end, unless no obsolete rows are left there. It returns the retained rows.
+// OtherServerFailed makes the task fail at its end, unless no obsolete rows are left on the other server. It returns
+// the retained rows.
 func (a *Attempt) OtherServerFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
 	var rows int64
 	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
@@ -97,13 +96,13 @@ func (a *Attempt) OtherServerFailed(ctx context.Context, j plan.Job, s purge.Swe
 	return retained
 }
 
-// maxFailedShare is the part of a task's rows, one of so many, that may fail in a task that succeeds.
+// One of so many rows may fail in a task that succeeds.
 const maxFailedShare = 10
 
-// Err returns why the attempt fails although its jobs were done; nil if it does not.
+// Err is why the attempt fails although its jobs were done.
 func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
 
-// tooManyFailed returns the error about failed rows; nil if few rows failed, or none.
+// tooManyFailed is nil if few rows failed.
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
 	all := failed + a.run.Journal.Counts.Done()

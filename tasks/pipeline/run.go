@@ -22,19 +22,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Executor carries out the attempts of a run.
 type Executor interface {
-	// Try calls an attempt of a task, and again after errors that another attempt may not meet.
+	// Try calls an attempt, and again after errors that another attempt may not meet.
 	Try(ctx context.Context, task string, attempt func() error) error
-	// Do does what the plan of an attempt says, and reports whether there was anything to do it to.
+	// Do returns false if there was nothing to do.
 	Do(ctx context.Context, a *Attempt) (done bool, err error)
-	// DoExternal does a task on another database. Its items are in a.Candidates.
+	// The items of the task are in a.Candidates.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
-	// Finish completes the outcome of a task. a is nil if the task was not run.
+	// a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
 }
 
-// DoEach does one part of a task after another, and reports whether there was anything to do for one of them.
+// done is true if one of the parts had something to do.
 func DoEach(ctx context.Context, parts ...func(context.Context) (bool, error)) (done bool, err error) {
 	for _, do := range parts {
 		some, err := do(ctx)
@@ -46,21 +45,20 @@ func DoEach(ctx context.Context, parts ...func(context.Context) (bool, error)) (
 	return done, nil
 }
 
-// Run is a run that does its tasks.
 type Run struct {
 	Config   Config
 	Journal  Journal
 	Database *Database
 	// State is what attempts know of the tasks before theirs.
 	State binding.State
-	// ClockOffset is how far this process's clock is ahead of the database's.
+	// How far this process's clock is ahead of the database's.
 	ClockOffset time.Duration
 
 	failed map[string]bool
 	cursor purge.Cursor
 }
 
-// New returns a run that reads a pool: that of the database, or of a standby.
+// The pool is the database's, or a standby's.
 func New(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 	if c.Chosen == nil {
 		c.Chosen = c.Todo
@@ -77,8 +75,7 @@ func New(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 	return r
 }
 
-// Tasks takes the tasks that are to be done. Its error is that of the failed tasks, ErrStopped, or one that wraps
-// ErrLost; nil if no task failed.
+// The error of Tasks is that of the failed tasks, ErrStopped, or one that wraps ErrLost; nil if no task failed.
 func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 	for _, t := range r.Config.Todo {
 		if err := r.Journal.Tasks.TaskStarted(ctx, t.Name); err != nil {
@@ -102,7 +99,7 @@ func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 	return failed
 }
 
-// Task does one task and returns its outcome. Its error is about the run, not the task.
+// The error of Task is about the run, not the task.
 func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err error) {
 	if i := slices.IndexFunc(t.Requires, func(name string) bool { return r.failed[name] }); i >= 0 {
 		o = Outcome{State: NotRun, Details: []message.Message{message.DependencyFailed.With("task", t.Requires[i])}}
@@ -138,7 +135,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 	return o, nil
 }
 
-// cutoffs returns the cutoffs of an attempt's task by the names of their delays.
+// The cutoffs are by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	times := a.Task.Cutoffs(r.Database.Env)
 	if a.Candidates != nil {
@@ -151,7 +148,7 @@ func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	return cutoffs
 }
 
-// unwritten wraps ErrLost around the error of a journal that cannot be written, unless the run must stop.
+// Another worker may have the run if its journal cannot be written, unless the run must stop.
 func unwritten(err error) error {
 	if EndsAttempt(err) {
 		return err
@@ -159,7 +156,6 @@ func unwritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// Lost returns the error of a run, with ErrLost if the database was lost.
 func Lost(err error) error {
 	if sqlstate.Lost(err) {
 		return fmt.Errorf("%w: %w", ErrLost, err)
@@ -167,7 +163,7 @@ func Lost(err error) error {
 	return err
 }
 
-// EndsAttempt reports whether an error is about the run rather than the current task, or ends its attempt.
+// EndsAttempt: the error is about the run rather than the current task, or ends the attempt.
 func EndsAttempt(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHoldCreated) ||
 		errors.Is(err, ErrPolicyChanged) || errors.Is(err, context.Canceled)

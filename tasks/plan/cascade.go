@@ -8,8 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// addCascade adds to a job that deletes the foreign keys that delete or change rows with its rows. If the role cannot
-// follow keys that lead back to the table, it skips the table and returns why.
+// If the role cannot follow keys that lead back to the table, addCascade skips the table and returns why.
 func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	if job.Set != nil {
 		return ""
@@ -69,7 +68,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	return ""
 }
 
-// pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.
+// Foreign keys delete or change rows with rows of the step's paired table.
 func (s *stepCompiler) pairedCascades() bool {
 	if s.step.Paired == nil {
 		return false

@@ -9,8 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// companion returns the companion statement of a step, or nil. writes names the rows that it inserts, for people, if
-// the step may do without it; otherwise it is empty.
+// writes names the rows that the statement inserts, for people, if the step may do without it.
 func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
 	switch {
 	case step.Records && !c.env.DryRun:
@@ -21,8 +20,8 @@ func (c *compiler) companion(step Step) (statement *purge.Companion, writes stri
 	return nil, ""
 }
 
-// jobLogEntry returns the statement that writes an entry of the job log for each changed row that has one. It returns
-// nil, with a note, if entries cannot be written: rows are changed without them then.
+// jobLogEntry writes an entry of the job log for each changed row that has one. It is nil, with a note, if entries
+// cannot be written: rows are changed without them then.
 func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	log := c.env.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
@@ -48,8 +47,8 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	}
 }
 
-// remoteRecord returns the statement that records which deleted deliveries are retained on a mid-sourcing server. As
-// part of the deletion it records each of them exactly once.
+// remoteRecord records which deleted deliveries are retained on a mid-sourcing server. As part of the deletion it
+// records each of them exactly once.
 func (c *compiler) remoteRecord() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {
@@ -72,8 +71,7 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	}
 }
 
-// AccountOf returns the SQL of the name of the external account with an id, and the join that it needs. The name of a
-// missing account is empty.
+// AccountOf returns the SQL of the name of an external account, "" if it is missing, and the join that it needs.
 func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 	accounts := catalog.Table("NmsExtAccount")
 	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {

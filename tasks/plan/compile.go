@@ -13,13 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// defaultLimit is the largest number of rows that a statement touches if its step sets none.
+// Rows of a statement whose step sets no limit.
 const defaultLimit = 5_000
 
-// JudgedByOtherServer is the location of rows that are here, but that a rule compares with rows elsewhere.
+// The rows are here, but a rule compares them with rows elsewhere.
 const JudgedByOtherServer = "judged by a table " + campaign.Distributed
 
-// Compile compiles a task for a database. It fails if the delivery mappings, which the task needs, could not be read.
+// Compile fails if the task needs the delivery mappings and they could not be read.
 func Compile(t Task, env Env) (*Plan, error) {
 	p := &Plan{Task: t}
 	if t.ParentSet != nil {
@@ -69,18 +69,17 @@ func Compile(t Task, env Env) (*Plan, error) {
 	return p, nil
 }
 
-// stepCompiler compiles one step.
 type stepCompiler struct {
 	env         Env
 	plan        *Plan
-	parentNotes []message.Message // notes about the parent set
-	parentReads []*campaign.Table // what its rules read
+	parentNotes []message.Message
+	parentReads []*campaign.Table // what the rules of the parents read
 	step        Step
 	number      int             // from 1
 	planned     map[uint32]bool // object ids of relations that have a job: selectors may also return a partition itself
 }
 
-// compile adds the jobs of the step. Tables with children come first, so that a child is planned with its parent.
+// Tables with children come first, so that a child is planned with its parent.
 func (s *stepCompiler) compile() error {
 	before := len(s.plan.SkippedTables)
 	tables, err := s.step.On(s.env, s.plan)
@@ -103,7 +102,7 @@ func (s *stepCompiler) compile() error {
 	return nil
 }
 
-// compileTable adds the jobs of the step on one table: one for each leaf that has none yet.
+// One job for each leaf that has none yet.
 func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	s.plan.reads = nil
@@ -190,7 +189,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	return nil
 }
 
-// retain makes a skipped table retain the parents that its rows refer to: all parents, if they refer to messages.
+// A skipped table retains the parents that its rows refer to: all parents, if they refer to messages.
 func (s *stepCompiler) retain(table *campaign.Table) {
 	refers := (s.step.Link != "" && table.Has(s.step.Link)) || (s.step.Message != "" && table.Has(s.step.Message))
 	if p := s.plan.Parents; p != nil && refers && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
@@ -199,7 +198,7 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 	}
 }
 
-// skip records that the step is not applicable to a table, and why, to explain it for one of its rows.
+// The reason is kept to explain it for one of the table's rows.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the notes of the task's plan are free of duplicates
 	err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
@@ -211,7 +210,6 @@ func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	return err
 }
 
-// leafJob completes the job of a table for one of its leaves.
 func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	job.Location, job.Unlogged = leaf.Location, leaf.Unlogged
 	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
@@ -235,7 +233,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	return job
 }
 
-// facts returns what the statements of a job on a leaf require of the relations that they sweep and read.
+// What the job's statements require of the relations that they sweep and read.
 func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	add := func(relation, known string, parts bool) {
 		if !parts {
@@ -259,7 +257,7 @@ func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	return facts
 }
 
-// older returns the condition of a step if that is a comparison of one date with a cutoff, or nil.
+// Only if the condition of the step is a comparison of one date with a cutoff; otherwise nil.
 func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 ||
 		len(s.step.Rules[0]) != 1 {
@@ -273,7 +271,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	return &purge.Older{Column: table.Stored(age.Column), Than: than, Key: table.Key}
 }
 
-// paired returns the paired table of the step, with the sweeps of earlier jobs that delete from it. It may return nil.
+// paired adds the sweeps of earlier jobs that delete from the table. It may return nil.
 func (s *stepCompiler) paired() *purge.Paired {
 	t := s.step.Paired
 	if t == nil {

@@ -27,7 +27,6 @@ func compile(t *testing.T, task plan.Task, env plan.Env) *plan.Plan {
 	return p
 }
 
-// compileStep returns the only job of a task with one step.
 func compileStep(t *testing.T, parents *plan.ParentSet, step plan.Step, env plan.Env) plan.Job {
 	t.Helper()
 	p := compile(t, plan.Task{ParentSet: parents, Steps: []plan.Step{step}}, env)

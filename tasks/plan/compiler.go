@@ -12,18 +12,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compiler compiles the SQL of one statement on one table. Notes and missing rights are added to the plan.
+// compiler compiles the SQL of one statement on one table, and adds notes and missing rights to the plan.
 type compiler struct {
-	env   Env
-	plan  *Plan
-	table *campaign.Table
-	// readsOthers is true if the SQL reads other tables.
+	env         Env
+	plan        *Plan
+	table       *campaign.Table
 	readsOthers bool
-	// distributed is true if it reads a distributed table: then rows cannot be found by their TIDs.
+	// distributed: the SQL reads a distributed table. Then rows cannot be found by their TIDs.
 	distributed bool
 }
 
-// requireColumns reports whether a row has all columns, and notes the first missing one.
+// requireColumns notes the first column that is missing.
 func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
 		c.plan.notef("%s has no column %s: skipped", r.table.Name, missing[0])
@@ -32,7 +31,7 @@ func (c *compiler) requireColumns(r row, columns ...string) bool {
 	return true
 }
 
-// unusable returns why the whole table is skipped; nil if it is not.
+// Why the whole table is skipped; nil if it is not.
 func (c *compiler) unusable() *message.Message {
 	var why message.Message
 	id := c.table.UnusableID()
@@ -48,7 +47,7 @@ func (c *compiler) unusable() *message.Message {
 	return &why
 }
 
-// unusablePaired returns why the table is skipped because of its paired table; nil if it is not.
+// Why the table is skipped because of its paired table; nil if it is not.
 func (c *compiler) unusablePaired(name string) *message.Message {
 	var why message.Message
 	switch t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name); {
@@ -62,8 +61,7 @@ func (c *compiler) unusablePaired(name string) *message.Message {
 	return &why
 }
 
-// recordRead records that the SQL reads another table. SQL that is true because a row is missing there must ask
-// hidesRows before.
+// SQL that is true because a row is missing in the table must ask hidesRows before.
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")
 	c.hidesRows(t)
@@ -72,8 +70,8 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 
-// hidesRows reports whether there may be rows that a query does not show, of the compiled table or of a relation by
-// which its rows are judged. If so, it notes that the compiled table is not cleaned completely.
+// hidesRows: a query may not show all rows of the compiled table, or of a relation by which its rows are judged. If so,
+// it notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
 	switch {
 	case t.RowSecurity:
@@ -84,11 +82,11 @@ func (c *compiler) hidesRows(t *campaign.Table) bool {
 	return !t.ShowsAllRows()
 }
 
-// cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries: Citus joins a distributed
-// table to no local one, but runs such a subquery where its table is.
+// cannotJoin: the SQL may read other tables only in uncorrelated subqueries. Citus joins a distributed table to no
+// local one, but runs such a subquery where its table is.
 func (c *compiler) cannotJoin() bool { return c.distributed || c.table.Location != "" }
 
-// trustedParent returns a parent table. It returns nil, with a note, if a row that is not found there may still exist.
+// nil, with a note, if a row that is not found in the parent table may still exist.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name)
 	unknown := func(problem string) {
@@ -112,8 +110,8 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	return nil
 }
 
-// anyRule returns the condition that at least one of the rules matches a row, and the rules in it: rules that are not
-// applicable are noted and left out. The condition is empty if none is applicable, and always true without rules.
+// anyRule notes and leaves out rules that are not applicable. The condition is empty if none is applicable, and always
+// true without rules.
 func (c *compiler) anyRule(rules Rules, r row) (condition sqlexpr.Expr, compiled Rules) {
 	if len(rules) == 0 {
 		return sqlexpr.SQL("true"), nil
@@ -131,18 +129,17 @@ func (c *compiler) anyRule(rules Rules, r row) (condition sqlexpr.Expr, compiled
 	return sqlexpr.Format("(%s)", sqlexpr.Or(sides...)), compiled
 }
 
-// anyRuleOf returns the condition of anyRule for a row of another table.
 func (c *compiler) anyRuleOf(rules Rules, r row) sqlexpr.Expr {
 	condition, _ := (&compiler{env: c.env, plan: c.plan, table: r.table}).anyRule(rules, r)
 	return condition
 }
 
-// applies reports whether a rule can be evaluated, and notes the first table or column that is missing for it.
+// applies notes the first table or column that is missing for the rule.
 func (c *compiler) applies(rule Rule, r row) bool {
 	return !slices.ContainsFunc(rule, func(p Part) bool { return !p.applies(c, r) })
 }
 
-// allParts returns the condition that a rule matches a row. ok is false, with a note, if a part cannot be evaluated.
+// ok is false, with a note, if a part cannot be evaluated.
 func (c *compiler) allParts(rule Rule, r row) (condition sqlexpr.Expr, ok bool) {
 	var parts []sqlexpr.Expr
 	for _, p := range rule {
@@ -155,8 +152,8 @@ func (c *compiler) allParts(rule Rule, r row) (condition sqlexpr.Expr, ok bool) 
 	return sqlexpr.Join(" AND ", parts...), true
 }
 
-// stepCondition sets the condition of a job, which is the whole condition of a step on a table except for holds, and
-// the fields that belong to it. The condition is empty if the step is not applicable.
+// stepCondition sets the whole condition of a step on a table except for holds, and the fields that belong to it. The
+// condition is empty if the step is not applicable.
 func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	where, compiled := c.anyRule(step.Rules, row{"r", c.table})
 	if where.IsZero() {
@@ -183,8 +180,7 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	return err
 }
 
-// excludeZeroRecord returns the condition, after AND, that a row is not the zero record. A key that is only unique may
-// be NULL.
+// The condition comes after AND. A key that is only unique may be NULL.
 func excludeZeroRecord(alias string, t *campaign.Table) string {
 	if !t.HasZeroRecord() {
 		return ""
@@ -192,7 +188,7 @@ func excludeZeroRecord(alias string, t *campaign.Table) string {
 	return " AND " + alias + "." + pgx.Identifier{t.Key}.Sanitize() + " IS DISTINCT FROM 0"
 }
 
-// coalesce returns the SQL of the first of several columns that is not NULL. Columns that the row lacks are left out.
+// Columns that the row lacks are left out.
 func coalesce(r row, columns ...string) string {
 	var present []string
 	for _, column := range columns {

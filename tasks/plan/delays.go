@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// delays returns the delays that a rule subtracts from the reference time: the zero value if it uses that without an
-// option. It returns none if the rule does not depend on the reference time.
+// The zero Option stands for the reference time without an option. Without delays, the rule does not depend on the
+// reference time.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
@@ -26,7 +26,6 @@ func (rule Rule) delays() (delays []campaign.Option) {
 	return delays
 }
 
-// allRules returns the rules of the task's parent set and steps.
 func (t Task) allRules() (all Rules) {
 	if t.ParentSet != nil {
 		all = t.ParentSet.Rules
@@ -37,8 +36,7 @@ func (t Task) allRules() (all Rules) {
 	return all
 }
 
-// Cutoffs returns the cutoffs of the task's rules, by the names of their delays. The name of a cutoff without an option
-// is empty. Delays that cannot be used are left out.
+// By the names of delays, "" for a cutoff without an option. Delays that cannot be used are left out.
 func (t Task) Cutoffs(env Env) map[string]time.Time {
 	cutoffs := map[string]time.Time{}
 	for _, rule := range t.allRules() {
@@ -51,8 +49,7 @@ func (t Task) Cutoffs(env Env) map[string]time.Time {
 	return cutoffs
 }
 
-// WithoutDelays returns the task with only the rules that do not depend on the reference time, and the steps that these
-// apply to.
+// WithoutDelays keeps only the rules that do not depend on the reference time, and the steps that these apply to.
 func (t Task) WithoutDelays() Task {
 	hasDelay := func(rule Rule) bool { return rule.delays() != nil }
 	untimed := func(rules Rules) (rest Rules, applies bool) {

@@ -68,9 +68,7 @@ func TestWithoutDelays(t *testing.T) {
 		"no rules":                  {rules: []int{0}},
 		"parents by date":           {parents: plan.Rules{timed}, link: "iDeliveryId"},
 		"parents by date, any rows": {parents: plan.Rules{timed}, rules: []int{0}},
-		"parents without a date": {parents: plan.Rules{untimed}, link: "iId", hasParents: true, rules: []int{
-			0,
-		}},
+		"parents without a date":    {parents: plan.Rules{untimed}, link: "iId", hasParents: true, rules: []int{0}},
 		"parents without, rows with dates": {parents: plan.Rules{
 			untimed,
 		}, step: plan.Rules{timed}, link: "iId", hasParents: true},

@@ -6,8 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compileDrop adds a kind of work tables to a plan. It only notes why if the database cannot show which of them are in
-// use.
+// compileDrop only notes why if the database cannot show which work tables are in use.
 func compileDrop(p *Plan, kind WorkTables, env Env) {
 	if env.Catalog.Table("NmsDelivery") == nil {
 		p.note(message.DeliveriesMissing.With())
@@ -40,7 +39,7 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 	p.Drops = append(p.Drops, d)
 }
 
-// idQuery returns a query for the ids among IDs that are keys of rows of a table that a rule matches.
+// The ids among IDs that are keys of rows that the rule matches.
 func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
 	known := sqlexpr.Format("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",
@@ -49,7 +48,6 @@ func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr
 	return sqlexpr.Join(" AND ", known, matches)
 }
 
-// existsQuery returns a query for whether a table has any row.
 func existsQuery(p *Plan, env Env, t *campaign.Table) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
 	return sqlexpr.Format("SELECT EXISTS (SELECT FROM %s AS o)", c.afterPredecessors(t))

@@ -13,7 +13,7 @@ import (
 )
 
 // afterPredecessors returns what to read a table from. In a dry run that is a subquery that shows the table as the
-// predecessors would have left it. It has the columns of the table, and some system columns.
+// predecessors would have left it, with the table's columns and some system columns.
 func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexpr.Expr {
 	var kept []sqlexpr.Expr
 	changed := map[string]sqlexpr.Expr{} // the new values, by column
@@ -57,8 +57,8 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
 }
 
-// deletedAlone returns the condition that the task of a policy deletes a row v of a table, if the row alone decides
-// that. It is empty otherwise, or if the task deletes none.
+// deletedAlone is the condition that the task of a policy deletes a row v, if nothing but the row decides that. It is
+// empty otherwise, or if the task deletes none.
 func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
 	alone := &compiler{env: c.env, plan: &Plan{Task: task}, table: t}
 	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
@@ -76,13 +76,12 @@ func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.E
 	return deleted
 }
 
-// tableColumns are columns of a table, given by its name in a task.
 type tableColumns struct {
 	table   string // empty for the table of the step
 	columns []string
 }
 
-// reads returns what else the rules of a policy read, in addition to the row.
+// What else than the row the rules of a policy read.
 func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
 	for _, rule := range rs {
 		for _, part := range rule {
@@ -97,7 +96,6 @@ func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
 	return reads
 }
 
-// columns returns the columns of the row that the rules read.
 func (rs Rules) columns() (columns []string) {
 	for _, rule := range rs {
 		for _, part := range rule {
@@ -107,7 +105,7 @@ func (rs Rules) columns() (columns []string) {
 	return columns
 }
 
-// estimates returns why the number of rows in a dry run of a policy may differ from that of a run.
+// Why the number of rows in a dry run of a policy may differ from that of a run.
 func (c *compiler) estimates(step Step) (why []string) {
 	if c.plan.Task.Basis == "" || !c.env.DryRun {
 		return nil
@@ -132,7 +130,7 @@ func (c *compiler) estimates(step Step) (why []string) {
 	return why
 }
 
-// depends reports whether a predecessor changes what the current task reads in a way that the dry run does not see.
+// depends: a predecessor changes what the task reads in a way that the dry run does not see.
 func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	for i, read := range reads {
 		t, itself := c.table, i == len(reads)-1 // the row itself
@@ -159,7 +157,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	return false
 }
 
-// accounted reports whether afterPredecessors shows which rows of a table a task deletes.
+// afterPredecessors shows which rows of the table the task deletes.
 func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
 		return true
@@ -167,8 +165,7 @@ func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	return !c.deletedAlone(task, t).IsZero()
 }
 
-// addUpdates adds the values that a step would assign to rows with the given ids. Dates are left out: no rule reads the
-// dates of another row.
+// addUpdates leaves out dates: no rule reads the dates of another row.
 func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table, step Step, ids sqlexpr.Expr) {
 	rules := c.anyRuleOf(step.Rules, row{"v", t})
 	if rules.IsZero() {
@@ -186,8 +183,7 @@ func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table
 	}
 }
 
-// rolledUp returns a subquery that shows a table as a task would roll it up. It has only the columns that identify the
-// sums, which are all that rules read.
+// rolledUp has only the columns that identify the sums: rules read no others.
 func (c *compiler) rolledUp(task Task, t *campaign.Table) sqlexpr.Expr {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")

@@ -19,15 +19,14 @@ const (
 	maxVisits   = 3
 )
 
-// holdCompiler compiles one condition that a row is on hold.
 type holdCompiler struct {
 	sql      compiler
 	linker   holdLinker
 	cascades int // foreign keys followed so far
 }
 
-// row returns the condition that a row is on hold because of the values in its columns, or because of its partition. It
-// is empty if no row of the table can be.
+// row is the condition that a row is on hold because of the values in its columns, or because of its partition. It is
+// empty if no row of the table can be.
 func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	own := c.linker.links(r.table)
 	if own.whole {
@@ -54,8 +53,8 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	return sqlexpr.Or(sides...)
 }
 
-// withChildren returns the condition that a row is on hold, or one that foreign keys delete with it. It is empty if
-// none can be. path has the tables that foreign keys were followed through.
+// withChildren includes the rows that foreign keys delete with the row. It is empty if none can be on hold. path has
+// the tables that foreign keys were followed through.
 func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
@@ -75,7 +74,7 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr 
 	return sqlexpr.Or(sides...)
 }
 
-// child returns the condition that a row on hold refers to a row by a foreign key. It is empty if none can be on hold.
+// A row on hold refers to the row by the foreign key. Empty if none can be on hold.
 func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
 	if !c.linker.mayLink(k.Table, map[*campaign.Table]bool{}) {
@@ -97,8 +96,8 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 		strings.Join(on, " AND "), onHold)
 }
 
-// seesRowsOnHold reports whether the role can read all rows of a child table that may be on hold. If not, it notes that
-// rows of the parent table are retained.
+// If the role cannot read all rows of the child table that may be on hold, seesRowsOnHold notes that rows of the parent
+// table are retained.
 func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	if child.CanSelect && !child.RowSecurity {
 		return true

@@ -9,20 +9,19 @@ import (
 
 // HoldCondition is one way in which a row r of a table is on hold.
 type HoldCondition struct {
-	// Condition is true for such a row.
 	Condition sqlexpr.Expr
-	// ReadsOthers is true if Condition reads other tables, ReadsDistributed if it reads a distributed one.
+	// ReadsOthers: Condition reads other tables. ReadsDistributed: it reads a distributed one.
 	ReadsOthers, ReadsDistributed bool
-	// Column, if not empty, is an integer column of r. Condition is true if that contains one of the ids that the query
-	// IDs returns.
+	// Column, if not empty, is an integer column of r. Condition is true if the column contains one of the ids that the
+	// query IDs returns.
 	Column string
 	IDs    sqlexpr.Expr
-	// All are the ids of the holds if IDs returns the ones among them that the table contains; nil if IDs returns ids
+	// All are the ids of the holds if IDs returns those of them that the table contains; nil if IDs returns ids
 	// of other rows.
 	All []int64
 }
 
-// holdFinder finds the ways in which rows of a table are on hold. Notes and missing rights are added to the plan.
+// holdFinder adds notes and missing rights to the plan.
 type holdFinder struct {
 	env    Env
 	plan   *Plan
@@ -30,8 +29,8 @@ type holdFinder struct {
 	linker holdLinker
 }
 
-// findOnHold returns the ways in which a row r of a table is on hold, or a row that would be deleted with it: one with
-// the same id in a paired table, or one that a foreign key deletes.
+// findOnHold includes rows that would be deleted with r: one with the same id in a paired table, or one that a foreign
+// key deletes.
 func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
 	switch {
 	case len(env.Holds.Names) == 0:
@@ -50,8 +49,7 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
-// onHold returns the condition that a row r of a table is on hold, or a row that would be deleted with it. It is empty
-// if no row is.
+// onHold includes rows that would be deleted with r. It is empty if no row is on hold.
 func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
 	found, err := findOnHold(env, p, table)
 	for _, h := range found {
@@ -60,8 +58,8 @@ func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, er
 	return condition, err
 }
 
-// byColumns returns the conditions that r itself is on hold: by its partition, by an id, or by its message, whose
-// delivery is on hold, one for each log of messages.
+// r itself is on hold: by its partition, by an id, or by its message, whose delivery is on hold, with one condition for
+// each log of messages.
 func (f holdFinder) byColumns() (found []HoldCondition) {
 	own := f.linker.links(f.table)
 	for _, leaf := range own.leaves {
@@ -89,13 +87,12 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 	return found
 }
 
-// newCompiler returns a compiler for one condition.
 func (f holdFinder) newCompiler() *holdCompiler {
 	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
-// through returns the condition that a column of r contains the key of a row of another table that is on hold, as
-// compiled by onHold. It is true of all rows if that table may not show all its rows.
+// through: a column of r contains the key of a row of another table that is on hold, as compiled by onHold. It is true
+// of all rows if that table may not show all its rows.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -124,7 +121,7 @@ func (f holdFinder) through(
 	}
 }
 
-// byPairedRows returns the conditions that a row with the same id in a paired table is on hold.
+// A row with the same id in a paired table is on hold.
 func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	for _, t := range f.env.Pipeline {
 		for _, step := range t.Steps {
@@ -141,7 +138,6 @@ func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	return found, nil
 }
 
-// byPairedStep returns the conditions of byPairedRows for the tables of one step.
 func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	skipped := &Plan{}
 	logs, err := step.On(f.env, skipped)
@@ -180,7 +176,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	})}, nil
 }
 
-// byCascades returns the conditions that a row on hold is one that a foreign key deletes or changes with r.
+// A row on hold is one that a foreign key deletes or changes with r.
 func (f holdFinder) byCascades() (found []HoldCondition) {
 	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {
@@ -195,7 +191,8 @@ func (f holdFinder) byCascades() (found []HoldCondition) {
 		default:
 			c := f.newCompiler()
 			where := c.child(row{"r", f.table}, k, path)
-			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
+			found = append(found,
+				HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
 		}
 	}
 	return found

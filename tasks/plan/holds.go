@@ -8,22 +8,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Holds are the rows and tables that are on hold, all holds together. They are retained although rules match.
+// Holds are all holds together. What is on hold is retained although rules match.
 type Holds struct {
-	// Names are the names of the holds, for people. Nothing is on hold if there are none.
-	Names []string
-	// Everything puts all rows and tables on hold.
+	// For people. Nothing is on hold if there are none.
+	Names      []string
 	Everything bool
 	// Tables are the stored names of tables of the application, partitions and work tables that are on hold with all
 	// rows.
 	Tables []string
-	// Deliveries, Lists and Workflows are the ids of rows that are on hold with the rows that belong to them.
+	// Ids of rows that are on hold with the rows that belong to them.
 	Deliveries, Lists, Workflows []int64
-	// Recipients are ids: rows with one of them in iRecipientId are on hold.
+	// Rows with one of these ids in iRecipientId are on hold.
 	Recipients []int64
 }
 
-// idsOf returns the ids of the rows of a table that are on hold with the rows that belong to them.
+// Ids of rows that are on hold with the rows that belong to them.
 func (h Holds) idsOf(table string) []int64 {
 	switch table {
 	case "NmsDelivery":
@@ -36,35 +35,33 @@ func (h Holds) idsOf(table string) []int64 {
 	return nil
 }
 
-// namesTable reports whether a table is on hold with all rows.
 func (h Holds) namesTable(table string) bool {
 	return h.Everything ||
 		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
-// WholeTable reports whether a table, or a partition of it, is on hold with all rows.
+// The table, or a partition of it, is on hold with all rows.
 func (h Holds) WholeTable(t *campaign.Table) bool {
 	return h.namesTable(t.Name) ||
 		slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.namesTable(leaf.Name) })
 }
 
-// WorkTable reports whether a work table is on hold: by its name or a partition's, or because its owner, a row of the
-// table owner, or a list in its name is on hold.
+// A work table is on hold by its name or a partition's, or because its owner, a row of the table owner, or a list in
+// its name is on hold.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
 	return h.namesTable(w.Name) || slices.ContainsFunc(w.Partitions, h.namesTable) ||
 		slices.Contains(h.idsOf(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
 
-// holdLink is a column of a table, for SQL, and the ids in it that put a row on hold. Tables of policies may have other
-// types there than the application.
+// holdLink is a column, for SQL, and the ids in it that put a row on hold. Tables of policies may have other types
+// there than the application.
 type holdLink struct {
 	column  string
 	ids     []int64
 	integer bool
 }
 
-// of returns the condition that a row, given by its alias, has one of the ids.
 func (l holdLink) of(alias string) sqlexpr.Expr {
 	if !l.integer {
 		return sqlexpr.OneOfTexts(alias+"."+l.column, l.ids)
@@ -72,7 +69,7 @@ func (l holdLink) of(alias string) sqlexpr.Expr {
 	return sqlexpr.OneOf(alias+"."+l.column, l.ids)
 }
 
-// holdLinks describes which rows of a table are on hold themselves.
+// Which rows of a table are on hold themselves.
 type holdLinks struct {
 	whole    bool       // all rows
 	leaves   []uint32   // rows in partitions with these object ids
@@ -80,13 +77,11 @@ type holdLinks struct {
 	messages []holdLink // rows with the id of a log whose delivery is one of the ids
 }
 
-// holdLinker knows which rows of tables are on hold themselves.
 type holdLinker struct {
 	env   Env
 	steps []linkedStep
 }
 
-// linkedStep is a step of a task some of whose parents are on hold.
 type linkedStep struct {
 	Step
 	tables []*campaign.Table
@@ -94,8 +89,7 @@ type linkedStep struct {
 	ids    []int64 // of the parents on hold
 }
 
-// newHoldLinker returns a holdLinker. A column links rows to deliveries, lists or workflows if a task of the pipeline
-// deletes rows by it.
+// A column links rows to deliveries, lists or workflows if a task of the pipeline deletes rows by it.
 func newHoldLinker(env Env) (l holdLinker, err error) {
 	l.env = env
 	for _, t := range env.Pipeline {
@@ -113,7 +107,6 @@ func newHoldLinker(env Env) (l holdLinker, err error) {
 	return l, nil
 }
 
-// links returns which rows of a table are on hold themselves.
 func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	holds := l.env.Holds
 	if holds.namesTable(table.Name) {
@@ -152,8 +145,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	return own
 }
 
-// mayLink reports whether a row of a table can be on hold, or one that foreign keys delete with it. Visited tables are
-// skipped.
+// mayLink: a row of the table can be on hold, or one that foreign keys delete with it. Visited tables are skipped.
 func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]bool) bool {
 	if visited[table] {
 		return false
@@ -164,8 +156,8 @@ func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]b
 		slices.ContainsFunc(table.Cascades, func(k campaign.Cascade) bool { return l.mayLink(k.Table, visited) })
 }
 
-// messageLogs returns the logs of messages that have the id of a delivery, also ones that are not cleaned. It returns
-// none if the delivery mappings cannot be read: then the tasks that delete by these logs fail.
+// messageLogs are the logs of messages that have the id of a delivery, also those that are not cleaned. There are none
+// if the delivery mappings cannot be read: then the tasks that delete by these logs fail.
 func messageLogs(env Env, p *Plan) []*campaign.Table {
 	p.requireMappings(env)
 	skipped := &Plan{}

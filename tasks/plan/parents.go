@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compileParents compiles a parent set. It returns nil, with notes, if the set is not applicable to the database.
+// nil, with notes, if the parent set is not applicable to the database.
 func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
 	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
@@ -43,8 +43,8 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	return set, err
 }
 
-// dependsOnParents returns the condition that a row is a parent or depends on one, and the query for the ids of its
-// parents. Both are empty, with a note, if the step is not applicable.
+// dependsOnParents: a row is a parent or depends on one. ids is the query for its parents. Both are empty, with a note,
+// if the step is not applicable.
 func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, err error) {
 	switch {
 	case c.plan.Parents == nil:
@@ -59,13 +59,12 @@ func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, 
 	return c.linksToParent("r." + step.Link), "SELECT r." + step.Link, nil
 }
 
-// parentCondition returns the condition of the rules of the parent set, on a row r of the parent table.
 func (c *compiler) parentCondition() sqlexpr.Expr {
 	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
 
-// isParent returns the condition that a row of the parent table is in the parent set. It evaluates the rules again, so
-// that a parent is retained if the application has changed it since it was chosen. A dry run has just chosen it.
+// isParent evaluates the rules again, so that a parent is retained if the application has changed it since it was
+// chosen. A dry run has just chosen it.
 func (c *compiler) isParent() sqlexpr.Expr {
 	chosen := oneOf("r."+c.plan.Parents.Key, sqlexpr.Arg(ParentIDs{}, "bigint[]"))
 	if c.env.DryRun {
@@ -74,9 +73,9 @@ func (c *compiler) isParent() sqlexpr.Expr {
 	return sqlexpr.Join(" AND ", c.parentCondition(), chosen)
 }
 
-// linksToParent returns the condition that a column refers to a row of the parent set. PostgreSQL hashes the ids once
-// per statement and evaluates the rules for the parent of each matching row; without OFFSET it would read all parents.
-// For a table on another server the ids are sent there, and the parents are read first.
+// linksToParent: a column refers to a row of the parent set. PostgreSQL hashes the ids once per statement and evaluates
+// the rules for the parent of each matching row; without OFFSET it would read all parents. For a table on another
+// server the ids are sent there, and the parents are read first.
 func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 	ids := sqlexpr.Arg(ParentIDs{}, "bigint[]")
 	if c.env.DryRun && !c.cannotJoin() {
@@ -95,13 +94,13 @@ func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where)
 }
 
-// oneOf returns the condition that a column has one of the ids in a parameter, except 0.
+// 0 is no id.
 func oneOf(column string, ids sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s <> 0 AND %s", column, sqlexpr.In(column, ids))
 }
 
-// messageOfParent returns the condition that a column refers to the log of a message whose delivery is in the parent
-// set, and the query for the ids of the deliveries. Both are empty, with a note, if the step is not applicable.
+// messageOfParent: a column refers to the log of a message whose delivery is in the parent set. ids is the query for
+// the deliveries. Both are empty, with a note, if the step is not applicable.
 func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids string, err error) {
 	if !c.requireColumns(row{"r", c.table}, column) {
 		return where, "", nil
@@ -132,10 +131,9 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 	return where, strings.Join(parents, " UNION ALL "), nil
 }
 
-// neededByRetained returns the logs without which another task could not find the dependent rows of its retained
-// parents: rows that refer to a message know their delivery only by the message's log. All logs of these parents count
-// if such rows may be hidden. It returns nil if no table has such rows. The notes belong to the other task, which has
-// them already.
+// neededByRetained are the logs without which another task could not find the dependent rows of its retained parents:
+// rows that refer to a message know their delivery only by the message's log. All logs of these parents count if such
+// rows may be hidden. It is nil if no table has such rows. The notes belong to the other task, which has them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil
@@ -196,7 +194,6 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	}, nil
 }
 
-// messageOf returns the condition that a message belongs to one of the deliveries whose ids are in a parameter.
 func messageOf(logs []*campaign.Table, message string, ids sqlexpr.Expr) (condition sqlexpr.Expr) {
 	for _, log := range logs {
 		condition = sqlexpr.Or(condition,

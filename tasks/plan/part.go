@@ -8,43 +8,37 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rules select the rows that at least one of them matches, or all rows if there are none. A rule is noted and ignored
-// if a column, a parent table or a usable option that it needs is missing.
+// Rules match a row if at least one of them does, or if there are none. A rule is noted and ignored if a column, a
+// parent table or a usable option that it needs is missing.
 type Rules []Rule
 
-// Rule is a condition on a row. It matches if all its parts are true.
+// A Rule matches if all its parts are true.
 type Rule []Part
 
-// And returns the rule with more parts.
 func (rule Rule) And(more ...Part) Rule { return slices.Concat(rule, more) }
 
 // Part is a part of a rule. Unless documented otherwise, it is not true if a column that it reads is NULL.
 type Part interface {
-	// applies reports whether all tables and columns that the part reads exist, and notes the first missing one.
+	// applies notes the first table or column of the part that is missing.
 	applies(c *compiler, r row) bool
-	// sql returns the condition that the part is true of the row. ok is false, with a note, if it cannot be evaluated.
+	// ok is false, with a note, if the part cannot be evaluated.
 	sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool)
-	// describe returns the part for people, with its numbers.
 	describe(env Env) string
-	// option returns the option that the part reads, or the zero value.
+	// The option that the part reads, or the zero value.
 	option() campaign.Option
-	// columns returns the columns of the row that the part reads. Some may be missing.
+	// columns are the row's that the part reads. Some may be missing.
 	columns() []string
-	// trueFrom returns the SQL of the time from which the part is true of the row. It is empty if time alone does not
-	// change the part.
+	// trueFrom is the time from which the part is true of the row. It is empty if time alone does not change the part.
 	trueFrom(c *compiler, r row) sqlexpr.Expr
 }
 
-// row is a row in SQL, by its alias.
 type row struct {
 	alias string
 	table *campaign.Table
 }
 
-// column returns the SQL of a column of the row.
 func (r row) column(name string) string { return r.alias + "." + r.table.Spell(name) }
 
-// orphans returns the orphan parts of the rules, and whether every rule has one.
 func (rs Rules) orphans() (orphans []Orphan, every bool) {
 	every = len(rs) > 0
 	for _, r := range rs {
@@ -59,8 +53,7 @@ func (rs Rules) orphans() (orphans []Orphan, every bool) {
 	return orphans, every
 }
 
-// date returns the SQL of the date that the rules compare with a cutoff, and its columns. Both are empty if the row has
-// none.
+// The date that the rules compare with a cutoff, and its columns; empty if the row has none.
 func (rs Rules) date(r row) (sql string, columns []string) {
 	for _, rule := range rs {
 		for _, p := range rule {
@@ -91,7 +84,6 @@ func (rs Rules) options() (options []campaign.Option) {
 	return options
 }
 
-// describe returns the rules for people.
 func (rs Rules) describe(env Env) string {
 	var sides []string
 	for _, r := range rs {
@@ -105,9 +97,8 @@ func (rs Rules) describe(env Env) string {
 }
 
 type (
-	// noOption is embedded in parts that read no option, and that time alone does not change.
+	// For parts that read no option, and that time alone does not change.
 	noOption struct{ timeless }
-	// timeless is embedded in parts that time alone does not change.
 	timeless struct{}
 )
 
@@ -131,11 +122,10 @@ type SQL struct {
 	// Text is SQL in which {alias} stands for a table with that alias, in a FROM, and {now} for the reference time. It
 	// must not be true because a row of such a table is missing: row security may hide it. Orphan is made for that.
 	Text string
-	// Reads are the tables and columns that the SQL names, including columns of the row itself.
+	// Tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source
-	// Words are the condition for people.
 	Words string
-	// Date is the column of the row that is compared with a cutoff, if any.
+	// The column of the row that is compared with a cutoff, if any.
 	Date string
 }
 
@@ -159,7 +149,7 @@ func (p SQL) applies(c *compiler, r row) bool {
 
 func (p SQL) sql(c *compiler, _ row) (sqlexpr.Expr, bool) { return p.expand(c, p.Text), true }
 
-// expand replaces the names of tables and of the reference time in SQL.
+// The names of tables and the reference time are placeholders.
 func (p SQL) expand(c *compiler, text string) sqlexpr.Expr {
 	for _, s := range p.Reads {
 		if s.Table != "" {
@@ -187,18 +177,17 @@ func (p SQL) columns() (columns []string) {
 
 func (p SQL) describe(Env) string { return p.Words }
 
-// Clause is a part of a rule, compile to explain it for one row r.
+// Clause is a part of a rule, compiled to explain it for one row r.
 type Clause struct {
-	// Text describes the part for people, with its numbers.
 	Text string
-	// Condition is the SQL of whether the part is true, TrueFrom of the time from which it is true. TrueFrom has no SQL
-	// if time alone does not change the part.
+	// Condition is the SQL of whether the part is true. TrueFrom is the SQL of the time from which it is true; empty if
+	// time alone does not change the part.
 	Condition, TrueFrom sqlexpr.Expr
-	// Columns are the columns of the row that the part reads. Some may be missing.
+	// The row's columns that the part reads. Some may be missing.
 	Columns []string
 }
 
-// Clauses returns the parts of each rule that is applicable to a table. A rule matches a row if all its parts are true.
+// One list for each rule that is applicable to the table.
 func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]Clause) {
 	r := row{"r", t}
 	for _, rule := range rules {

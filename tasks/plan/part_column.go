@@ -7,44 +7,37 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// comparison compares a column with numbers, or with NULL if there are none.
+// Without numbers, comparison compares with NULL.
 type comparison struct {
 	noOption
 	column, operator, text string
 	values                 []int64
 }
 
-// IsKnown returns the condition that a column is not NULL.
 func IsKnown(column string) Part {
 	return comparison{column: column, operator: "IS NOT NULL", text: "is known"}
 }
 
-// Is returns the condition that a column has one of the values.
 func Is(column string, values ...int64) Part {
 	return comparison{column: column, operator: operatorFor(values, "=", "IN"), text: "is", values: values}
 }
 
-// IsNot returns the condition that a column has none of the values.
 func IsNot(column string, values ...int64) Part {
 	return comparison{column: column, operator: operatorFor(values, "<>", "NOT IN"), text: "is not", values: values}
 }
 
-// Above returns the condition that a column is greater than a value.
 func Above(column string, value int64) Part {
 	return comparison{column: column, operator: ">", text: "is above", values: []int64{value}}
 }
 
-// AtLeast returns the condition that a column is not less than a value.
 func AtLeast(column string, value int64) Part {
 	return comparison{column: column, operator: ">=", text: "is at least", values: []int64{value}}
 }
 
-// Below returns the condition that a column is less than a value.
 func Below(column string, value int64) Part {
 	return comparison{column: column, operator: "<", text: "is below", values: []int64{value}}
 }
 
-// operatorFor returns the operator for a number of values.
 func operatorFor(values []int64, single, several string) string {
 	if len(values) == 1 {
 		return single
@@ -54,7 +47,6 @@ func operatorFor(values []int64, single, several string) string {
 
 func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
-// joinValues returns the values, with a text between them.
 func (p comparison) joinValues(separator string) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), separator), "[]")
 }
@@ -73,10 +65,9 @@ func (p comparison) describe(Env) string {
 
 func (p comparison) columns() []string { return []string{p.column} }
 
-// Op is a comparison of a column of any type with values.
 type Op string
 
-// Comparisons. Only Null is true of NULL.
+// Only Null is true of NULL.
 const (
 	Equal          Op = "="
 	NotEqual       Op = "<>"
@@ -91,8 +82,7 @@ const (
 	StartsWith     Op = "starts with"
 )
 
-// Filter compares a column of a table that a policy names with values, which PostgreSQL reads for the type of the
-// column.
+// Filter is for a column of a table that a policy names. PostgreSQL reads the values for the type of the column.
 type Filter struct {
 	noOption
 	Column string
@@ -136,7 +126,7 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	return sqlexpr.Format("(%s)", condition), true
 }
 
-// typed returns a value that is read as one of a type.
+// The value is read as one of the type.
 func typed(value, sqlType string) sqlexpr.Expr {
 	return sqlexpr.Format("%s::%s", sqlexpr.Arg(value, "text"), sqlType)
 }
@@ -156,7 +146,7 @@ func (p Filter) describe(Env) string {
 
 func (p Filter) columns() []string { return []string{p.Column} }
 
-// Differs is true of a row in which at least one column does not have its new value.
+// Differs is true if at least one column does not have its new value.
 type Differs struct {
 	noOption
 	From []Assignment

@@ -9,41 +9,35 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Age compares a date with a cutoff.
 type Age struct {
-	// Column is the column of the date. Else is the column to use if that one is NULL or missing; it may be empty.
+	// Else is the column to use if Column is NULL or missing; it may be empty.
 	Column, Else string
-	// Delay and More are subtracted from the reference time, if they are set, to get the cutoff.
+	// Both are subtracted from the reference time, if they are set, to get the cutoff.
 	Delay campaign.Option
 	More  time.Duration
-	// operator compares the date with the cutoff, and text describes that.
+	// operator compares the date with the cutoff; text says so for people.
 	operator, text string
 }
 
-// Older returns the condition that a date is before the reference time minus a delay. A row without that date does not
-// match.
+// A row without the date does not match.
 func Older(column string, delay campaign.Option) Age {
 	return Age{Column: column, Delay: delay, operator: "<", text: "older than"}
 }
 
-// Past returns the condition that a date is before the reference time.
 func Past(column string) Age { return Age{Column: column, operator: "<", text: "before"} }
 
-// Reached returns the condition that a date is not after the reference time.
 func Reached(column string) Age { return Age{Column: column, operator: "<=", text: "not after"} }
 
-// Younger returns the condition that a date is after the reference time minus a duration.
 func Younger(column string, than time.Duration) Age {
 	return Age{Column: column, More: than, operator: ">", text: "younger than"}
 }
 
-// Or returns the condition with a column to use if the first one is NULL or missing.
+// Or adds a column to use if the first one is NULL or missing.
 func (p Age) Or(column string) Age {
 	p.Else = column
 	return p
 }
 
-// By returns the condition with a duration added to its delay.
 func (p Age) By(more time.Duration) Age {
 	p.More = more
 	if p.Delay == (campaign.Option{}) && p.operator == "<" {
@@ -56,7 +50,7 @@ func (p Age) applies(c *compiler, r row) bool {
 	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.requireColumns(r, p.Column)
 }
 
-// cutoff returns the cutoff, and its distance from the reference time. It fails if the delay cannot be used.
+// The duration is the cutoff's distance from the reference time. It fails if the delay cannot be used.
 func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 	delay := p.More
 	if at, ok := env.Earlier[p.Delay.Name]; ok {
@@ -116,22 +110,18 @@ func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 		int64(delay.Seconds()))
 }
 
-// Never is a time that is never reached. The API cannot represent a later one, and PostgreSQL can still add a delay to
-// it.
+// Never is not reached. The API cannot represent a later time, and PostgreSQL can still add a delay to it.
 const Never = "timestamptz '10000-01-01 00:00:00+00'"
 
-// ClampDate returns the SQL of the earlier of a date and Never.
 func ClampDate(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
 
-// since is the part that Since returns.
 type since struct {
 	timeless
 	column string
 	stored campaign.Option
 }
 
-// Since returns the condition that a date is not before the time in an option. If the option is not stored, it is true
-// of every date.
+// Since is true of a date that is not before the time in an option, and of every date if the option is not stored.
 func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
 
 func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }

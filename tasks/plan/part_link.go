@@ -11,12 +11,11 @@ import (
 // not true if the parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
 type Orphan struct {
 	noOption
-	// Column is the link.
 	Column string
-	// Parent is the table that it refers to, Key its id column.
+	// Column refers to Key, the id column of Parent.
 	Parent, Key string
-	// EmptyAfter is the name of a task that may empty the parent table, if any: once it has succeeded in this run, the
-	// empty table is trusted.
+	// EmptyAfter is the name of a task that may empty the parent table: once it has succeeded in this run, the empty
+	// table is trusted.
 	EmptyAfter string
 }
 
@@ -48,7 +47,7 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Join(" AND ", orphan, has), true
 }
 
-// isLink returns what is true of a link: applications also write 0, an empty text or the zero UUID for none.
+// Applications also write 0, an empty text or the zero UUID for no link.
 func (p Orphan) isLink(r row) string {
 	column, _ := r.table.Column(p.Column)
 	switch {
@@ -66,12 +65,11 @@ func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone",
 
 func (p Orphan) columns() []string { return []string{p.Column} }
 
-// Linked is true if a link refers to a row of another table that a rule matches.
+// Linked is true if Column refers to a row of another table that a rule matches.
 type Linked struct {
 	noOption
-	// Column is the link.
 	Column string
-	// To is the table that it refers to, Key its id column.
+	// Key is the id column of To.
 	To, Key string
 	That    Rule
 }

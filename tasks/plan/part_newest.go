@@ -16,26 +16,24 @@ import (
 // order: they are kept, and are not counted.
 type Newest struct {
 	noOption
-	// Per are the columns of the groups; NULLs are equal. Without any, all rows are one group.
+	// The columns of the groups; NULLs are equal. Without any, all rows are one group.
 	Per []string
-	// OrderBy is the column whose greatest values are the newest.
+	// The greatest values are the newest.
 	OrderBy string
 	Count   int
 }
 
 func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// maxNullable is up to how many columns of a group may have NULL in a rule that an index can serve: each combination is
+// maxNullable is how many columns of a group may have NULL in a rule that an index can serve: each combination is
 // compared in another way.
 const maxNullable = 3
 
-// groupColumn is a column of a group, by its quoted name.
 type groupColumn struct {
 	stored, name, equal string
 	nullable            bool
 }
 
-// groupColumns returns the columns of the groups of a table, each once.
 func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	for _, column := range p.Per {
 		g := groupColumn{stored: t.Stored(column)}
@@ -49,8 +47,8 @@ func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	return columns
 }
 
-// served reports whether an index finds the last row of a group that is kept. The rows of a table without groups are
-// ordered once per statement.
+// served: an index finds the last row of a group that is kept. The rows of a table without groups are ordered once per
+// statement.
 func (p Newest) served(t *campaign.Table, per []groupColumn) bool {
 	if len(per) == 0 || t.Location != "" {
 		return true
@@ -78,14 +76,14 @@ func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("%s %s %s", r.column(p.OrderBy), p.older(r.table), last), true
 }
 
-// older returns the operator that is true of a value of OrderBy and a newer one.
+// The operator that is true of a value of OrderBy and a newer one.
 func (p Newest) older(t *campaign.Table) string {
 	column, _ := t.Column(p.OrderBy)
 	return column.Operator("<")
 }
 
-// last returns the value in OrderBy of the last row of a group that is kept, given the SQL of the group's columns. It
-// is NULL if all rows of the group are kept.
+// last is the value in OrderBy of the last row of a group that is kept, given the SQL of the group's columns. It is
+// NULL if all rows of the group are kept.
 func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(groupColumn) string) sqlexpr.Expr {
 	orderBy := pgx.Identifier{t.Stored(p.OrderBy)}.Sanitize()
 	var cases sqlexpr.Expr
@@ -102,10 +100,9 @@ func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(
 	return sqlexpr.Format("CASE%s END", cases)
 }
 
-// combination reports, for each column of a group, whether it is NULL.
+// For each column of a group, whether it is NULL.
 type combination []bool
 
-// nullCombinations returns all combinations for the columns that may be NULL.
 func nullCombinations(per []groupColumn) []combination {
 	all := []combination{nil}
 	for _, g := range per {
@@ -120,8 +117,8 @@ func nullCombinations(per []groupColumn) []combination {
 	return all
 }
 
-// conditions returns the conditions that a group has the combination, if any column may be NULL, and that a row, given
-// by its alias, is in that group. NULLs are compared by IS NULL, since no index serves IS NOT DISTINCT FROM.
+// has: a group has the combination, if any column may be NULL. in: a row, given by its alias, is in that group. NULLs
+// are compared by IS NULL, since no index serves IS NOT DISTINCT FROM.
 func (c combination) conditions(per []groupColumn, alias string, of func(groupColumn) string) (has, in []string) {
 	for i, g := range per {
 		column := alias + "." + g.name
@@ -137,7 +134,7 @@ func (c combination) conditions(per []groupColumn, alias string, of func(groupCo
 	return has, in
 }
 
-// ranked looks a row up among the ones that are not kept, which PostgreSQL hashes once per statement.
+// PostgreSQL hashes the rows that are not kept once per statement.
 func (p Newest) ranked(c *compiler, r row, per []groupColumn) sqlexpr.Expr {
 	var groups []string
 	for _, g := range per {
@@ -152,8 +149,8 @@ func (p Newest) ranked(c *compiler, r row, per []groupColumn) sqlexpr.Expr {
 	)
 }
 
-// newest returns how to find the rows of the rules group by group, if they are a single one with a part Newest that an
-// index serves; otherwise nil.
+// newest is not nil if the rules are a single one with a part Newest that an index serves: then the rows are found
+// group by group.
 func (c *compiler) newest(rules Rules) *purge.Newest {
 	if len(rules) != 1 {
 		return nil

@@ -14,58 +14,51 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Env describes the database that a task is compiled for.
 type Env struct {
-	// Catalog and Options are read from the database.
 	Catalog *campaign.Catalog
 	Options *campaign.Options
-	// Now is the reference time.
-	Now time.Time
+	Now     time.Time
 	// Earlier are cutoffs to use instead of the current ones, by the names of their delays as in Task.Cutoffs.
 	Earlier map[string]time.Time
-	// DryRun is true if nothing is to be changed: then fewer rights are needed.
+	// DryRun: nothing is changed, so fewer rights are needed.
 	DryRun bool
-	// Holds are the rows and tables on hold. Pipeline has all tasks: their rules define which rows belong to others.
+	// Pipeline has all tasks: their rules define which rows belong to others.
 	Holds    Holds
 	Pipeline []Task
 	// Predecessors are, in a dry run, the tasks up to the compiled one. Tables are read as these would have left them.
 	Predecessors []Task
-	// RelatedListTables are the names of further tables whose iGroupId is the id of a list.
+	// Names of further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// Include has the stored names of further tables to clean, by the names of the tasks.
+	// Stored names of further tables to clean, by the names of the tasks.
 	Include map[string][]string
-	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil in a
-	// dry run.
+	// Record returns the statement that records the deliveries that a query returns; see Step.Records. nil in a dry
+	// run.
 	Record func(query sqlexpr.Expr) sqlexpr.Expr
 }
 
-// Plan is a task compiled for a database.
 type Plan struct {
 	Task Task
-	// Parents is the compiled parent set; nil if the task has none, or it is not applicable.
+	// nil if the task has no parents, or they are not applicable.
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
-	// Partitionless are the jobs on partitioned tables that have no partition: there is nothing to do for them yet.
+	// Partitionless are the jobs on partitioned tables without any partition: there is nothing to do for them yet.
 	Partitionless []Job
-	// SkippedSteps are the steps that are not applicable, by table.
-	SkippedSteps []Skip
+	SkippedSteps  []Skip
 	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes have the reasons.
 	SkippedTables []*campaign.Table
-	// Drops are the kinds of work tables that are dropped.
-	Drops []Drop
-	// RollUpOnHold is true if foreign keys may delete or change rows on hold with rows that are rolled up.
+	Drops         []Drop
+	// RollUpOnHold: foreign keys may delete or change rows on hold with rows that are rolled up.
 	RollUpOnHold bool
-	// Notes describe what the plan leaves out, and why.
-	Notes []message.Message
-	// Rights are the missing GRANT statements.
+	// Notes say what the plan leaves out, and why.
+	Notes  []message.Message
 	Rights []string
 
 	reads []*campaign.Table // what the SQL reads that is being compiled
 }
 
-// Relations returns the object ids of the relations that the jobs sweep and read, by their quoted names; none if the
-// task could not be compiled.
+// By quoted names, the object ids of the relations that the jobs sweep and read; none if the task could not be
+// compiled.
 func (p *Plan) Relations() map[string]string {
 	if p == nil {
 		return nil
@@ -79,110 +72,102 @@ func (p *Plan) Relations() map[string]string {
 	return relations
 }
 
-// Skip is a step that is not applicable to a table.
+// A step that is not applicable to a table.
 type Skip struct {
 	Table *campaign.Table
 	Step  Step
-	// Rule describes the rows of the step, Why the reason that it is skipped.
+	// Rule is the rows of the step, Why the reason.
 	Rule, Why string
 }
 
-// Parents is a compiled parent set: a query for its rows r.
 type Parents struct {
 	Table *campaign.Table
 	Key   string
-	// From is the table, or the subquery, to read the rows from.
+	// The table, or the subquery, to read the rows from.
 	From  sqlexpr.Expr
 	Where sqlexpr.Expr
-	// OnHold is the condition that a row is on hold. It is empty if none is.
+	// The condition that a row is on hold; empty if none is.
 	OnHold sqlexpr.Expr
-	// Retaining are skipped tables with rows that depend on the parents.
+	// Skipped tables with rows that depend on the parents.
 	Retaining []Retaining
-	// Rule describes the rows. Date is the SQL of the date that the rules compare with a cutoff, if any.
+	// Date is the SQL of the date that the rules compare with a cutoff, if any.
 	Rule, Date string
 }
 
-// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained, or all if
+// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained; all, if
 // Link is empty: then the rows refer to messages.
 type Retaining struct {
 	Table *campaign.Table
 	Link  string
 }
 
-// Query returns the query for a column, or an expression, of the rows.
+// column may be an expression.
 func (p *Parents) Query(column string) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM %s AS r WHERE %s AND r.%s <> 0", column, p.From, p.Where, p.Key)
 }
 
 // Job is a step on one relation.
 type Job struct {
-	// Sweep deletes or updates the rows. Some of its arguments are placeholders, and it has no Keys yet.
+	// Some arguments of the sweep are placeholders, and it has no Keys yet.
 	purge.Sweep
-	// StepNumber is the number of Step in the task, from 1.
+	// StepNumber counts from 1.
 	StepNumber int
 	Step       Step
-	// Rule describes which rows are obsolete; empty if all rows that depend on parents are.
+	// Which rows are obsolete; empty if all rows that depend on parents are.
 	Rule string
 	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are the stored names of its
 	// columns.
 	Date        string
 	DateColumns []string
-	// Table is the relation, or the table that it is a part of.
-	Table *campaign.Table
-	// Affected are the tables of Sweep.Cascade.
+	// The relation, or the table that it is a part of.
+	Table    *campaign.Table
 	Affected []*campaign.Table
-	// ParentIDs is a query for the ids of the parents that a row r depends on; empty if it depends on none.
+	// A query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
-	// Estimates are the reasons why the number of rows in a dry run may differ from that of a run; nil if it is exact.
+	// Why the number of rows in a dry run may differ from that of a run; nil if it is exact.
 	Estimates []string
-	// Location describes where the rows are; empty if they are here.
+	// Where the rows are; empty if they are here.
 	Location string
-	// Unlogged is true if standbys have none of the rows.
+	// Unlogged: standbys have none of the rows.
 	Unlogged bool
-	// CompanionWrites describes the rows that the companion statement writes, if it may be left out when it fails;
-	// empty otherwise.
+	// The rows that the companion statement writes, if it may be left out when it fails; empty otherwise.
 	CompanionWrites string
 	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is true if no
 	// other rule matches a row: then there is nothing to do if no parent table is trusted.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// OnHold are the ways in which rows are on hold. Where does not exclude such rows.
+	// The ways in which rows are on hold. Where does not exclude such rows.
 	OnHold []HoldCondition
-	// Except describes rows that are retained although the rules match; nil if there are none.
+	// nil if no rows are retained because parents of another task are.
 	Except *Except
-	// TypedTables is the SQL of whether a row r may have a table, for a step with Tables.
+	// The SQL of whether a row r may have a table, for a step with Tables.
 	TypedTables sqlexpr.Expr
 }
 
-// ParentsOf returns the query for the ids of the parents that rows r of a relation depend on.
 func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
 		relation, j.ParentIDs, where)
 }
 
-// Except describes rows that are retained because parents of another task are.
+// Except are rows that are retained because parents of another task are.
 type Except struct {
-	// Task is the name of the other task, Parents its parent set.
 	Task    string
 	Parents *Parents
-	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
-	Condition sqlexpr.Expr
-	// ReadsDistributed is true if Condition reads a distributed table.
+	// Condition is true of the retained rows. ParentIDs stands for the ids of the retained parents.
+	Condition        sqlexpr.Expr
 	ReadsDistributed bool
-	// Rights are the GRANT statements that are missing to evaluate Condition.
-	Rights []string
+	Rights           []string
 }
 
 // Drop is a compiled kind of work tables.
 type Drop struct {
 	WorkTables
-	// Owner is the table whose rows own the work tables.
 	Owner *campaign.Table
-	// Rule describes the owners whose tables are in use; empty if all are.
+	// The owners whose tables are in use; empty if all are.
 	Rule string
-	// InUse is a query for the ids among IDs whose tables are in use.
+	// A query for the ids among IDs whose tables are in use.
 	InUse sqlexpr.Expr
-	// HasOwners is a query for whether there is any owner: an empty table of owners proves nothing.
+	// A query for whether there is any owner: an empty table of owners proves nothing.
 	HasOwners sqlexpr.Expr
 	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for the ids among IDs that are
 	// lists, HasLists for whether there is any list.
@@ -190,7 +175,7 @@ type Drop struct {
 	KnownLists, HasLists sqlexpr.Expr
 }
 
-// DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
+// The names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
 	var args []any
@@ -237,14 +222,14 @@ type (
 	Lookup string
 )
 
-// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing.
+// t is nil if the table is missing.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t != nil {
 		p.addMissing(env, t.Quoted(), t.Rights, rights)
 	}
 }
 
-// addMissing adds the GRANT of the rights that the role lacks on a relation. A dry run only needs SELECT.
+// A dry run only needs SELECT.
 func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []string) {
 	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
@@ -257,23 +242,21 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 	}
 }
 
-// Skip skips a table, and notes why.
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {
 	p.note(why)
 	p.SkippedTables = append(p.SkippedTables, t)
 }
 
-// note adds a note, each text once.
+// Each text once.
 func (p *Plan) note(m message.Message) {
 	if !slices.ContainsFunc(p.Notes, func(n message.Message) bool { return n.Text == m.Text }) {
 		p.Notes = append(p.Notes, m)
 	}
 }
 
-// notef adds a note for information.
 func (p *Plan) notef(format string, args ...any) { p.note(message.Infof(format, args...)) }
 
-// Describe returns which rows a job deletes or updates, with the rule of the parents that these depend on.
+// Describe adds the rule of the parents that the rows depend on.
 func (p *Plan) Describe(j Job) string {
 	join := func(a, separator, b string) string {
 		if a == "" || b == "" {

@@ -8,14 +8,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Selector returns the tables of a step, and notes which are missing. It fails if the delivery mappings, which name
-// logs, could not be read.
+// Selector notes which tables are missing. It fails if the delivery mappings, which name logs, could not be read.
 type Selector func(env Env, p *Plan) ([]*campaign.Table, error)
 
-// Table selects one table by its name.
 func Table(name string) Selector { return Tables(name) }
 
-// Tables selects several tables by their names.
 func Tables(names ...string) Selector {
 	return func(env Env, p *Plan) (found []*campaign.Table, err error) {
 		for _, name := range names {
@@ -29,8 +26,7 @@ func Tables(names ...string) Selector {
 	}
 }
 
-// Matching selects the tables that have a stored name of a pattern and the given features. what describes them for
-// people.
+// By a pattern of stored names, and features. what is for people.
 func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		matches := func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) }
@@ -45,7 +41,7 @@ func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.
 	}
 }
 
-// Only selects the tables of another selector for which a function returns true. The others do not count as skipped.
+// The other tables do not count as skipped.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		isOther := func(t *campaign.Table) bool { return !kind(t) }
@@ -56,8 +52,7 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// skipInPlaceOf skips the view or partition that has the name of a table, with a note, and reports whether there is
-// one.
+// skipInPlaceOf notes that a view or partition has the name of a table.
 func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	t := c.InPlaceOf(name)
 	if t == nil {
@@ -67,9 +62,9 @@ func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	return true
 }
 
-// LinkedToLists selects the tables whose column iGroupId is the id of a list: the table of members, tables with a
-// foreign key to lists, and tables named by the operator. Others are left out: in XtkOperatorGroup the column has
-// another meaning.
+// LinkedToLists selects tables whose column iGroupId is the id of a list: the table of members, tables with a foreign
+// key to lists, and tables named by the operator. Others are left out: in XtkOperatorGroup the column has another
+// meaning.
 func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(env, p)
 	for _, name := range env.RelatedListTables {
@@ -82,22 +77,19 @@ func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	return append(found, env.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
 }
 
-// DeliveryAndExclusionLogs selects the delivery-log and exclusion-log tables, each once.
 func DeliveryAndExclusionLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.DeliveryLogs, env.Catalog.ExclusionLogs)
 }
 
-// DeliveryLogs selects the delivery-log tables.
 func DeliveryLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.DeliveryLogs)
 }
 
-// TrackingLogs selects the tracking-log tables.
 func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.TrackingLogs)
 }
 
-// selectLogs selects the tables that functions of the catalog list, each once, and notes what these left out.
+// selectLogs notes what the listers left out. Each table is selected once.
 func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if !p.requireMappings(env) {
 		return nil, nil
@@ -120,7 +112,7 @@ func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (fou
 	return found, nil
 }
 
-// requireMappings reports whether the role may read the delivery mappings, if there are any, and requires that right.
+// The right is required if there are delivery mappings.
 func (p *Plan) requireMappings(env Env) bool {
 	mapping := env.Catalog.Table("NmsDeliveryMapping")
 	p.requireRights(env, mapping, "SELECT")
@@ -129,17 +121,16 @@ func (p *Plan) requireMappings(env Env) bool {
 
 // Family is a kind of table that the application and its customers may have any number of.
 type Family struct {
-	// Task is the name of the task that deletes obsolete rows of such tables.
+	// The task that deletes obsolete rows of such tables.
 	Task string
-	// Noun describes such a table for people. Criterion explains why the task does not clean one by default.
+	// Both are for people: Criterion says why the task does not clean such a table by default.
 	Noun, Criterion string
-	// Default selects the tables that the task cleans by default.
-	Default Selector
-	// Matches reports whether a table has the features of the family.
+	Default         Selector
+	// Matches: the table has the features of the family.
 	Matches func(t *campaign.Table) bool
 }
 
-// Included selects the tables of the family that the operator includes, and notes the others that match it.
+// Included notes the tables that match the family and are not included.
 func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
 	defaults, err := f.Default(env, &Plan{})
 	if err != nil {

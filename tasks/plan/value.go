@@ -7,24 +7,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Assignment is a column and its new value.
 type Assignment struct {
 	Column string
 	Value  Value
 }
 
-// Value is a new value of a column.
 type Value interface {
-	// sql returns the SQL of the value. ok is false, with a note, if the column is to be left unchanged.
+	// ok is false, with a note, if the column is to be left unchanged.
 	sql(c *compiler, column string) (value sqlexpr.Expr, ok bool)
 }
 
-// Number is a number.
 type Number int64
 
 func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
-// Text is a value that PostgreSQL reads for the type of a column of a table that a policy names; nil for NULL.
+// PostgreSQL reads Text for the type of the column of a table that a policy names; nil is NULL.
 type Text struct{ Value *string }
 
 func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
@@ -35,7 +32,7 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 	return typed(*v.Value, detail.Type), ok // the assignment fails, rather than cut a value that does not fit
 }
 
-// Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
+// The reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 
 func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
@@ -50,7 +47,7 @@ func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("COALESCE(%s, %s)", unless, now), true
 }
 
-// written returns the SQL of a time as a column stores it. The zone in which dates are compared may be another one.
+// As a column stores the time. The zone in which dates are compared may be another one.
 func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr) sqlexpr.Expr {
 	zone := c.env.Catalog.Zone.WrittenIn
 	if zone == "" || !t.IsLocalDate(column) {
@@ -59,7 +56,7 @@ func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr)
 	return sqlexpr.Format("(%s AT TIME ZONE %s)", value, sqlexpr.Arg(zone, "text"))
 }
 
-// Message is the lowest id of a message with that text. Without such a message, the column is left unchanged.
+// The lowest id of a message with this text. Without such a message, the column is left unchanged.
 type Message string
 
 func (v Message) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// checker checks a policy against a database.
 type checker struct {
 	Policy
 	tx    pgx.Tx
@@ -28,9 +27,8 @@ type checker struct {
 	wrong failure.Violations
 }
 
-// Check checks a policy, which Validate has accepted, against a database that an environment describes. It fails with
-// failure.Violations, or with a failure.Precondition and the GRANT statements if the role lacks rights. It evaluates
-// nothing for any row.
+// Check is for a policy that Validate has accepted. It fails with failure.Violations, or with a failure.Precondition
+// and the GRANT statements if the role lacks rights. It evaluates nothing for any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env}
 	if c.table = c.find("policy.table", p.TableName()); c.table == nil {
@@ -64,8 +62,8 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	return c.checkParts(ctx, compiled)
 }
 
-// missingSelect returns the GRANT statements of what rights to some columns do not include: a sweep reads where rows
-// are stored, which is none of them.
+// missingSelect returns GRANT statements: a sweep reads where rows are stored, which rights to some columns do not
+// include.
 func (c *checker) missingSelect(ctx context.Context) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
@@ -90,7 +88,7 @@ func (c *checker) missingSelect(ctx context.Context) (grants []string, err error
 	return grants, nil
 }
 
-// find returns the table of a name. It returns nil, with a violation, if there is none.
+// nil, with a violation, if there is no such table.
 func (c *checker) find(field, name string) *campaign.Table {
 	t := c.env.Catalog.Table(name)
 	switch other := c.env.Catalog.InPlaceOf(name); {
@@ -107,7 +105,6 @@ func (c *checker) find(field, name string) *campaign.Table {
 	return nil
 }
 
-// column returns a column of a table. ok is false, with a violation, if the table has none of that name.
 func (c *checker) column(field string, t *campaign.Table, name string) (column campaign.Column, ok bool) {
 	if column, ok = t.Column(name); !ok {
 		var names []string
@@ -119,7 +116,6 @@ func (c *checker) column(field string, t *campaign.Table, name string) (column c
 	return column, ok
 }
 
-// brief returns the first of a list of names.
 func brief(names []string) string {
 	const most = 50
 	if len(names) > most {
@@ -128,15 +124,14 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// usable fails with failure.Violations if the catalog alone shows that the policy cannot be carried out on a table. It
-// finds what has changed since the policy was set.
+// usable fails with failure.Violations if the catalog shows that the policy cannot be carried out on a table: something
+// has changed since the policy was set.
 func (p Policy) usable(env plan.Env, t *campaign.Table) error {
 	c := &checker{Policy: p, env: env, table: t}
 	c.checkColumns()
 	return c.wrong.Err()
 }
 
-// checkColumns checks that the columns exist, and that the policy may use them as it does.
 func (c *checker) checkColumns() {
 	c.checkDates()
 	c.checkOrphan()
@@ -160,7 +155,6 @@ func (c *checker) checkColumns() {
 	c.checkAssign()
 }
 
-// checkDates checks the columns of ages and of the newest rows.
 func (c *checker) checkDates() {
 	if a := c.OlderThan; a != nil {
 		const field = "policy.older_than.column"
@@ -189,7 +183,6 @@ func (c *checker) checkDates() {
 	}
 }
 
-// checkOrder checks that values of a column can be compared.
 func (c *checker) checkOrder(field string, column campaign.Column) {
 	if column.Operator("=") == "" {
 		c.wrong.Addf(field,
@@ -198,7 +191,6 @@ func (c *checker) checkOrder(field string, column campaign.Column) {
 	}
 }
 
-// checkOrphan checks the link and the parent table.
 func (c *checker) checkOrphan() {
 	o := c.OrphanOf
 	if o == nil {
@@ -234,7 +226,7 @@ func (c *checker) checkOrphan() {
 	}
 }
 
-// checkValues checks that the values of filters can be read for the types of their columns.
+// Values of filters can be read for the types of their columns.
 func (c *checker) checkValues(ctx context.Context) error {
 	for i, f := range c.Filters {
 		column, ok := c.table.Column(f.Column)
@@ -257,7 +249,6 @@ func (c *checker) checkValues(ctx context.Context) error {
 	return nil
 }
 
-// checkAssign checks that the columns may be assigned.
 func (c *checker) checkAssign() {
 	assigned := map[string]bool{}
 	for i, a := range c.Assign {
@@ -285,8 +276,8 @@ func (c *checker) checkAssign() {
 	}
 }
 
-// checkTriggers checks that no trigger changes, with the assigned columns, which rows are the newest: the next run
-// would overwrite those that this one keeps.
+// No trigger may change, with the assigned columns, which rows are the newest: the next run would overwrite those that
+// this one keeps.
 func (c *checker) checkTriggers(assigned []string) {
 	for _, t := range c.table.UpdateTriggers {
 		if t.FiredBy(assigned) {
@@ -302,7 +293,6 @@ func (c *checker) checkTriggers(assigned []string) {
 	}
 }
 
-// checkAssigned checks that the assigned columns can have their values.
 func (c *checker) checkAssigned(ctx context.Context) error {
 	for i, a := range c.Assign {
 		column, ok := c.table.Column(a.Column)
@@ -328,7 +318,7 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 	return nil
 }
 
-// unassignable returns why a column cannot be assigned; empty if it can.
+// Why the column cannot be assigned; empty if it can.
 func (c *checker) unassignable(column campaign.Column) string {
 	isColumn := func(name string) bool {
 		stored := c.table.Stored(name)
@@ -351,7 +341,7 @@ func (c *checker) unassignable(column campaign.Column) string {
 	return ""
 }
 
-// checkZone checks that values of a column do not depend on a zone that is not known.
+// Values of the column must not depend on a zone that is not known.
 func (c *checker) checkZone(field string, column campaign.Column) {
 	if c.env.Catalog.Zone.Unknown && column.Type == "pg_catalog.timestamptz" {
 		c.wrong.Addf(field,
@@ -360,7 +350,7 @@ func (c *checker) checkZone(field string, column campaign.Column) {
 	}
 }
 
-// checkFits checks that a column can have a value without changing it.
+// The column can have the value without changing it.
 func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
 	before := len(c.wrong)
 	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
@@ -375,7 +365,7 @@ func (c *checker) checkFits(ctx context.Context, field string, column campaign.C
 	return err
 }
 
-// checkParts checks that PostgreSQL can evaluate each part of the compiled rule: that it can compare the types.
+// PostgreSQL can evaluate each part of the compiled rule: it can compare the types.
 func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
 	for _, part := range c.parts() {
 		clauses := compiled.Clauses(plan.Rules{{part.Part}}, c.table, c.env)
@@ -391,7 +381,6 @@ func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
 	return c.wrong.Err()
 }
 
-// notes returns the texts of a plan's notes.
 func notes(p *plan.Plan) string {
 	var texts []string
 	for _, n := range p.Notes {
@@ -400,8 +389,8 @@ func notes(p *plan.Plan) string {
 	return strings.Join(texts, "; ")
 }
 
-// try sends a query in a transaction of its own, and reads its row if dest is given. An error of the query, such as
-// that of a value that is none of its type, becomes a violation.
+// try sends a query in a separate transaction, and reads its row if dest is given. An error of the query, for example
+// about a value that its type does not have, becomes a violation.
 func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	err := pgx.BeginFunc(ctx, c.tx, func(tx pgx.Tx) error {
@@ -421,7 +410,7 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 }
 
 // MissingIndex returns the statement that creates the index that finds the newest rows of a group; empty if none is
-// needed, or there is one.
+// missing.
 func (p Policy) MissingIndex(t *campaign.Table) string {
 	k := p.KeepNewest
 	if k == nil || len(k.Per) == 0 || t.Location != "" {

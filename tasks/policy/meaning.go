@@ -8,18 +8,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// isoDate matches dates and times that PostgreSQL reads in one way, whatever its clock and its settings.
+// Dates and times that PostgreSQL reads in one way, whatever its clock and its settings.
 var isoDate = regexp.MustCompile(`^(?:-?infinity|(?:\d{4,6}-\d\d-\d\d(?:[T ]|$))?(?:\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?` +
 	`(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?)$`)
 
-// wholeNumber matches amounts of money that have no separator.
 var wholeNumber = regexp.MustCompile(`^-?\d+$`)
 
-// plainInterval matches intervals with a sign that is that of one field, whatever the setting IntervalStyle.
+// Intervals whose sign belongs to one field, whatever the setting IntervalStyle.
 var plainInterval = regexp.MustCompile(`^(?:P.*|-?\d+(?:\.\d+)? ?[A-Za-z]+)$`)
 
-// meanings selects what the types consist of that a type ($1) is made of: whether dates or times, amounts of money or
-// intervals are among them, and whether it is, or has, a row.
+// Of the types that a type ($1) consists of: whether dates or times, amounts of money or intervals are among them, and
+// whether it is, or has, a row.
 const meanings = `
 WITH RECURSIVE part (oid) AS (SELECT $1::text::regtype::oid UNION SELECT of.oid FROM part JOIN pg_type t USING (oid)
   CROSS JOIN LATERAL (SELECT t.typelem AS oid WHERE t.typcategory = 'A' UNION ALL SELECT t.typbasetype
@@ -29,8 +28,8 @@ SELECT COALESCE(bool_or(typcategory = 'D'), false), COALESCE(bool_or(oid = 'mone
   COALESCE(bool_or(typcategory = 'T'), false), COALESCE(bool_or(typtype = 'c'), false)
 FROM part JOIN pg_type USING (oid)`
 
-// checkMeaning checks that a value means the same whenever it is read: a run must do what its saved plan counted. meant
-// is false, with a violation, if it depends on the clock or on a setting, or would be cut.
+// A value must mean the same whenever it is read: a run must do what its saved plan counted. meant is false, with a
+// violation, if it depends on the clock or on a setting, or would be cut.
 func (c *checker) checkMeaning(
 	ctx context.Context, field string, column campaign.Column, value string,
 ) (meant bool, err error) {

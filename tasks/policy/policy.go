@@ -8,69 +8,64 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Prefix begins the names of tasks that carry out policies, and of no others.
 const Prefix = "policy/"
 
 // All stands for the tasks of all policies, where tasks to skip are named.
 const All = "policies"
 
-// Policy is a retention rule for one table. All conditions that are given must be true of a row.
+// A row must meet all conditions that are given.
 type Policy struct {
 	Name string `json:"name"`
-	// Table is the name of the table, with or without its schema, as in campaign.Scope.
+	// With or without the schema, as in campaign.Scope.
 	Table       string `json:"table"`
 	Description string `json:"description,omitempty"`
-	// Enabled is true if runs carry the policy out.
-	Enabled bool `json:"enabled"`
-	// Limit is the largest number of rows of a statement; 0 for the default of tasks.
+	Enabled     bool   `json:"enabled"`
+	// Rows of a statement; 0 for the default of tasks.
 	Limit      int         `json:"limit,omitempty"`
 	OlderThan  *OlderThan  `json:"older_than,omitempty"`
 	Filters    []Filter    `json:"filters,omitempty"`
 	OrphanOf   *OrphanOf   `json:"orphan_of,omitempty"`
 	KeepNewest *KeepNewest `json:"keep_newest,omitempty"`
-	// Assign overwrites columns of the rows, which are deleted if it is empty.
+	// Without assignments, rows are deleted.
 	Assign []Assign `json:"assign,omitempty"`
-	// Relations are those of Table and of OrphanOf.ParentTable, as they were resolved when the policy was set. There are
-	// none before that: then the names are looked up.
+	// Relations are Table and OrphanOf.ParentTable as they were resolved when the policy was set. Before that there are
+	// none: the names are looked up.
 	Relations []Relation `json:"-"`
-	// Revision tells the stored rule, and whether it is enabled, from others; empty before it is stored.
+	// Revision changes with the stored rule and with whether it is enabled; empty before it is stored.
 	Revision string `json:"-"`
 }
 
-// OlderThan is true of rows whose date is more than a number of days before the reference time.
+// By its date, a row is more than some days older than the reference time.
 type OlderThan struct {
 	Column string `json:"column"`
 	Days   int    `json:"days"`
 }
 
-// Filter compares a column with values.
 type Filter struct {
 	Column string   `json:"column"`
 	Op     string   `json:"op"` // a key of ops
 	Values []string `json:"values,omitempty"`
 }
 
-// OrphanOf is true of rows whose parent row does not exist.
 type OrphanOf struct {
 	Column       string `json:"column"`
 	ParentTable  string `json:"parent_table"`
 	ParentColumn string `json:"parent_column"`
 }
 
-// KeepNewest is true of rows that are not among the newest ones of their group.
+// The row is not among the newest ones of its group.
 type KeepNewest struct {
 	Per     []string `json:"per,omitempty"`
 	OrderBy string   `json:"order_by,omitempty"` // the column of OlderThan if it is empty
 	Count   int      `json:"count"`
 }
 
-// Assign is a new value of a column; NULL if it is nil.
+// Assign sets NULL if Value is nil.
 type Assign struct {
 	Column string  `json:"column"`
 	Value  *string `json:"value,omitempty"`
 }
 
-// ops are the comparisons, by their names.
 var ops = map[string]plan.Op{
 	"EQUAL":            plan.Equal,
 	"NOT_EQUAL":        plan.NotEqual,
@@ -85,19 +80,16 @@ var ops = map[string]plan.Op{
 	"STARTS_WITH":      plan.StartsWith,
 }
 
-// Etag returns the etag of the policy.
 func (p Policy) Etag() string { return etag.Of(p) }
 
-// Basis returns what changes if the rule of the policy does, or if another relation has the name of one of its tables.
+// Basis changes if the rule does, or if another relation has the name of one of its tables.
 func (p Policy) Basis() string {
 	p.Description, p.Enabled, p.Limit = "", false, 0
 	return etag.Of([]any{p, p.Relations})
 }
 
-// TaskName returns the name of the policy's task.
 func (p Policy) TaskName() string { return Prefix + p.Name }
 
-// orderBy returns the column by which rows are newer than others.
 func (p Policy) orderBy() string {
 	if p.KeepNewest.OrderBy == "" && p.OlderThan != nil {
 		return p.OlderThan.Column
@@ -105,7 +97,7 @@ func (p Policy) orderBy() string {
 	return p.KeepNewest.OrderBy
 }
 
-// TableName returns the name of the table, with its schema once that is known.
+// With the schema once that is known.
 func (p Policy) TableName() string {
 	if p.Relations == nil {
 		return p.Table
@@ -113,7 +105,6 @@ func (p Policy) TableName() string {
 	return p.Relations[0].quoted()
 }
 
-// parentName returns the name of the parent table as TableName does.
 func (p Policy) parentName() string {
 	if p.Relations == nil {
 		return p.OrphanOf.ParentTable
@@ -121,7 +112,6 @@ func (p Policy) parentName() string {
 	return p.Relations[1].quoted()
 }
 
-// names returns the names of all tables of the policy.
 func (p Policy) names() []string {
 	if p.OrphanOf == nil {
 		return []string{p.TableName()}
@@ -129,7 +119,6 @@ func (p Policy) names() []string {
 	return []string{p.TableName(), p.parentName()}
 }
 
-// title returns the name of the task for people.
 func (p Policy) title() string {
 	if line, _, _ := strings.Cut(p.Description, "\n"); line != "" {
 		return line

@@ -48,7 +48,6 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// fuzzed is a policy of arbitrary texts.
 type fuzzed struct {
 	table, column, value, parent string
 	shape                        uint16
@@ -56,13 +55,10 @@ type fuzzed struct {
 
 const fuzzSchema = `fuzz "q`
 
-// has reports whether a bit of the shape is set.
 func (z *fuzzed) has(bit int) bool { return z.shape>>bit&1 == 1 }
 
-// columns are the names of the table's columns: a date, a text, and a key.
 func (z *fuzzed) columns() []string { return []string{z.column, z.column + "s", "k" + z.column} }
 
-// policy returns the policy for tables of given names.
 func (z *fuzzed) policy(table, parent string) policy.Policy {
 	names := z.columns()
 	p := policy.Policy{
@@ -87,7 +83,6 @@ func (z *fuzzed) policy(table, parent string) policy.Policy {
 	return p
 }
 
-// quoted returns a name with its schema as people write it in quotes.
 func quoted(name string) string { return pgx.Identifier{fuzzSchema, name}.Sanitize() }
 
 // create creates the tables. It returns false if PostgreSQL cannot have such names.
@@ -115,7 +110,6 @@ func (z *fuzzed) create(ctx context.Context, tx pgx.Tx) bool {
 	}) == nil
 }
 
-// catalogOf returns a digest of what the database has.
 func catalogOf(t *testing.T, tx pgx.Tx) (digest string) {
 	t.Helper()
 	if err := tx.QueryRow(t.Context(), `SELECT md5(concat((SELECT string_agg(c::text, ',' ORDER BY
@@ -129,7 +123,6 @@ func catalogOf(t *testing.T, tx pgx.Tx) (digest string) {
 	return digest
 }
 
-// envOf returns the environment of a policy.
 func envOf(t *testing.T, tx pgx.Tx, p policy.Policy) (env plan.Env) {
 	t.Helper()
 	env = plan.Env{Now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC), Pipeline: []plan.Task{p.Task()}}
@@ -200,10 +193,8 @@ func (z *fuzzed) checkQuoted(t *testing.T, tx pgx.Tx) {
 
 var (
 	quotedName = regexp.MustCompile(`"(?:[^"]|"")*"`)
-	// between is what may be between words: operators, numbers and parameters.
-	between = regexp.MustCompile(`[().,<>=:\[\]]+|\$\d+|\b\d+\b`)
-	// ruleWords are the words of the statements of policies.
-	ruleWords = strings.Fields(
+	between    = regexp.MustCompile(`[().,<>=:\[\]]+|\$\d+|\b\d+\b`)
+	ruleWords  = strings.Fields(
 		`DELETE UPDATE SET FROM ONLY AS WHERE AND OR NOT IN IS NULL TRUE CASE WHEN THEN END SELECT
 		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY OPERATOR COLLATE starts_with
 			tableoid ctid r n p s

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// configuration are the tables of the application that no policy may change, by their stored names in lower case, and
-// what they have. Losing their rows breaks the application, or the rules of other tasks.
+// By stored names in lower case: tables of the application that no policy may change, and what they have. Losing their
+// rows breaks the application, or the rules of other tasks.
 var configuration = map[string]string{
 	"xtkoperator":        "operators",
 	"xtkgroup":           "groups of operators",
@@ -48,8 +48,8 @@ var configuration = map[string]string{
 	"nmsofferspace":      "spaces of offers",
 }
 
-// protected returns why no policy may change a table; empty if one may. deletes is true if the policy deletes rows:
-// what foreign keys delete or change with them counts as well.
+// Why no policy may change a table; empty if one may. deletes: the policy deletes rows, so what foreign keys delete or
+// change with them counts as well.
 func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	if why := protectedItself(c, t); why != "" {
 		return why
@@ -65,8 +65,8 @@ func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	return ""
 }
 
-// protectedItself is protected without foreign keys. The application sees the rows of a table that inherits from one of
-// its own, and a policy those of all that inherit from its table.
+// protectedItself leaves foreign keys aside. The application sees the rows of a table that inherits from one of its
+// own, and a policy those of all tables that inherit from its table.
 func protectedItself(c *campaign.Catalog, t *campaign.Table) string {
 	why := protectedName(c, t.Schema, t.Name)
 	for _, name := range t.Ancestors {

@@ -11,19 +11,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Relation is a table of a policy, with the columns that the policy uses. Names are stored names.
+// A table of a policy, with the columns that the policy uses, by stored names.
 type Relation struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
-	// Identity tells the table and its columns, when the policy was set or last read, from others of the same names. It
-	// is empty if there was no such table.
+	// Identity, as of when the policy was set or last read, differs from that of other tables and columns of the same
+	// names. It is empty if there was no such table.
 	Identity string `json:"identity"`
 }
 
 func (r Relation) quoted() string { return pgx.Identifier{r.Schema, r.Name}.Sanitize() }
 
-// identityOf returns the identity of a table that has the relation's name; empty for nil.
+// t has the relation's name; empty for nil.
 func (r Relation) identityOf(t *campaign.Table) string {
 	if t == nil {
 		return ""
@@ -37,7 +37,6 @@ func (r Relation) identityOf(t *campaign.Table) string {
 	return strings.Join(identity, " ")
 }
 
-// Resolve returns the policy with the relations that its names stand for in a catalog. Check has accepted it.
 func (p Policy) Resolve(c *campaign.Catalog) Policy {
 	var columns []string
 	if p.OlderThan != nil {
@@ -74,7 +73,7 @@ func relationOf(t *campaign.Table, columns ...string) Relation {
 	return r
 }
 
-// requireSame fails if other relations have the names than when the policy was read: a run may have begun long before.
+// A run may have begun long before: other relations may have the names by now.
 func (p Policy) requireSame(c *campaign.Catalog) error {
 	for _, r := range p.Relations {
 		if r.identityOf(c.Table(r.quoted())) != r.Identity {

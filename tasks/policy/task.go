@@ -9,13 +9,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// part is a part of the rule, and the field of the policy that it comes from.
+// field is the field of the policy that the part comes from.
 type part struct {
 	field string
 	plan.Part
 }
 
-// Task returns the task that carries the policy out.
 func (p Policy) Task() plan.Task {
 	var rule plan.Rule
 	for _, part := range p.parts() {
@@ -43,7 +42,7 @@ func (p Policy) Task() plan.Task {
 	}
 }
 
-// parts returns the parts of the rule, the cheap ones first.
+// Cheap parts come first.
 func (p Policy) parts() (parts []part) {
 	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {
@@ -71,8 +70,8 @@ func (p Policy) assignments() (assignments []plan.Assignment) {
 	return assignments
 }
 
-// tables selects the table, unless it is gone or one that no policy may change, or its columns are not what they were:
-// the name may have come to stand for another table since the policy was set.
+// No table if it is gone, if no policy may change it, or if its columns are not what they were: the name may stand for
+// another table since the policy was set.
 func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
 	if err := p.requireSame(env.Catalog); err != nil {
 		return nil, err

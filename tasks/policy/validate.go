@@ -12,10 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// namePattern matches the names of policies.
 var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 
-// Limits of a policy.
 const (
 	maxDescription = 1_000
 	maxLimit       = 1_000_000
@@ -50,7 +48,6 @@ func (p Policy) Validate() error {
 	return wrong.Err()
 }
 
-// validateParts adds what is wrong with the conditions.
 func (p Policy) validateParts(wrong *failure.Violations) {
 	if a := p.OlderThan; a != nil {
 		checkName(wrong, "policy.older_than.column", a.Column)
@@ -79,7 +76,6 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 	}
 }
 
-// validateAssign adds what is wrong with the new values.
 func (p Policy) validateAssign(wrong *failure.Violations) {
 	checkLength(wrong, "policy.assign", len(p.Assign), maxParts)
 	for i, a := range p.Assign {
@@ -91,7 +87,6 @@ func (p Policy) validateAssign(wrong *failure.Violations) {
 	}
 }
 
-// validate adds what is wrong with a filter.
 func (f Filter) validate(wrong *failure.Violations, field string) {
 	checkName(wrong, field+".column", f.Column)
 	op, known := ops[f.Op]

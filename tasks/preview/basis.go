@@ -10,22 +10,19 @@ import (
 
 // Basis is what decides what a run does, apart from the rows and the clock.
 type Basis struct {
-	// Version is that of the program.
 	Version string `json:"Version"`
-	// Options are the effective delays by name, and Mappings the tables that the delivery mappings name, by column.
-	Options  map[string]string   `json:"Options"`
-	Mappings map[string][]string `json:"Mappings"`
-	// MidSourcing, RelatedListTables and Include are the operator's settings.
-	MidSourcing       []string `json:"MidSourcing"`
-	RelatedListTables []string `json:"RelatedListTables"`
-	Include           []string `json:"Include"`
-	// External has the rules of policies and of the tasks on other databases, by the names of the tasks.
+	// Options are the effective delays by name, Mappings the tables that the delivery mappings name, by column.
+	Options           map[string]string   `json:"Options"`
+	Mappings          map[string][]string `json:"Mappings"`
+	MidSourcing       []string            `json:"MidSourcing"`
+	RelatedListTables []string            `json:"RelatedListTables"`
+	Include           []string            `json:"Include"`
+	// Rules of policies and of the tasks on other databases, by the names of the tasks.
 	External map[string]string `json:"External,omitempty"`
-	// Holds are the names of the holds.
-	Holds []string `json:"Holds,omitempty"`
+	Holds    []string          `json:"Holds,omitempty"`
 }
 
-// Changes describes how now differs from b; nil if it does not.
+// nil if nothing differs.
 func (b Basis) Changes(now Basis) (changes []string) {
 	compare := func(name, before, after string) {
 		if before != after {
@@ -51,7 +48,6 @@ func (b Basis) Changes(now Basis) (changes []string) {
 	return changes
 }
 
-// unionKeys returns the sorted keys of both maps.
 func unionKeys[V any](a, b map[string]V) []string {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)

@@ -12,17 +12,15 @@ import (
 
 // axis divides the rows that a sweep visits into windows, from one position to another.
 type axis interface {
-	// windows returns the widths of windows.
 	windows() pace.Windows
-	// chunk returns how much of the axis a worker takes at a time.
+	// How much of the axis a worker takes at a time.
 	chunk() int64
-	// window returns the condition that a row is in the window [from, to), and not up to an offset in its first block.
+	// Window [from, to), without the rows up to an offset in its first block.
 	window(offset uint16, from, to int64) sqlexpr.Expr
-	// rowWindow returns the condition of a window of one row.
 	rowWindow(row pgtype.TID) sqlexpr.Expr
-	// position returns the position of a row; negative if no window has the row.
+	// Negative if no window has the row.
 	position(row pgtype.TID) int64
-	// after returns the position from which on there may be more rows after one, and the offset in its block.
+	// There may be more rows from this position on, and after the offset in its block.
 	after(row pgtype.TID) (position int64, offset uint16)
 }
 
@@ -52,8 +50,8 @@ func (blockAxis) after(row pgtype.TID) (position int64, offset uint16) {
 	return int64(row.BlockNumber), row.OffsetNumber
 }
 
-// rowAxis visits rows that were found beforehand, in TID order. Positions are indexes into found. No window has more
-// than maxRows rows.
+// rowAxis visits rows that were found before, in TID order. Positions are indexes into found. No window has more than
+// maxRows rows.
 type rowAxis struct {
 	found   []pgtype.TID
 	maxRows int

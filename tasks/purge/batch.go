@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// batchResult describes what the statements of a batch did.
+// batchResult is what the statements of a batch did.
 type batchResult struct {
 	begun               time.Time
 	picked, changed     int64 // rows of the sweep
@@ -28,7 +28,7 @@ type batchResult struct {
 	took                time.Duration // on the server
 }
 
-// batch deletes or updates rows at the beginning of the chunk, in a transaction, and shortens the chunk.
+// batch works at the beginning of the chunk, in a transaction, and shortens the chunk.
 func (w *worker) batch(ctx context.Context) error {
 	n := batchResult{begun: time.Now()}
 	next, limit := w.windowEnd(), w.pickLimit()
@@ -89,8 +89,8 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// window returns the condition that a row is in the window from the beginning of the chunk on. Once triggers have
-// written to the table, it has no rows that were written since the sweep began: each row is picked once.
+// window begins with the chunk. Once triggers have written to the table, it leaves out rows that were written since the
+// sweep began: each row is picked once.
 func (w *worker) window(end int64) sqlexpr.Expr {
 	window := w.statements.axis.window(w.offset, w.chunk.from, end)
 	if !w.progress.isRewritten() {
@@ -101,8 +101,8 @@ func (w *worker) window(end int64) sqlexpr.Expr {
 		window, w.info.begun)
 }
 
-// rewrites reports whether triggers of the table have written rows of it in a batch: instead of a deletion, again after
-// it, or with other values than the sweep's. An update of other rows, such as one by a foreign key, does not count.
+// Triggers of the table have written rows of it in a batch: instead of a deletion, again after it, or with other values
+// than the sweep's. An update of other rows, for example by a foreign key, does not count.
 func (w *worker) rewrites(n batchResult) bool {
 	if w.table.sweep.Set != nil {
 		return n.inserted > 0 || n.restored > 0 || n.updated > n.changed+n.restored
@@ -110,9 +110,8 @@ func (w *worker) rewrites(n batchResult) bool {
 	return n.inserted > 0 || (n.updated > 0 && n.changed < n.picked)
 }
 
-// queueWritten queues a query for how many rows of a table with triggers the session has written, and adds their
-// numbers times a sign: the difference is what the statements in between have written. While a failing row is searched
-// for, batches are many.
+// queueWritten counts the rows of a table with triggers that the session has written, times a sign: the difference is
+// what the statements in between have written. While a failing row is searched for, batches are many.
 func (w *worker) queueWritten(b *pgx.Batch, sign int64, n *batchResult) {
 	if !w.info.triggers || w.bisection.Active() {
 		return
@@ -127,8 +126,7 @@ func (w *worker) queueWritten(b *pgx.Batch, sign int64, n *batchResult) {
 	})
 }
 
-// commit commits a batch, with its entry in the ledger. Then the chunk is done up to a position, and to an offset in
-// the block there.
+// The batch is done up to a position, and to an offset in the block there.
 func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int64, offset uint16) error {
 	e, s := w.table.engine, w.table.sweep
 	if w.info.triggers && w.rewrites(n) {
@@ -161,9 +159,9 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	return nil
 }
 
-// queueAsOwner queues statements that run as the table's owner if they may: then so do its triggers, also deferred
-// ones, which before PostgreSQL 18 run as the role that commits. The relations must be as before to the owner, too:
-// row security may hide rows by now. It is no boundary: a trigger may say RESET ROLE.
+// queueAsOwner runs statements as the table's owner if they may: then so do its triggers, also deferred ones, which
+// before PostgreSQL 18 run as the role that commits. The relations must be as before to the owner, too: row security
+// may hide rows by now. It is no boundary: a trigger may say RESET ROLE.
 func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 	if w.info.owner == "" {
 		queue()
@@ -176,8 +174,8 @@ func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 	b.Queue("RESET ROLE")
 }
 
-// queueDirect queues the plain statement for one window after another, however many rows each has: this takes half the
-// time, and windows are chosen so that they seldom have too many.
+// queueDirect queues the plain statement for each window, however many rows it has: this takes half the time, and
+// windows are chosen so that they seldom have too many.
 func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
 	sql, _ := w.statements.direct(w.window(end)).Build() // long where many ids are on hold
 	for from := w.chunk.from; from < end; from += w.sizer.Width {
@@ -192,7 +190,7 @@ func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
 	}
 }
 
-// queuePicked queues the statement that picks rows of a window first, up to a limit.
+// The statement picks rows of a window first, up to a limit.
 func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, limit int, n *batchResult) {
 	pick := w.statements.pick(window, limit, w.skipsLocked())
 	if w.info.also {
@@ -207,8 +205,8 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, li
 	})
 }
 
-// queuePickedApart queues a statement that counts the rows to be picked, and then the command, which cannot be part of
-// a WITH query if there is a DO ALSO rule.
+// queuePickedApart counts the rows to be picked in a separate statement: the command cannot be part of a WITH query if
+// there is a DO ALSO rule.
 func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResult) {
 	count, args := ofPicked("count(*), max(place)", pick).Build()
 	b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
@@ -219,8 +217,7 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 	})
 }
 
-// queueAfter queues the statement after the ones of a batch. It fails as requireUnchanged does: the batch is rolled
-// back.
+// The last statement of a batch fails as requireUnchanged does: the batch is rolled back.
 func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
 	s := w.table.sweep
 	b.Queue(afterSQL, s.afterArgs()...).QueryRow(func(row pgx.Row) error {

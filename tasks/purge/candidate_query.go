@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// candidateQuery counts the candidates of several sweeps in windows of one table.
 type candidateQuery struct {
 	relation   string
 	candidates []Candidates
@@ -60,7 +59,6 @@ func newCandidateQuery(relation string, candidates []Candidates) *candidateQuery
 	return q
 }
 
-// add adds candidates, whose rows get the value.
 func (f *firstMatch) add(index int, where sqlexpr.Expr, value int) {
 	f.indexes = append(f.indexes, index)
 	f.when = sqlexpr.Format("%s WHEN (%s) THEN %d", f.when, where, value)
@@ -80,7 +78,6 @@ func (q *candidateQuery) from(window sqlexpr.Expr, more ...string) sqlexpr.Expr 
 		q.relation, window)
 }
 
-// read returns the tallies of a window.
 func (q *candidateQuery) read(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
 	tallies, err := q.count(ctx, t, window)
 	for i := range tallies {
@@ -94,7 +91,6 @@ func (q *candidateQuery) read(ctx context.Context, t *table, window sqlexpr.Expr
 	return tallies, err
 }
 
-// count returns the tallies of a window, without paired rows and keys.
 func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
 	tallies := make([]Tally, len(q.candidates))
 	dates := make([][2]pgtype.Timestamptz, len(q.candidates))
@@ -124,7 +120,6 @@ func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Exp
 	return tallies, nil
 }
 
-// readKeys adds some keys of a sweep's candidates in a window.
 func (q *candidateQuery) readKeys(ctx context.Context, t *table, window sqlexpr.Expr, i int, tally *Tally) error {
 	key, missing := q.candidates[i].Key, SampleSize-q.keys[i]
 	if key == "" || missing == 0 {
@@ -135,7 +130,7 @@ func (q *candidateQuery) readKeys(ctx context.Context, t *table, window sqlexpr.
 	return t.query(ctx, query, &tally.Keys)
 }
 
-// readPaired counts the paired rows of a sweep's candidates in a window, and adds some of their keys.
+// readPaired also adds some keys.
 func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexpr.Expr, i int, tally *Tally) error {
 	p := q.candidates[i].Paired
 	from := sqlexpr.Format(
@@ -155,7 +150,6 @@ func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexp
 	return t.query(ctx, sqlexpr.Format("SELECT ARRAY(SELECT t.id FROM %s LIMIT %d)", from, missing), &tally.PairedKeys)
 }
 
-// trimKeys keeps as many keys as a tally of all windows may have.
 func (q *candidateQuery) trimKeys(tallies []Tally) {
 	for i := range tallies {
 		t := &tallies[i]
@@ -166,7 +160,7 @@ func (q *candidateQuery) trimKeys(tallies []Tally) {
 	}
 }
 
-// FiniteTime returns a time; nil if it is NULL, infinite, or in a year that neither JSON nor messages have.
+// nil if the time is NULL, infinite, or in a year that neither JSON nor messages have.
 func FiniteTime(t pgtype.Timestamptz) *time.Time {
 	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil

@@ -11,45 +11,38 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Candidates describes the rows of a table that a sweep would delete or update, for a reading that counts the rows of
-// several sweeps.
+// Candidates are the rows that a sweep would delete or update, for a reading that counts the rows of several sweeps.
 type Candidates struct {
-	Where sqlexpr.Expr
-	// Newest is as in Sweep.
+	Where  sqlexpr.Expr
 	Newest *Newest
-	// Follows is true if Where follows foreign keys from all rows of a table, which takes long if there are many.
+	// Follows: Where follows foreign keys from all rows of a table, which takes long if there are many.
 	Follows bool
-	// Except are indexes of candidates, before these, whose rows the sweep will not find.
+	// Indexes of candidates, before these, whose rows the sweep will not find.
 	Except []int
-	// Date is SQL of the row's date, and Key its integer key; they may be empty.
+	// Date is SQL of the row's date, Key its integer key; they may be empty.
 	Date, Key string
-	// Paired describes the rows that the sweep deletes with its rows; nil if there are none.
+	// The rows that the sweep deletes with its rows, if any.
 	Paired *PairedCandidates
 }
 
-// PairedCandidates describes the rows of a table that share their ids with candidates. The sweeps Before do not match
-// rows that earlier ones will have deleted.
+// PairedCandidates are rows of a table that share their ids with candidates. The sweeps Before do not match rows that
+// earlier ones will have deleted.
 type PairedCandidates struct {
 	Paired
-	// Except matches the rows of that table that earlier sweeps will have deleted.
+	// Except matches rows of that table that earlier sweeps will have deleted.
 	Except []sqlexpr.Expr
 }
 
-// Tally counts candidates that a reading has found.
 type Tally struct {
-	// Rows is how many rows there are, Paired how many are paired with them, and Windows in how many parts of the
-	// table.
+	// Paired is how many rows are paired with Rows, Windows in how many parts of the table these are.
 	Rows, Paired, Windows int64
-	// Oldest and Newest are the first and the last date; nil without dates.
-	Oldest, Newest *time.Time
-	// Keys are some of the keys, and PairedKeys some keys of the paired rows.
+	// The first and the last date; nil without dates.
+	Oldest, Newest   *time.Time
 	Keys, PairedKeys []int64
 }
 
-// SampleSize is how many keys a tally has at most.
 const SampleSize = 5
 
-// Add adds another tally.
 func (t *Tally) Add(more Tally) {
 	t.Rows, t.Paired, t.Windows = t.Rows+more.Rows, t.Paired+more.Paired, t.Windows+more.Windows
 	if more.Oldest != nil && (t.Oldest == nil || more.Oldest.Before(*t.Oldest)) {
@@ -62,9 +55,9 @@ func (t *Tally) Add(more Tally) {
 	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
 }
 
-// CountCandidates reads a table once and counts the candidates of several sweeps, changing and locking nothing. After
-// each window it calls found with the tallies of that window. While the server is otherwise idle, it reads as many
-// windows at once as there are workers.
+// CountCandidates reads a table once for several sweeps, changing and locking nothing. After each window it calls found
+// with the tallies of that window. While the server is otherwise idle, it reads as many windows at once as there are
+// workers.
 func (e *Engine) CountCandidates(
 	ctx context.Context, name, relation string, candidates []Candidates,
 	found func(ctx context.Context, window []Tally) error,
@@ -150,7 +143,6 @@ const (
 	maxReadingWidth = 4 * countBlocks
 )
 
-// nextWidth returns how many blocks the next window should have after one that took some time.
 func nextWidth(width int64, took time.Duration) int64 {
 	switch {
 	case took > maxReading:
@@ -161,10 +153,9 @@ func nextWidth(width int64, took time.Duration) int64 {
 	return width
 }
 
-// spareConns is how many connections a reading leaves to others.
 const spareConns = 3
 
-// addReaders adds readers, up to n of them, while the pool has connections to spare.
+// Up to n readers, while the pool has connections to spare.
 func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*table, error) {
 	pool := t.engine.Pool
 	for len(readers) < n && pool.Stat().AcquiredConns()+spareConns < pool.Stat().MaxConns() {

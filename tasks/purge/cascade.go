@@ -27,28 +27,28 @@ import (
 // with 1 and 2, wherever it is in the table, as if a single DELETE took the table. What a key deletes in the table
 // beyond these rows (another session has just inserted a new comment) undoes the batch.
 
-// Cascade has the foreign keys that matter when rows of a sweep are deleted.
+// Foreign keys that matter when rows of a sweep are deleted.
 type Cascade struct {
-	// Tables are the quoted names of the swept table, first, and of the tables whose rows go or change with its rows.
+	// Quoted names: first the swept table, then the tables whose rows are deleted or changed with its rows.
 	Tables []string
 	Keys   []ForeignKey
 }
 
-// ForeignKey is a foreign key between two tables of a Cascade, by their indexes. Equal compares a key with its column,
-// given their SQL.
+// ForeignKey is a key between two tables of a Cascade, by their indexes. Equal compares a key with its column, given
+// their SQL.
 type ForeignKey struct {
 	Parent, Child int
 	Keys, Columns []string
 	Equal         []campaign.Equality
-	// Clears is true if the key sets its columns to NULL or a default, and Refuses if rows that refer to a row keep it;
-	// otherwise it deletes them.
+	// Clears: the key sets its columns to NULL or a default. Refuses: rows that refer to a row keep it. Otherwise the
+	// key deletes them.
 	Clears, Refuses bool
 }
 
-// deletes reports whether the rows of the key go with the row that they refer to.
+// The rows of the key go with the row that they refer to.
 func (k ForeignKey) deletes() bool { return !k.Clears && !k.Refuses }
 
-// on returns the condition that a row of the child refers to a row of the parent, given their aliases.
+// A row of the child refers to a row of the parent, given their aliases.
 func (k ForeignKey) on(parent, child string) string {
 	var on []string
 	for i := range k.Keys {
@@ -57,17 +57,17 @@ func (k ForeignKey) on(parent, child string) string {
 	return strings.Join(on, " AND ")
 }
 
-// Circular reports whether keys lead back to the swept table, so that its rows depend on each other.
+// Circular: keys lead back to the swept table, so that its rows depend on each other.
 func (c *Cascade) Circular() bool {
 	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && !k.Clears })
 }
 
-// clearsItself reports whether keys change rows of the swept table when others of it are deleted.
+// Keys change rows of the swept table when others of it are deleted.
 func (c *Cascade) clearsItself() bool {
 	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && k.Clears })
 }
 
-// nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.
+// nested: no table is reached from itself, so that conditions can follow the keys one after another.
 func (c *Cascade) nested() bool {
 	var visit func(table int, path []int) bool
 	visit = func(table int, path []int) bool {
@@ -78,8 +78,8 @@ func (c *Cascade) nested() bool {
 	return visit(0, nil)
 }
 
-// steps returns a UNION ALL of one step along the keys that do not clear, from the rows of a WITH query: to the rows
-// that refer to these, or back to the ones that they refer to.
+// steps is a UNION ALL of one step along the keys that do not clear, from the rows of a WITH query: to the rows that
+// refer to these, or back to those that they refer to.
 func (c *Cascade) steps(from string, back bool) string {
 	var steps []string
 	for _, k := range c.Keys {
@@ -99,9 +99,8 @@ func (c *Cascade) steps(from string, back bool) string {
 	return "SELECT step.* FROM " + from + ", LATERAL (" + strings.Join(steps, " UNION ALL ") + ") AS step"
 }
 
-// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of the
-// ones among them that must not go, with those that they refer to. start selects the table's object id and the TID of
-// rows.
+// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of those
+// among them that must not go, with those that they refer to. start selects the table's object id and the TID of rows.
 func (c *Cascade) reach(start, where sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
   UNION %s),
@@ -110,13 +109,13 @@ bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EX
   UNION %s)`, start, c.steps("reach", false), c.Tables[0], where, c.steps("bound", true))
 }
 
-// Dependent returns the condition that a row r of a circular sweep's table must not go, since others would go with it.
+// A row r of a circular sweep's table must not go, since others would go with it.
 func (s *Sweep) Dependent() sqlexpr.Expr {
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
 		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where))
 }
 
-// going returns the sweep of the rows that go: without those that must not because of others.
+// The rows that go: without those that must not because of others.
 func (s *Sweep) going() Sweep {
 	if s.Cascade.Circular() {
 		return s.Without(s.Dependent())
@@ -124,13 +123,12 @@ func (s *Sweep) going() Sweep {
 	return *s
 }
 
-// matching returns the query for columns of the rows that the sweep matches.
 func (s *Sweep) matching(columns string) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", columns, s.Relation, s.Where)
 }
 
-// Goes returns the condition that a row r of a table of the cascade, given by its index, goes with a row of the sweep;
-// and Changes that it changes, and does not go. They are empty if no key does that.
+// Goes is the condition that a row r of a table of the cascade, given by its index, goes with a row of the sweep;
+// Changes, that it changes and does not go. They are empty if no key does that.
 func (s *Sweep) Goes(table int) sqlexpr.Expr {
 	if s.Cascade.nested() {
 		return s.refersTo(table, ForeignKey.deletes)
@@ -143,19 +141,20 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table)
 }
 
-// Changes is described with Goes.
 func (s *Sweep) Changes(table int) sqlexpr.Expr {
 	changes := s.refersTo(table, func(k ForeignKey) bool { return k.Clears })
 	if goes := s.Goes(table); !changes.IsZero() && !goes.IsZero() {
 		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, goes)
 	}
 	if table == 0 && !changes.IsZero() {
-		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, s.going().Where)
+		// not of another partition, whose rows go with another sweep, or depend on others that this one does not reach
+		changes = sqlexpr.Format("(%s) AND (r.tableoid = %s::regclass AND (%s)) IS NOT TRUE", changes,
+			sqlexpr.Arg(s.Relation, "text"), s.going().Where)
 	}
 	return changes
 }
 
-// refersTo returns the condition that a row r of a table refers, by one of some keys, to a row that goes.
+// A row r of a table refers, by one of some keys, to a row that goes.
 func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlexpr.Expr) {
 	for _, k := range s.Cascade.Keys {
 		if k.Child != table || !by(k) {
@@ -173,7 +172,7 @@ func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlex
 }
 
 // family returns the WITH queries before the statement of a circular sweep, and the condition that a row r is one of
-// the rows that go together with the picked ones.
+// those that go together with the picked ones.
 func (s *Sweep) family() (with, among sqlexpr.Expr) {
 	with = sqlexpr.Format(`%s,
 family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
@@ -183,8 +182,7 @@ family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT r
 		"rel, place FROM family)) IS TRUE")
 }
 
-// pickBound returns the query for the row that pick selects: its TID, its key, and whether it must not go because of
-// others.
+// For the row that pick selects: its TID, its key, and whether it must not go because of others.
 func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
 	if !s.Cascade.Circular() {
 		return ofPicked("place, name, false", pick)
@@ -196,15 +194,15 @@ SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick
 	)
 }
 
-// Affected counts the rows of a relation that foreign keys deleted or changed.
+// Rows of a relation that foreign keys deleted or changed.
 type Affected struct {
 	Relation, Root   string // quoted, with their schemas
 	Deleted, Updated int64
 }
 
-// affectedSQL selects the tables and partitions whose rows foreign keys may delete or change with rows of relations
-// ($1), these included, and how many of their rows the session has deleted and updated lately. The keys that refer to a
-// table are found by their triggers, which are indexed.
+// Relations ($1), and the tables and partitions whose rows foreign keys may delete or change with their rows, with how
+// many rows of each the session has deleted and updated lately. The keys that refer to a table are found by their
+// triggers, which are indexed.
 const affectedSQL = `
 WITH RECURSIVE affected (oid, deleted) AS (
   SELECT part.oid, true FROM unnest($1::text[]) AS name
@@ -221,10 +219,9 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(c.oid), c.oid) JOIN pg_namespace rn ON rn.oid = r.relnamespace
 WHERE c.oid IN (SELECT oid FROM affected) AND c.relkind = 'r'`
 
-// counters are what affectedSQL returned.
 type counters map[uint32]Affected
 
-// queueCounters queues affectedSQL for the tables that a batch of the sweep deletes from itself.
+// For the tables that a batch of the sweep deletes from itself.
 func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 	if s.Cascade == nil {
 		return nil
@@ -252,14 +249,14 @@ func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 	return read
 }
 
-// ErrTookMore reports that a foreign key or a trigger deleted rows of the swept table that the statement did not.
+// ErrTookMore: a foreign key or a trigger deleted rows of the swept table that the statement did not.
 var ErrTookMore = errors.New("other rows of the table, which its rule may not match, would go with it")
 
-// errNotCounted reports that PostgreSQL does not count what a session does.
+// errNotCounted: PostgreSQL does not count what a session does.
 var errNotCounted = errors.New(
 	"track_counts is off, so that the rows which foreign keys delete with these cannot be counted: turn it on")
 
-// settle adds what foreign keys did between two readings of the counters to a batch's result.
+// What foreign keys did is the difference between two readings of the counters.
 func (s *Sweep) settle(before, after counters, n *batchResult) error {
 	swept, paired := n.changed, n.paired
 	for oid, a := range after {
@@ -287,8 +284,8 @@ func (s *Sweep) settle(before, after counters, n *batchResult) error {
 	return nil
 }
 
-// CountCascade calls work, which deletes rows of the sweep in a transaction, and adds to its changes what foreign keys
-// did. It fails with ErrTookMore if they deleted further rows of the table.
+// CountCascade adds to the changes of work, which deletes rows of the sweep in a transaction, what foreign keys did. It
+// fails with ErrTookMore if they deleted further rows of the table.
 func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func() error) error {
 	if s.Cascade == nil {
 		return work()

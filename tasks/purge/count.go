@@ -9,11 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// countBlocks is the number of blocks that a statement reads which only counts: 32 MiB.
+// Blocks of a statement that only counts: 32 MiB.
 const countBlocks = 4096
 
-// Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found with the
-// number of rows in one window after another.
+// Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found for one window
+// after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		if !s.NoTIDs {
@@ -33,7 +33,6 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 	})
 }
 
-// countWindows calls found with the number of rows in one window after another.
 func (t *table) countWindows(ctx context.Context, found func(ctx context.Context, rows int64) error) error {
 	end, _, err := t.size(ctx)
 	if err != nil {
@@ -53,8 +52,7 @@ func (t *table) countWindows(ctx context.Context, found func(ctx context.Context
 	return nil
 }
 
-// CountElsewhere counts the rows of a sweep on another server, and separately their paired rows, changing and locking
-// nothing.
+// CountElsewhere counts rows on another server, and separately their paired rows, changing and locking nothing.
 func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err error) {
 	tally.Windows = 1
 	err = e.open(ctx, []Sweep{s}, func(t *table) (err error) {
@@ -64,7 +62,6 @@ func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err 
 	return tally, err
 }
 
-// countOnOtherServer counts the rows and their paired rows, as Count does.
 func (t *table) countOnOtherServer(ctx context.Context) (rows, paired int64, err error) {
 	s := t.sweep
 	err = t.engine.Retry(ctx, s.Name, func() error {
@@ -88,11 +85,11 @@ func (t *table) countOnOtherServer(ctx context.Context) (rows, paired int64, err
 	return rows, paired, err
 }
 
-// sampleBlocks is how much of a table is read for an estimate: 8 MiB.
+// Blocks that are read for an estimate: 8 MiB.
 const sampleBlocks = 1024
 
-// Estimate estimates how many rows each of the sweeps has. A small table is counted, and so is a sample of a large one
-// if rows of other tables matter; otherwise the planner estimates. ok is false if a large table was never analyzed.
+// A small table is counted, and so is a sample of a large one if rows of other tables matter; otherwise the planner
+// estimates. ok is false if a large table was never analyzed.
 func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, ok bool, err error) {
 	ok = true
 	err = e.open(ctx, sweeps, func(t *table) error {
@@ -134,7 +131,7 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	return int64(plan.Rows), err == nil, err
 }
 
-// countSample estimates how many rows the sweep has from some random ones of the table's blocks.
+// countSample reads some random blocks.
 func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
 	share := min(1, float64(some)/float64(max(blocks, 1)))
 	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
@@ -142,11 +139,10 @@ func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64
 	return int64(float64(rows) / share), err
 }
 
-// quickBlocks is how much of a table Sample reads: 2 MiB.
+// Blocks that Sample reads: 2 MiB.
 const quickBlocks = 256
 
-// Sample estimates how many rows a sweep has from the current rows of a few blocks of its table, without the planner's
-// statistics.
+// Sample reads the current rows of a few blocks, without the planner's statistics.
 func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		blocks, _, err := t.size(ctx)

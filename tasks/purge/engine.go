@@ -13,10 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
-// DefaultTarget is how long a batch should take by default.
 const DefaultTarget = 50 * time.Millisecond
 
-// Settings configure batches.
 type Settings struct {
 	// MaxRows caps the limit of every sweep; 0 disables the cap.
 	MaxRows int
@@ -25,9 +23,8 @@ type Settings struct {
 	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each
 	// other; 0 is 1.
 	Workers int
-	// Limits configure the load above which batches wait.
-	Limits Limits
-	// Pace is how hard batches work; nil for pace.Balanced.
+	Limits  Limits
+	// nil for pace.Balanced.
 	Pace *pace.Setting
 	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
 	LockTimeout time.Duration
@@ -36,47 +33,39 @@ type Settings struct {
 	SynchronousCommit string
 }
 
-// SynchronousCommits lists the values of Settings.SynchronousCommit.
 var SynchronousCommits = []string{"on", "local", "off"}
 
-// Limits configure the load above which a batch waits before it begins.
 type Limits = throttle.Limits
 
-// Throttle explains why a batch waits.
 type Throttle = throttle.Cause
 
-// Reasons lists all the reasons for which a batch may wait.
 var Reasons = throttle.Reasons
 
 // Ledger counts what batches do, in their transactions. It is called concurrently if there are several workers.
 type Ledger interface {
-	// Write queues the statements that count a batch. They are sent with its COMMIT, so that their locks last no
-	// longer than that takes; if one of them fails, nothing is committed. settled is called with the result. Its error
-	// ends the sweep, and so does the error of Write, before the batch is committed.
+	// Write queues the statements that count a batch. They are sent with its COMMIT, so that their locks last no longer
+	// than that takes; if one of them fails, nothing is committed. settled is called with the result. Its error ends
+	// the sweep, and so does the error of Write, before the batch is committed.
 	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
 }
 
-// Recorder receives what an engine reports, and may stop it. It is called concurrently if there are several workers.
+// Recorder may stop the engine. It is called concurrently if there are several workers.
 type Recorder interface {
-	// Scanning reports how the rows of a sweep are found.
 	Scanning(scan Scan)
-	// Throttled reports why the next batch waits, or that it no longer does.
+	// The cause is empty if the next batch no longer waits.
 	Throttled(throttle Throttle)
-	// Retried reports the SQLSTATE that causes a retry.
+	// state is the SQLSTATE of the error.
 	Retried(state string)
-	// Warn reports what an operator should know.
 	Warn(m message.Message)
 	// Proceed fails if the sweep must stop. It is called while a batch waits, and before a retry.
 	Proceed(ctx context.Context) error
 }
 
-// Engine runs sweeps. It must be made by New, and may be copied.
+// Engine must be made by New, and may be copied.
 type Engine struct {
 	Settings
-	Pool *pgxpool.Pool
-	// Ledger counts what batches do.
-	Ledger Ledger
-	// Recorder receives reports.
+	Pool     *pgxpool.Pool
+	Ledger   Ledger
 	Recorder Recorder
 	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
@@ -94,44 +83,42 @@ type Engine struct {
 	findAtOnce int // 0 is foundAtOnce
 }
 
-// New returns an engine whose copies share their samples of the server's load.
+// Copies share their samples of the server's load.
 func New(e Engine) *Engine {
 	e.throttler = &throttle.Throttler{}
 	return &e
 }
 
-// Wait waits while the server's load exceeds the limits, and for the pause after the last batch. It must be called
-// outside of transactions.
+// Wait waits while the load exceeds the limits, and for the pause after the last batch. It must be called outside of
+// transactions.
 func (e *Engine) Wait(ctx context.Context) error {
 	limits := e.Limits
 	limits.Gentle = e.Pace.Get() == pace.Gentle
 	return e.throttler.Wait(ctx, e.Pool, limits, e.Recorder)
 }
 
-// Spend counts the rows that a batch deleted or updated towards RowsPerSecond, and its time towards the pause after it.
+// rows count towards RowsPerSecond, and the time towards the pause after the batch.
 func (e *Engine) Spend(rows int64, begun time.Time) {
 	e.throttler.Spend(rows, e.Limits.RowsPerSecond, time.Since(begun))
 }
 
-// Delta describes the changes of one batch. The sweep continues after it at Cursor.
+// Delta is what one batch changed. The sweep continues after it at Cursor.
 type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
-	// Cascaded is how many rows of other tables foreign keys deleted with the deleted ones.
+	// Rows of other tables that foreign keys deleted with the deleted ones.
 	Cascaded int64
-	// Recorded is how many rows the companion statement wrote.
 	Recorded int64
-	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
+	// Statements that changed rows, and the most rows that one of them touched.
 	Statements, Largest int64
-	// Space lists the changes of tables whose size is reported.
-	Space  []Space
-	Cursor Cursor
-	// Begun is when the batch began; zero if unknown.
+	Space               []Space
+	Cursor              Cursor
+	// When the batch began; zero if unknown.
 	Begun time.Time
 }
 
-// Space describes a table that a batch changed, or that is about to be vacuumed.
+// A table that a batch changed, or that is about to be vacuumed.
 type Space struct {
 	Relation string // quoted, with its schema
 	Root     string // the relation of the partitioned table, or of the table itself
@@ -142,7 +129,6 @@ type Space struct {
 	TableBytes, IndexBytes int64
 }
 
-// addAffected adds what foreign keys did.
 func (d *Delta) addAffected(affected []Affected) {
 	for _, a := range affected {
 		d.Cascaded, d.Updated = d.Cascaded+a.Deleted, d.Updated+a.Updated
@@ -155,27 +141,23 @@ func (d *Delta) addAffected(affected []Affected) {
 	}
 }
 
-// Empty reports whether the batch changed nothing.
 func (d Delta) Empty() bool {
 	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Cascaded == 0
 }
 
-// Cursor is the position that a sweep has reached: everything below it is done. It becomes invalid when the table is
-// rewritten (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always
-// starts.
+// Cursor is how far a sweep has come: everything below is done. It becomes invalid when the table is rewritten (VACUUM
+// FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always starts.
 type Cursor struct {
 	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
 	Filenode uint32 `json:"filenode,omitempty"`
 	Place    int64  `json:"place,omitempty"` // a block; the key of a remote row
-	// Pending has the remote rows that SettlePending must settle first; nil if there are none.
+	// Remote rows that SettlePending must settle first; nil if there are none.
 	Pending *Pending `json:"pending,omitempty"`
-	// Before counts the rows that earlier sweeps of the caller retained, and Retained the rows that this one retained
-	// below Place.
+	// Before is what earlier sweeps of the caller retained, Retained what this one retained below Place.
 	Before   Retained `json:"before,omitzero"`
 	Retained Retained `json:"retained,omitzero"`
 }
 
-// TotalRetained returns the rows retained up to the cursor.
 func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 
 // Retained counts obsolete rows that were not deleted, by the reason.
@@ -194,7 +176,6 @@ type Retained struct {
 	Tables int64 `json:"tables,omitempty"`
 }
 
-// Plus returns the sum of both.
 func (r Retained) Plus(o Retained) Retained {
 	return Retained{
 		r.Failed + o.Failed, r.Locked + o.Locked, r.Suppressed + o.Suppressed,
@@ -202,5 +183,5 @@ func (r Retained) Plus(o Retained) Retained {
 	}
 }
 
-// Rows returns the number of retained rows, except for those on hold.
+// Rows leaves out those on hold.
 func (r Retained) Rows() int64 { return r.Failed + r.Locked + r.Suppressed + r.Dependent }

@@ -19,20 +19,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// A batch with a row that fails is rolled back. Smaller ones follow, down to that row alone, which is skipped.
+// A batch with a row that fails is rolled back. Smaller ones follow, down to that single row, which is skipped.
 
-// MaxFailedRows is how many rows of one caller's sweeps may fail before a sweep gives up: then the rows are probably
-// not the cause.
+// If more rows of one caller's sweeps fail, a sweep gives up: then the rows are probably not the cause.
 const MaxFailedRows = 1_000
 
-// FailedRowsLogged is how many failing rows of a table are logged.
 const FailedRowsLogged = 20
 
-// maxMessage is how many characters of an error's message are shown.
+// In characters.
 const maxMessage = 300
 
-// try runs a batch, and repeats it after transient errors. It returns the error of a row separately: the same batch
-// would meet it again. The ids that a companion statement takes may become free.
+// try retries after transient errors. failure is the error of a row: the same batch would meet it again. The ids that a
+// companion statement takes may become free.
 func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
 	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
 		err := batch()
@@ -45,7 +43,6 @@ func (t *table) try(ctx context.Context, batch func() error) (failure, err error
 	return failure, err
 }
 
-// narrow makes the next batch smaller after one that failed.
 func (w *worker) narrow(ctx context.Context) error {
 	if w.bisection.Narrowing() {
 		w.bisection.Failed(w.pickLimit())
@@ -58,7 +55,7 @@ func (w *worker) narrow(ctx context.Context) error {
 	return err
 }
 
-// singleRow deletes or updates the next row alone. A row that fails is skipped, in the transaction that counts it.
+// singleRow skips a row that fails, in the transaction that counts it.
 func (w *worker) singleRow(ctx context.Context) error {
 	var (
 		n     = batchResult{begun: time.Now()}
@@ -119,8 +116,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 	return nil
 }
 
-// inSavepoint deletes or updates one row, in a part of the transaction that is undone if it fails. It checks deferred
-// constraints, too.
+// The part of the transaction is undone if it fails. Deferred constraints are checked, too.
 func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b, s := &pgx.Batch{}, w.table.sweep
@@ -135,7 +131,7 @@ func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *
 	})
 }
 
-// RowFailed returns the message about the error of a row, which is named by its key; or by its TID if key is nil.
+// The row is named by its key, or by its TID if key is nil.
 func RowFailed(table string, row pgtype.TID, key *string, err error) message.Message {
 	name := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
 	if key != nil {
@@ -144,8 +140,8 @@ func RowFailed(table string, row pgtype.TID, key *string, err error) message.Mes
 	return message.RowFailed.With("table", table, "row", name, "error", Message(err))
 }
 
-// Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control
-// characters, and not too long.
+// Message is the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control characters,
+// and not too long.
 func Message(err error) string {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
@@ -158,7 +154,6 @@ func Message(err error) string {
 	return text
 }
 
-// oneLine returns the beginning of a server's text, on one line.
 func oneLine(text string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -172,14 +167,13 @@ func oneLine(text string) string {
 	return string(runes)
 }
 
-// RowError is a row that cannot be deleted, and the error.
 type RowError struct {
 	Row pgtype.TID
 	Err error
 }
 
-// FindRowErrors returns the rows that cannot be deleted, one more than MaxFailedRows at most. It undoes its
-// attempts in the transaction.
+// FindRowErrors returns rows that cannot be deleted, one more than MaxFailedRows at most. It undoes its attempts in the
+// transaction.
 func FindRowErrors(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (failed []RowError, err error) {
 	undone := errors.New("undone")
 	var bisection pace.Bisection

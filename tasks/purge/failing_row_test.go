@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// poison has the SQL that makes rows of t fail, by the cause.
 var poison = map[string]string{
 	"a trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id
 		FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
@@ -64,8 +63,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
-					SQL: sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone",
-						sqlexpr.Arg(7, "int")),
+					SQL:       sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone", sqlexpr.Arg(7, "int")),
 				}
 			},
 		} {
@@ -154,7 +152,6 @@ func TestRowsThatOthersKeep(t *testing.T) {
 	}
 }
 
-// counter counts statements, including the statements of batches.
 type counter struct{ statements atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -174,7 +171,6 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// traced returns a pool of connections with a tracer.
 func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())

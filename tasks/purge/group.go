@@ -16,24 +16,23 @@ import (
 // Newest describes a sweep that keeps the newest rows of each group, so that its rows can be found group by group: the
 // last row that a group keeps is looked up once for all of its rows. It says the same as the sweep's Where.
 type Newest struct {
-	// Per are the quoted columns of the groups, and OrderBy is the quoted column whose greatest values are the newest.
+	// Per are the quoted columns of the groups. OrderBy is the quoted column whose greatest values are the newest.
 	Per     []string
 	OrderBy string
-	// Older is the operator that is true of a value of OrderBy and a newer one.
+	// The operator that is true of a value of OrderBy and a newer one.
 	Older string
-	// Last is the value in OrderBy of the last row that a group keeps; NULL if the group keeps all rows. It reads the
-	// group's columns, which GroupColumn names.
+	// The value in OrderBy of the last row that a group keeps; NULL if the group keeps all rows. It reads the group's
+	// columns, which GroupColumn names.
 	Last sqlexpr.Expr
-	// InGroup are conditions, for each combination of NULLs in the columns, that the row r is in the group.
+	// For each combination of NULLs in the columns, the condition that the row r is in the group.
 	InGroup []string
-	// Rest is the other conditions of the rule, over the table as r.
+	// The other conditions of the rule, over the table as r.
 	Rest sqlexpr.Expr
 }
 
-// GroupColumn returns the SQL of the column of a group for a column of Per.
 func GroupColumn(i int) string { return fmt.Sprintf("g.k%d", i+1) }
 
-// and returns the description of a sweep with one more condition, written by a format as in Sweep.
+// format writes the condition as in Sweep.
 func (n *Newest) and(format string, condition sqlexpr.Expr) *Newest {
 	if n == nil {
 		return nil
@@ -43,8 +42,8 @@ func (n *Newest) and(format string, condition sqlexpr.Expr) *Newest {
 	return &restricted
 }
 
-// groups returns a subquery g with a row for each group of some rows: its columns, more columns, and last. The rows are
-// given by a FROM and WHERE. OFFSET keeps PostgreSQL from evaluating Last more than once for a group.
+// groups is a subquery g with a row for each group of some rows (a FROM and WHERE): its columns, more columns, and
+// last. OFFSET keeps PostgreSQL from evaluating Last more than once for a group.
 func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 	var columns, numbers []string
 	for i, column := range n.Per {
@@ -55,8 +54,7 @@ func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 		strings.Join(columns, ", "), more, rows, strings.Join(numbers, ", "))
 }
 
-// obsolete returns the FROM of a query for the obsolete rows o of a relation, with columns over r. Rows of a group
-// follow each other.
+// The FROM of a query for the obsolete rows o, with columns over r. Rows of a group follow each other.
 func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	var each []sqlexpr.Expr
 	for _, in := range n.InGroup {
@@ -68,15 +66,14 @@ func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	return sqlexpr.Format("%s, LATERAL (%s OFFSET 0) AS o", groups, sqlexpr.Join(" UNION ALL ", each...))
 }
 
-// among returns the query for the TIDs of the rows, among some rows, that are not the newest of their groups. The rows
-// are given by a FROM and WHERE.
+// The TIDs of those rows (a FROM and WHERE) that are not the newest of their groups.
 func (n *Newest) among(rows sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date %s g.last",
 		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows), n.Older)
 }
 
-// groupAxis visits rows that were found group by group. Its windows have the condition that the rows are not among the
-// newest of their groups now. A row that was changed since then does not match, since it has another TID.
+// groupAxis visits rows that were found group by group. Its windows check again that the rows are not among the newest
+// of their groups. A row that was changed since then does not match, since it has another TID.
 type groupAxis struct {
 	rowAxis
 	newest   *Newest
@@ -98,8 +95,8 @@ func (a groupAxis) window(_ uint16, from, to int64) sqlexpr.Expr { return a.amon
 
 func (a groupAxis) rowWindow(row pgtype.TID) sqlexpr.Expr { return a.among([]pgtype.TID{row}) }
 
-// among returns the condition that a row has one of some TIDs, and is not among the newest of its group. IS TRUE keeps
-// the planner from joining by TID: many versions of PostgreSQL do not compare TIDs again after waiting for a lock.
+// among: a row has one of some TIDs, and is not among the newest of its group. IS TRUE keeps the planner from joining
+// by TID: many versions of PostgreSQL do not compare TIDs again after waiting for a lock.
 func (a groupAxis) among(rows []pgtype.TID) sqlexpr.Expr {
 	these := amongTIDs(rows)
 	obsolete := a.newest.among(sqlexpr.Format("ONLY %s AS r WHERE %s", a.relation, these))
@@ -117,8 +114,7 @@ func (a groupAxis) after(row pgtype.TID) (position int64, offset uint16) {
 	return a.position(row) + 1, 0
 }
 
-// obsoleteTIDs returns the TIDs of rows of a sweep that keeps the newest of each group, group by group, no more than
-// limit.
+// The rows of a group follow each other.
 func (t *table) obsoleteTIDs(ctx context.Context, limit int64) (found []pgtype.TID, err error) {
 	s := t.sweep
 	query := sqlexpr.Format("SELECT o.place FROM %s LIMIT %d", s.Newest.obsolete(s.Relation, "r.ctid AS place"), limit)
@@ -129,8 +125,8 @@ func (t *table) obsoleteTIDs(ctx context.Context, limit int64) (found []pgtype.T
 	return found, err
 }
 
-// groupScan returns how rows would be found group by group. It has no method if the planner would rather find them one
-// by one: by an index on another condition, or in a small table.
+// groupScan has no method if the planner would rather find the rows one by one: by an index on another condition, or in
+// a small table.
 func (t *table) groupScan(ctx context.Context) (scan Scan, err error) {
 	s := t.sweep
 	if s.Newest == nil {
@@ -151,8 +147,7 @@ func (t *table) groupScan(ctx context.Context) (scan Scan, err error) {
 	return scan, err
 }
 
-// byGroup finds the rows group by group, if the planner would, and deletes them in that order. done is false if they
-// have to be found in another way.
+// byGroup deletes the rows in the order in which it finds them. done is false if they have to be found in another way.
 func (l *localSweep) byGroup(ctx context.Context) (done bool, err error) {
 	scan, err := l.table.groupScan(ctx)
 	if err != nil || scan.Method == "" {
@@ -173,7 +168,6 @@ func (l *localSweep) byGroup(ctx context.Context) (done bool, err error) {
 	})
 }
 
-// countByGroup returns the tally of candidates, which it finds group by group.
 func (t *table) countByGroup(ctx context.Context, c Candidates) (tally Tally, err error) {
 	columns, number, keys := cmp.Or(c.Date, "NULL::date")+" AS date", "", "NULL::bigint[]"
 	if c.Key != "" {

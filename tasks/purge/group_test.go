@@ -39,7 +39,6 @@ func visits(t *testing.T, partitioned bool) *pgtest.DB {
 	return db
 }
 
-// lastVisit returns the SQL of the date of the last row that a group keeps, given the SQL of its columns.
 func lastVisit(owner, device string) string {
 	const last = `(SELECT n.ts FROM visit AS n WHERE n.owner = %s AND n.device %s AND n.ts IS NOT NULL ORDER BY n.ts
 		DESC OFFSET 2 LIMIT 1)`
@@ -137,7 +136,6 @@ func TestNewestByGroup(t *testing.T) {
 	}
 }
 
-// countedByGroup counts the rows of a sweep as guards and dry runs do.
 func countedByGroup(t *testing.T, e *purge.Engine, s purge.Sweep) int64 {
 	t.Helper()
 	var tally purge.Tally

@@ -16,42 +16,35 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// findTimeout limits a search for rows by an index.
 const findTimeout = 5 * time.Minute
 
-// smallTable is the number of blocks up to which a table is swept even if it has an index: a few batches cover it.
+// Up to this number of blocks a table is swept even if it has an index: a few batches cover it.
 const smallTable = 1024
 
-// ScanMethod is a way to find the rows of a sweep. The values are stored.
+// The values are stored.
 type ScanMethod string
 
-// Scan methods.
 const (
-	// TableScan reads the table block by block.
 	TableScan ScanMethod = "table"
-	// IndexScan reads an index.
 	IndexScan ScanMethod = "index"
-	// KeyScan reads a table on another server in the order of its key.
-	KeyScan ScanMethod = "key"
-	// PartitionDrop drops the partition, whose rows are all obsolete.
+	KeyScan   ScanMethod = "key"
+	// All rows of the partition are obsolete.
 	PartitionDrop ScanMethod = "drop of the partition"
-	// PlannerScan leaves it to PostgreSQL, as for any of its statements.
-	PlannerScan ScanMethod = "planner"
+	PlannerScan   ScanMethod = "planner"
 )
 
-// Scan is how the rows of a sweep are found. The zero Scan means that nothing is known of it.
+// How the rows of a sweep are found. The zero Scan means that nothing is known.
 type Scan struct {
 	Method ScanMethod
-	// Index is the name of the index, or of the column of the key; "" for other methods.
+	// The name of the index, or of the column of the key; "" for other methods.
 	Index string
 }
 
-// MarshalText implements encoding.TextMarshaler: the method, followed by the index if there is one.
+// The method, followed by the index if there is one.
 func (s Scan) MarshalText() ([]byte, error) {
 	return []byte(strings.TrimSuffix(string(s.Method)+" "+s.Index, " ")), nil
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Scan) UnmarshalText(text []byte) error {
 	if s.Method = ScanMethod(text); s.Method != PartitionDrop {
 		method, index, _ := strings.Cut(string(text), " ")
@@ -60,7 +53,7 @@ func (s *Scan) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Scan returns how the rows of a sweep would be found now. It changes and locks nothing.
+// Scan changes and locks nothing.
 func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	if s.NoTIDs {
 		return Scan{KeyScan, s.ByKey}, s.OtherServerError()
@@ -82,8 +75,7 @@ func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	return scan, err
 }
 
-// chooseIndex returns the name of the index by which to find the rows, and about where they are. The name is empty if
-// the whole table is to be read.
+// index is empty if the whole table is to be read. about is where the rows are, roughly.
 func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, about extent, err error) {
 	if info.blocks <= smallTable {
 		return "", about, nil
@@ -102,7 +94,7 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 	return index, about, nil
 }
 
-// indexes returns the names of the table's indexes by which a plan finds rows; empty if it uses none.
+// Empty if the plan uses none.
 func (t *table) indexes(ctx context.Context, plan node) (names string, err error) {
 	used := plan.indexes()
 	if len(used) == 0 {
@@ -115,30 +107,28 @@ func (t *table) indexes(ctx context.Context, plan node) (names string, err error
 	return names, err
 }
 
-// extent describes where in the table the rows of a sweep are.
+// Where in the table the rows of a sweep are.
 type extent struct {
 	rows        int64
 	first, last pgtype.TID
 }
 
-// blocks returns the number of blocks from the first row to the last.
 func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
 
-// dense reports whether there are enough rows per block to visit all blocks rather than single rows.
+// dense: there are enough rows per block to visit all blocks rather than single rows.
 func (x extent) dense(rowsPerBlock float64) bool {
 	return float64(x.rows) >= rowsPerBlock*float64(x.blocks())
 }
 
-// sampleRows is the number of the oldest obsolete rows, and of the youngest, that are read to estimate where all of
-// them are.
+// So many of the oldest obsolete rows, and of the youngest, are read to estimate where all of them are.
 const sampleRows = 500
 
-// sampleMargin is the number of blocks in a sample per block that is added on both sides, since a sample seldom has
-// the very first and the very last row.
+// One block is added on both sides for so many blocks in a sample, since a sample seldom has the very first and the
+// very last row.
 const sampleMargin = 100
 
-// sampleExtent estimates where the rows are, about guess of them. The extent has no rows if they are not chosen by
-// age, or are too few for a sample.
+// guess is about how many rows there are. The extent has no rows if they are not chosen by age, or are too few for a
+// sample.
 func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err error) {
 	s := t.sweep
 	if s.Older == nil {
@@ -163,8 +153,7 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 	return x, nil
 }
 
-// countOlder counts the rows in an index on the date alone, without the zero record. It returns a negative number if
-// that takes too long.
+// By an index on only the date, without the zero record. Negative if that takes too long.
 func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	older := t.sweep.Older
 	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s", t.sweep.Relation,
@@ -178,14 +167,14 @@ func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	return rows, err
 }
 
-// extent counts the rows, and returns where they are.
+// extent also counts the rows.
 func (t *table) extent(ctx context.Context) (x extent, err error) {
 	query := sqlexpr.Format("SELECT count(*), min(r.ctid), max(r.ctid) FROM %s", t.sweep.matchSQL())
 	err = t.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&x.rows, &x.first, &x.last) })
 	return x, err
 }
 
-// tids returns the TIDs of the rows, no more than limit, in order.
+// The TIDs are in order.
 func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
 	query := sqlexpr.Format("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
@@ -198,10 +187,8 @@ func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	return found, err
 }
 
-// errSlow reports that the rows were not found in time.
 var errSlow = errors.New("an index did not find the rows in time")
 
-// find runs a query for rows, with findTimeout.
 func (t *table) find(ctx context.Context, query func(tx pgx.Tx) error) error {
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		tx, err := t.session.begin(ctx, func(b *pgx.Batch) {

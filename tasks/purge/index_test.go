@@ -176,7 +176,6 @@ func TestRowsOutsideTheSampleAreFound(t *testing.T) {
 	}
 }
 
-// tracer counts the queries that contain a text.
 type tracer struct {
 	text    string
 	queries atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Sweep deletes or updates the rows of the sweep. It continues at the cursor if it sweeps the table.
+// Sweep continues at the cursor if it sweeps the table.
 func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		o := &outcome{before: from.Before}
@@ -39,7 +39,7 @@ func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result
 	return result, err
 }
 
-// localSweep sweeps a table on this server: workers take one chunk of its axis after another.
+// On this server, workers take one chunk of the axis after another.
 type localSweep struct {
 	table    *table
 	progress *progress
@@ -100,7 +100,6 @@ func (l *localSweep) recount(ctx context.Context) error {
 	return err
 }
 
-// suppress counts all rows as suppressed.
 func (l *localSweep) suppress(ctx context.Context) error {
 	var rows int64
 	err := l.table.countWindows(ctx, func(_ context.Context, n int64) error {
@@ -115,7 +114,6 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	return err
 }
 
-// byBlock sweeps the table from the cursor on.
 func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 	p := l.progress
 	p.restart(0, 0)
@@ -151,7 +149,7 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 	}
 }
 
-// foundAtOnce limits the rows that an index finds at a time: 16 MB of TIDs.
+// Rows that an index finds at a time: 16 MB of TIDs.
 const foundAtOnce = 2_000_000
 
 // byIndex finds the rows by an index, if the planner would. If they are close together it sweeps their blocks;
@@ -185,8 +183,8 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 	})
 }
 
-// passes finds and visits rows, no more than a limit at a time, until all were handled. A pass returns how many rows
-// there are, at least if they exceed the limit. done is false if the table has to be swept instead.
+// passes finds and visits rows, up to a limit at a time, until all were handled. A pass returns how many rows there
+// are, at least if they exceed the limit. done is false if the table has to be swept instead.
 func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (done bool, err error) {
 	p, limit := l.progress, int64(cmp.Or(l.table.engine.findAtOnce, foundAtOnce))
 	// Rows that others changed since then have moved: they are searched for once more.
@@ -206,7 +204,7 @@ func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (don
 	}
 }
 
-// visit sweeps the blocks of an extent, or its rows, no more than limit, in TID order.
+// The blocks of the extent, or its rows, up to a limit, in TID order.
 func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 	if x.dense(l.info.dense) {
 		return l.visitBlocks(ctx, x)
@@ -220,18 +218,16 @@ func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 	return l.traverse(ctx, t.sweep, rowAxis{found, l.maxRows}, 0, int64(len(found)), false)
 }
 
-// notFailed removes the rows that have failed before.
 func (l *localSweep) notFailed(rows []pgtype.TID) []pgtype.TID {
 	return slices.DeleteFunc(rows, func(row pgtype.TID) bool { return l.progress.failed[row] })
 }
 
-// visitBlocks sweeps the blocks of an extent.
 func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {
 	from := int64(x.first.BlockNumber)
 	return l.traverse(ctx, l.table.sweep, blockAxis{}, from, from+x.blocks(), false)
 }
 
-// traverse sweeps a part of an axis. A later sweep can resume it if everything below a position is done.
+// resumable: everything below a position is done, so that a later sweep can continue there.
 func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end int64, resumable bool) error {
 	e := l.table.engine
 	workers := 1

@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// ledger records what the batches of a test did.
 type ledger struct {
 	mu      sync.Mutex
 	batches []purge.Delta
@@ -32,7 +31,6 @@ func (a *ledger) deleted() (n int64) {
 	return n
 }
 
-// biggest returns the most rows that one statement changed.
 func (a *ledger) biggest() (n int64) {
 	for _, d := range a.batches {
 		n = max(n, d.Largest)

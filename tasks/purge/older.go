@@ -13,25 +13,25 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Older is a condition on a date. It allows to drop a partition that is entirely older, and to find the oldest date
+// Older is a condition on a date, which allows dropping a partition that is entirely older, and finding the oldest date
 // without reading the table.
 type Older struct {
 	Column string
 	Than   time.Time
-	// Key is the column that is 0 in the zero record, which is retained; it may be empty.
+	// The column that is 0 in the zero record, which is retained; it may be empty.
 	Key string
 }
 
-// The drop of a partition waits for the lock on its parent, and the application queues behind it: that must be short.
+// Dropping a partition waits for the lock on its parent, and the application queues behind it: that must be short.
 const (
 	dropLockTimeout = 500 * time.Millisecond
 	dropReadTimeout = 10 * time.Minute
 )
 
-// droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
+// droppableSQL returns a row if a table is a range partition by only the date that ends before the cutoff, that this
 // role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger,
-// rule, publication or policy, and is not the default partition. The column reports whether its bounds prove that every
-// row is older: their type is timestamptz.
+// rule, publication or policy, and is not the default partition. The column says whether its bounds prove that every
+// row is older: their type is timestamptz. row is older: their type is timestamptz.
 const droppableSQL = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
   JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
@@ -51,9 +51,9 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
         THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid),
           $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END`
 
-// dropPartition drops the sweep's table if it is a partition without rows to retain. While its rows are counted no
-// other session can write to it; the lock on the parent is taken only for the drop itself. Count, drop and ledger are
-// one transaction.
+// dropPartition drops the table if it is a partition without rows to retain. While its rows are counted no other
+// session can write to it; the lock on the parent is taken only for the drop itself. Count, drop and ledger are one
+// transaction.
 func (t *table) dropPartition(ctx context.Context, before Retained) (dropped bool, err error) {
 	s := t.sweep
 	err = t.read(ctx, []any{nil}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
@@ -79,9 +79,8 @@ func (t *table) dropPartition(ctx context.Context, before Retained) (dropped boo
 	return dropped, err
 }
 
-// countAndDrop counts a partition's rows and drops it, unless a row must be retained. If the bounds prove that every
-// row is older, only the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in
-// autumn: then every row is checked.
+// If the bounds prove that every row is older, only the zero record matters. Dates without a time zone are ambiguous in
+// the hour that is repeated in autumn: then every row is checked.
 func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool, err error) {
 	s, begun := t.sweep, time.Now()
 	tx, err := t.engine.Begin(ctx)
@@ -135,7 +134,7 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	})
 }
 
-// keepsPartition returns the condition that a row r keeps a partition from being dropped.
+// A row r keeps a partition from being dropped.
 func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	switch {
 	case bounded && s.Older.Key == "":
@@ -146,7 +145,7 @@ func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
 }
 
-// Drops reports whether a sweep would drop its partition. It changes and locks nothing.
+// Drops changes and locks nothing.
 func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
 	if s.Older == nil || s.Narrowed || !s.Partition {
 		return false, nil
@@ -168,15 +167,15 @@ func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
 	return drops, err
 }
 
-// dateIndexSQL reports whether a table is empty, and whether an index begins with its date.
+// Whether a table is empty, and whether an index begins with its date.
 const dateIndexSQL = `
 SELECT pg_relation_size(c.oid) = 0 OR c.reltuples = 0,
   EXISTS (SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
     WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree')
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = $1::text::regclass AND a.attname = $2`
 
-// statsSQL returns the oldest date in the planner's statistics, as of the last ANALYZE, except for the date of the
-// zero record; or $3, up to which rows were deleted since, if that is later. It returns no row without statistics.
+// The oldest date in the planner's statistics, as of the last ANALYZE, except for the date of the zero record; or $3,
+// up to which rows were deleted since, if that is later. It returns no row without statistics.
 const statsSQL = `
 SELECT (SELECT CASE WHEN min(v) < $3::timestamptz THEN $3 ELSE min(v) END
   FROM (SELECT unnest(s.most_common_vals::text::timestamptz[]) UNION ALL
@@ -186,13 +185,12 @@ FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
   AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
 
-// ErrNotKnown reports that a question cannot be answered without reading a whole table.
+// ErrNotKnown: the answer would need reading a whole table.
 var ErrNotKnown = errors.New("neither an index nor the planner's statistics have it")
 
-// Oldest returns the oldest date of a table's rows, except for the zero record, without reading the table: from the
-// beginning of an index, or else from the planner's statistics as of the last ANALYZE. These may still include rows
-// older than until, which were deleted since. It returns nil without dates, and fails with ErrNotKnown without an index
-// and statistics.
+// Oldest leaves out the zero record, and does not read the table: the date comes from the beginning of an index, or
+// else from the planner's statistics as of the last ANALYZE. These may still include rows older than until, which were
+// deleted since. It is nil without dates, and fails with ErrNotKnown without an index and statistics.
 func (o *Older) Oldest(
 	ctx context.Context, tx pgx.Tx, relation string, until time.Time,
 ) (oldest *time.Time, err error) {

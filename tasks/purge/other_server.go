@@ -21,11 +21,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rows on another server have no usable TIDs. A sweep of such rows finds the keys of obsolete rows in one window of
-// keys after another, and deletes or updates these rows. Every statement goes through this server, which knows where
-// the rows are.
+// Rows on another server have no usable TIDs. A sweep finds the keys of obsolete rows in one window of keys after
+// another, and deletes or updates these rows. Every statement goes through this server, which knows where the rows are.
 
-// The windows of keys, and the maximum number of rows of a batch, whose keys are written to the ledger.
+// Windows of keys, and the most rows of a batch, whose keys are written to the ledger.
 const (
 	firstKeys    = 10_000
 	minKeys      = 1_000
@@ -33,14 +32,14 @@ const (
 	maxBatchKeys = 5_000
 )
 
-// findKeysTimeout limits the search for the keys of one batch; a longer search is repeated in a smaller window.
+// For the keys of one batch; a longer search is repeated in a smaller window.
 const findKeysTimeout = 30 * time.Second
 
-// OtherServerError reports that a sweep ended early, because the server that has the rows failed a statement, or
-// because they have no key by which to find them. Obsolete rows remain.
+// OtherServerError: a sweep ended early, because the server that has the rows failed a statement, or because they have
+// no key by which to find them. Obsolete rows remain.
 type OtherServerError struct {
 	Reason string
-	// Uncounted is how many rows may have been deleted or updated without being in the ledger.
+	// Rows that may have been deleted or updated without being in the ledger.
 	Uncounted int
 }
 
@@ -52,8 +51,8 @@ func (e *OtherServerError) Error() string {
 	return e.Reason
 }
 
-// asOtherServerError returns the OtherServerError for the error of a statement, unless this server or the connection to
-// it is the cause: the connection survives an error of another server.
+// asOtherServerError does not wrap err if this server or the connection to it is the cause: the connection survives an
+// error of another server.
 func asOtherServerError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR" || strings.HasPrefix(pgErr.Code, "53") ||
@@ -67,7 +66,7 @@ func asOtherServerError(err error) error {
 	return remote
 }
 
-// keySweep sweeps a table whose rows, or rows that its statements read, are on another server.
+// The rows, or rows that the statements read, are on another server.
 type keySweep struct {
 	table     *table
 	outcome   *outcome
@@ -75,7 +74,6 @@ type keySweep struct {
 	immovable bool   // rows cannot move to another partition, though they may have to
 }
 
-// run deletes or updates the rows from the cursor on.
 func (r *keySweep) run(ctx context.Context, from Cursor) error {
 	t, s := r.table, r.table.sweep
 	t.engine.Recorder.Scanning(Scan{KeyScan, s.ByKey})
@@ -149,7 +147,7 @@ func (r *keySweep) run(ctx context.Context, from Cursor) error {
 	return nil
 }
 
-// fail counts the rows of a key that failed, below a position.
+// The rows of a key failed, below a position.
 func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure error) error {
 	rows, err := r.countKeys(ctx, keys)
 	if err != nil {
@@ -162,7 +160,7 @@ func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure 
 	return nil
 }
 
-// findRoot finds out whether updated rows may have to move to another partition, and whether they can.
+// Whether updated rows may have to move to another partition, and whether they can.
 func (r *keySweep) findRoot(ctx context.Context) error {
 	root, err := r.table.moveRoot(ctx)
 	if r.root = root.relation; err != nil || r.root == "" {
@@ -172,8 +170,8 @@ func (r *keySweep) findRoot(ctx context.Context) error {
 	return r.table.read(ctx, []any{&r.immovable}, sql, r.table.sweep.Relation)
 }
 
-// wholeKeys returns the keys without the last one, which may have more rows, and the end of their window; or all, if
-// they are one and the same.
+// wholeKeys leaves out the last key, which may have more rows, and returns the end of the window of the others; or all
+// keys, if they are one and the same.
 func wholeKeys(keys []int64) (whole []int64, end int64) {
 	last := keys[len(keys)-1]
 	if i, _ := slices.BinarySearch(keys, last); i > 0 {
@@ -182,7 +180,7 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 	return keys, last
 }
 
-// keyRange returns the first and the last key of the table; the last is below the first in an empty table.
+// last is below first in an empty table.
 func (r *keySweep) keyRange(ctx context.Context) (first, last int64, err error) {
 	err = r.table.query(ctx,
 		sqlexpr.Format(
@@ -192,7 +190,7 @@ func (r *keySweep) keyRange(ctx context.Context) (first, last int64, err error) 
 	return first, last, err
 }
 
-// findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
+// From one key to another, in order, up to a limit: one for each row.
 func (r *keySweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	s := r.table.sweep
 	query := sqlexpr.Format(
@@ -209,7 +207,6 @@ func (r *keySweep) findKeys(ctx context.Context, from, to int64, limit int) (key
 	return keys, err
 }
 
-// countKeys counts the rows with keys that still match.
 func (r *keySweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
 	s := r.table.sweep
 	err = r.table.query(ctx,

@@ -24,11 +24,10 @@ type Pending struct {
 	Paired []int64 `json:"paired,omitempty"` // the keys whose rows have a paired row
 }
 
-// batchTimeout limits a statement of such a batch. Locks on another server have no other limit.
+// For a statement of such a batch. Locks on another server have no other limit.
 const batchTimeout = 10 * time.Second
 
-// inOtherServersBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its
-// setting comes before them.
+// fn may commit. Citus forwards settings only if its setting comes before them.
 func (t *table) inOtherServersBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
 	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
 		"SET LOCAL statement_timeout = %d"
@@ -40,8 +39,7 @@ func (t *table) inOtherServersBatch(ctx context.Context, timeout time.Duration, 
 	})
 }
 
-// batch deletes or updates the rows of keys between from and to. It returns the error of a row
-// separately; then no row was changed.
+// The keys are between from and to. failure is the error of a row; then no row was changed.
 func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {
 	if r.immovable {
 		return nil, &OtherServerError{Reason: "its rows may have to leave a foreign partition, which is impossible"}
@@ -77,7 +75,6 @@ func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (fai
 	return nil, err
 }
 
-// cursor returns the cursor at a key.
 func (r *keySweep) cursor(key int64, p *Pending) Cursor {
 	return Cursor{
 		Unit:     r.table.sweep.Unit,
@@ -88,7 +85,7 @@ func (r *keySweep) cursor(key int64, p *Pending) Cursor {
 	}
 }
 
-// unsettledError is an error after which some rows may be missing without being in the ledger.
+// Some rows may be missing without being in the ledger.
 type unsettledError struct {
 	error
 	rows int
@@ -96,8 +93,8 @@ type unsettledError struct {
 
 func (e *unsettledError) Unwrap() error { return e.error }
 
-// SettlePending settles the rows that a previous worker of the sweep left pending at the cursor. Its last transaction
-// must have ended here; if it has not ended elsewhere, SettlePending waits for its locks.
+// SettlePending settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have
+// ended here; if it has not ended elsewhere, SettlePending waits for its locks.
 func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		r := &keySweep{table: t, outcome: &outcome{before: from.Before}}
@@ -117,7 +114,7 @@ func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error 
 }
 
 // settle deletes or updates the pending rows that still match, if change is set, and writes all missing ones to the
-// ledger, at a key. It returns their number, without paired rows. first reports that their change was not tried before.
+// ledger, at a key. It returns their number, without paired rows. first: their change was not tried before.
 func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, first bool) (changed int, err error) {
 	t, s := r.table, r.table.sweep
 	err = t.inOtherServersBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
@@ -161,7 +158,7 @@ func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, fi
 	return changed, err
 }
 
-// remainingKeys returns the query for the keys of pending rows that still exist or, if they are updated, still match.
+// The keys of pending rows that still exist or, if they are updated, still match.
 func remainingKeys(s *Sweep, keys []int64) sqlexpr.Expr {
 	matches := sqlexpr.Expr{}
 	if s.Set != nil {
@@ -171,14 +168,12 @@ func remainingKeys(s *Sweep, keys []int64) sqlexpr.Expr {
 		s.Relation, sqlexpr.Arg(keys, "bigint[]"), matches)
 }
 
-// without returns the keys that are not among others.
 func without(keys, others []int64) []int64 {
 	slices.Sort(others)
 	return slices.DeleteFunc(slices.Clone(keys),
 		func(key int64) bool { _, found := slices.BinarySearch(others, key); return found })
 }
 
-// existingPaired returns the ids that rows of the paired table have.
 func (r *keySweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {
@@ -188,7 +183,7 @@ func (r *keySweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) (
 		paired.Key, paired.Relation, sqlexpr.Arg(ids, "bigint[]")).IDs(ctx, tx)
 }
 
-// deletePaired deletes the paired rows of missing rows with ids, and returns how many are missing with them.
+// ids are those of missing rows. deletePaired returns how many paired rows are missing with them.
 func (r *keySweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, ids []int64, first bool) (int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {

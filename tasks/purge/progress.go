@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// outcome collects which rows a sweep retained, and how it ended. It is not safe for concurrent use.
+// outcome is not safe for concurrent use.
 type outcome struct {
 	result   Result         // without its Retained
 	before   Retained       // by earlier sweeps of the caller
@@ -20,20 +20,18 @@ type outcome struct {
 	raised   int64          // failed rows that no foreign key refused
 }
 
-// retainedPart counts retained rows between the position of the part before and another one.
+// Between the position of the part before and this one.
 type retainedPart struct {
 	below int64
 	rows  Retained
 }
 
-// retain counts retained rows below a position.
 func (o *outcome) retain(below int64, r Retained) {
 	if r != (Retained{}) {
 		o.retained = append(o.retained, retainedPart{below, r})
 	}
 }
 
-// total returns all rows that this sweep retained.
 func (o *outcome) total() (sum Retained) {
 	for _, r := range o.retained {
 		sum = sum.Plus(r.rows)
@@ -41,7 +39,6 @@ func (o *outcome) total() (sum Retained) {
 	return sum
 }
 
-// below returns the rows that this sweep retained below a position.
 func (o *outcome) below(position int64) (sum Retained) {
 	for _, r := range o.retained {
 		if r.below <= position {
@@ -51,8 +48,8 @@ func (o *outcome) below(position int64) (sum Retained) {
 	return sum
 }
 
-// fail counts rows that failed, below a position, and reports whether to log the error. The sweep does not give up
-// because of rows that others keep by foreign keys, however many they are.
+// logged: the error is worth a log line. The sweep does not give up because of rows that others keep by foreign keys,
+// however many they are.
 func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	o.retain(below, Retained{Failed: rows})
 	o.failures++
@@ -66,10 +63,9 @@ func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	return o.failures <= FailedRowsLogged
 }
 
-// ended reports whether the sweep has ended early.
 func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp }
 
-// chunk is the part [from, to) of an axis that a worker still has to do.
+// The part [from, to) of an axis that a worker still has to do.
 type chunk struct{ from, to int64 }
 
 // progress distributes the chunks of an axis to workers, and records what they have done.
@@ -97,35 +93,33 @@ func newProgress(unit string, o *outcome) *progress {
 	return &progress{unit: unit, outcome: o, undone: map[*chunk]int64{}, failed: map[pgtype.TID]bool{}}
 }
 
-// begin sets the part of an axis to traverse.
 func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limiter, s pace.Sizer) {
 	p.axis, p.next, p.end, p.resumable, p.limiter, p.sizer = a, from, end, resumable, l, s
 }
 
-// restart makes the sweep start over at a position, without any retained rows.
+// The sweep starts over at a position, without any retained rows.
 func (p *progress) restart(position int64, filenode uint32) {
 	p.next, p.counted, p.filenode = position, position, filenode
 	p.outcome.retained, p.outcome.raised, p.moved = nil, 0, false
 	clear(p.failed)
 }
 
-// startPass begins another pass over rows that are found again. Rows that failed are not tried again.
+// Another pass over rows that are found again. Rows that failed are not tried again.
 func (p *progress) startPass() {
 	p.changed, p.outcome.retained, p.moved = 0, nil, false
 	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})
 }
 
-// handled returns the number of rows that were changed in this pass, or failed.
+// Rows that were changed in this pass, or failed.
 func (p *progress) handled() int64 { return p.changed + int64(len(p.failed)) }
 
-// lastSizer returns the sizer with which a worker begins.
 func (p *progress) lastSizer() pace.Sizer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sizer
 }
 
-// take gives a worker its next chunk, and reports whether there is one.
+// false if there is no next chunk.
 func (p *progress) take(c *chunk) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +131,7 @@ func (p *progress) take(c *chunk) bool {
 	return true
 }
 
-// chunkSize returns how much a worker takes of the rest: less near the end if several run, so that all reach it at
-// about the same time.
+// Near the end a worker takes less if several run, so that all reach it at about the same time.
 func (p *progress) chunkSize() int64 {
 	rest := p.end - p.next
 	size := min(p.axis.chunk(), rest)
@@ -148,7 +141,7 @@ func (p *progress) chunkSize() int64 {
 	return size
 }
 
-// extend lengthens a worker's chunk if it is too short for a batch and no worker has taken the next one.
+// A worker's chunk may be too short for a batch; it is extended if no worker has taken the next one.
 func (p *progress) extend(c *chunk, span int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +151,8 @@ func (p *progress) extend(c *chunk, span int64) {
 	}
 }
 
-// cursor returns the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a
-// table that was rewritten starts over, since rows from below the cursor may be anywhere.
+// cursor is the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a table
+// that was rewritten starts over, since rows from below the cursor may be anywhere.
 func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +175,6 @@ func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
 	return cursor
 }
 
-// committed records that a worker's chunk is done up to a position, with what the batch did and retained.
 func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s pace.Sizer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +189,7 @@ func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s 
 	}
 }
 
-// fail records that a row failed and was skipped, and reports whether to log the error.
+// The row is skipped. logged: the error is worth a log line.
 func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,14 +198,12 @@ func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
 	return position >= p.counted && p.outcome.fail(1, position+1, err)
 }
 
-// hasFailed reports whether a row failed and was skipped before.
 func (p *progress) hasFailed(row pgtype.TID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed[row]
 }
 
-// failedBetween returns the number of failed rows between two positions.
 func (p *progress) failedBetween(from, to int64) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,35 +215,32 @@ func (p *progress) failedBetween(from, to int64) (n int64) {
 	return n
 }
 
-// uncounted returns the position from which on retained rows must be counted.
+// From this position on, retained rows must be counted.
 func (p *progress) uncounted(from int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(from, p.counted)
 }
 
-// rewrite records that triggers have written rows of the table.
 func (p *progress) rewrite() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rewritten = true
 }
 
-// isRewritten reports whether triggers have written rows of the table.
 func (p *progress) isRewritten() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rewritten
 }
 
-// lockTable ends the sweep because of a lock that cannot be skipped.
+// A lock that cannot be skipped ends the sweep.
 func (p *progress) lockTable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outcome.result.TableLocked = true
 }
 
-// ended reports whether the sweep has ended early.
 func (p *progress) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// newTestProgress returns the progress of two workers on a table's blocks.
 func newTestProgress(end int64) *progress {
 	p := newProgress("", &outcome{})
 	p.begin(blockAxis{}, 0, end, true, pace.NewLimiter(2), pace.Sizer{})

@@ -19,18 +19,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 )
 
-// MaxAttempts limits how often a batch is tried that meets a transient error, by SQLSTATE. Each attempt waits for its
-// locks.
+// How often a batch with a transient error is tried, by SQLSTATE. Each attempt waits for its locks.
 var MaxAttempts = map[string]int{
 	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
 	pgerrcode.UniqueViolation: 8, // another session took a new id in between
 }
 
-// errPersists wraps a transient error that no attempt avoided.
 var errPersists = errors.New("tried again and again")
 
-// Retry runs a batch, and repeats it after transient errors, with random exponential backoff. name names it for
-// people.
+// Retry waits between attempts, with random exponential backoff. name is for people.
 func (e *Engine) Retry(ctx context.Context, name string, batch func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
@@ -62,8 +59,7 @@ func (e *Engine) Retry(ctx context.Context, name string, batch func() error) err
 	}
 }
 
-// settings returns the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker
-// from keeping its locks forever.
+// set is SET or SET LOCAL. The idle timeout keeps a frozen worker from keeping its locks forever.
 func (e *Engine) settings(set string) string {
 	all := []string{
 		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
@@ -82,7 +78,7 @@ func (e *Engine) settings(set string) string {
 	return set + " " + strings.Join(all, "; "+set+" ")
 }
 
-// prologue returns the SELECT with which each batch begins: calls, and the engine's; empty if there are none.
+// A SELECT of calls, and the engine's, with which each batch begins; empty if there are none.
 func (e *Engine) prologue(calls ...string) string {
 	if e.FlushStats {
 		calls = append(calls, "pg_stat_force_next_flush()")
@@ -98,7 +94,7 @@ func (e *Engine) prologue(calls ...string) string {
 
 const beginSQL = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// Begin opens a batch's transaction on a separate connection.
+// On a separate connection.
 func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
@@ -113,7 +109,7 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
-// InTx calls fn in a batch's transaction on a separate connection, and rolls it back unless fn has ended it.
+// fn has a separate connection. The transaction is rolled back unless fn has ended it.
 func (e *Engine) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	tx, err := e.Begin(ctx)
 	if err != nil {
@@ -123,14 +119,13 @@ func (e *Engine) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return fn(tx)
 }
 
-// transaction is a pgx.Tx that a statement ends: the COMMIT that is sent with the ledger.
+// A transaction that a statement ends: the COMMIT that is sent with the ledger.
 type transaction struct {
 	pgx.Tx
 	release func()
 	ended   bool // its connection may be in use by others
 }
 
-// Rollback implements pgx.Tx.
 func (t *transaction) Rollback(ctx context.Context) error {
 	if t.ended {
 		return pgx.ErrTxClosed
@@ -143,7 +138,6 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// Commit commits a batch's transaction, with its entry in the ledger.
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	b := &pgx.Batch{}
 	settled, err := e.Ledger.Write(ctx, b, d)
@@ -154,18 +148,17 @@ func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	return settled(tx.SendBatch(ctx, b).Close())
 }
 
-// session is a connection with the settings, for one batch after another. The statements that begin a batch are sent
-// together, and so are the statements that end it.
+// session is a connection for one batch after another. The statements that begin a batch are sent together, and so are
+// those that end it.
 type session struct {
 	engine *Engine
 	conn   *pgxpool.Conn
 	reads  time.Duration // how long a statement that reads much of a table may take; 0 is as others
 }
 
-// followTimeout is how long a statement may follow foreign keys.
 const followTimeout = 30 * time.Minute
 
-// session acquires a connection; the caller must end it.
+// The caller must end the session.
 func (e *Engine) session(ctx context.Context) (*session, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
@@ -179,7 +172,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// end resets and releases the connection, or closes it if that fails.
+// end closes the connection if it cannot reset it.
 func (s *session) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -189,11 +182,11 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// genericPlans makes the statements of a batch use generic plans: planning each time takes as long as deleting some
-// hundred rows. Their plans must not depend on their parameters.
+// Statements of a batch use generic plans: planning each time takes as long as deleting some hundred rows. Their plans
+// must not depend on their parameters.
 const genericPlans = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
-// begin opens a batch's transaction with calls and its first statements. It must be ended even if they fail.
+// The transaction must be ended even if begin fails.
 func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{BeginQuery: beginSQL})
@@ -206,9 +199,8 @@ func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
 
-// prepareReading prepares the session for statements that each read much of a table: they are planned for their
-// parameters, and compiled above a cost, unless the server's settings have JIT off. Inlining takes longer than it
-// saves.
+// prepareReading is for statements that each read much of a table: they are planned for their parameters, and compiled
+// above a cost, unless the server's settings have JIT off. Inlining takes longer than it saves.
 func (s *session) prepareReading(ctx context.Context) error {
 	sql := "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; " +
 		"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1"

@@ -18,25 +18,24 @@ import (
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL + ", " +
 	changedSQL
 
-// attachedSQL is the condition that a relation ($1) is a table ($2), or a partition or child of it at any level.
+// A relation ($1) is a table ($2), or a partition or child of it at any level.
 const attachedSQL = `EXISTS (
   WITH RECURSIVE above (oid) AS (SELECT $1::text::regclass::oid
     UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid AND NOT i.inhdetachpending)
   SELECT FROM above WHERE oid = to_regclass($2))`
 
-// ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are retained.
+// ErrDetached: the relation is no longer a partition or child of its table; its rows are retained.
 var ErrDetached = errors.New("it is no longer a part of the table")
 
-// changedSQL is which of the relations ($3) are no longer as the facts ($4) say; empty if all are. Facts without
-// partitions are those of a table whose partitions do not matter.
+// The relations ($3) that are no longer as the facts ($4) say; empty if all are. Facts without partitions are those of
+// a table whose partitions do not matter.
 const changedSQL = `(SELECT COALESCE(string_agg(fact.relation, ', '), '')
   FROM unnest($3::text[], $4::text[]) AS fact (relation, known)
     LEFT JOIN LATERAL (SELECT ` + campaign.FactsSQL + ` AS facts FROM pg_class c
       WHERE c.oid = to_regclass(fact.relation)) AS now ON true
   WHERE known IS DISTINCT FROM CASE WHEN known LIKE '% parts %' THEN facts ELSE split_part(facts, ' parts ', 1) END)`
 
-// ChangedError reports that relations are no longer those, or as those, for which the sweep was compiled: the batch was
-// undone.
+// ChangedError: relations are no longer those, or as those, for which the sweep was compiled; the batch was undone.
 type ChangedError struct{ Relations string }
 
 func (e *ChangedError) Error() string {
@@ -44,7 +43,6 @@ func (e *ChangedError) Error() string {
 		"than before"
 }
 
-// afterArgs returns the arguments of afterSQL.
 func (s *Sweep) afterArgs() []any {
 	relations, facts := []string{}, []string{}
 	for _, f := range s.Facts {
@@ -53,7 +51,6 @@ func (s *Sweep) afterArgs() []any {
 	return []any{s.Relation, s.Root, relations, facts}
 }
 
-// check returns ErrDetached or a ChangedError for what afterSQL has found.
 func check(attached bool, changed string) error {
 	switch {
 	case !attached:
@@ -77,22 +74,20 @@ func (s *Sweep) requireUnchanged(ctx context.Context, tx pgx.Tx) error {
 	return check(attached, changed)
 }
 
-// statements builds the statements of a sweep's batches.
 type statements struct {
 	sweep *Sweep
 	axis  axis
 	root  partitionRoot
-	// triggers is true if triggers may change what an updated row gets.
+	// Triggers may change what an updated row gets.
 	triggers bool
 }
 
-// direct returns the plain statement on a window. IS TRUE keeps the planner from using an index on the condition,
-// since the window is what bounds the statement's cost.
+// direct is the plain statement. IS TRUE keeps the planner from using an index on the condition, since the window is
+// what bounds the statement's cost.
 func (s *statements) direct(window sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), window, s.sweep.Where)
 }
 
-// remaining returns the query that counts the rows that a window still has.
 func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", s.sweep.Relation, window,
 		s.sweep.Where)
@@ -118,7 +113,6 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 	)
 }
 
-// ofPicked returns the query for columns of the rows that pick selects.
 func ofPicked(columns string, pick sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM (%s) AS pick", columns, pick)
 }
@@ -137,7 +131,7 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 		partition, tids, unchanged, s.sweep.Where)
 }
 
-// pickAndChange picks rows, deletes or updates the ones that still match, deletes their paired rows or runs the
+// pickAndChange picks rows, deletes or updates those that still match, deletes their paired rows or runs the
 // companion statement, counts all three, and the updated rows that match all the same, and returns the last TID that it
 // picked. The number of rows picked, rather than changed, shows whether the window may have more: the application may
 // have changed one in between.

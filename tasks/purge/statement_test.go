@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// lessThan returns the condition that a column is less than a number.
 func lessThan(column string, number int) sqlexpr.Expr {
 	return sqlexpr.Format("r.%s < %s", column, sqlexpr.Arg(number, "int"))
 }

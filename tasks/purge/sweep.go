@@ -9,96 +9,92 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Sweep selects rows of one table to delete or update.
 type Sweep struct {
-	// Unit names the sweep in cursors.
 	Unit string
-	// Name is the table's name for people.
 	Name string
-	// Relation is the table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
+	// The table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
 	Relation string
-	// Root is the quoted name of the partitioned table, or of the table itself.
+	// The quoted name of the partitioned table, or of the table itself.
 	Root string
-	// Where is the condition, over the table as r.
+	// Where is over the table as r.
 	Where sqlexpr.Expr
 	// Newest describes Where if it keeps the newest rows of each group, and an index finds these; otherwise nil.
 	Newest *Newest
-	// ReadsOthers marks a Where that reads other tables, too.
+	// ReadsOthers: Where reads other tables, too.
 	ReadsOthers bool
-	// Set makes the sweep update rows instead of deleting them; nil deletes. Its values have the same terms as Where,
-	// which must no longer match an updated row.
+	// nil deletes; otherwise rows are updated. The values have the same terms as Where, which must no longer match an
+	// updated row.
 	Set []Assignment
-	// Limit is the maximum number of rows that one statement may touch.
+	// The most rows that one statement may touch.
 	Limit int
-	// NoTIDs marks a sweep that cannot use TIDs: rows of the table, or of one that the statements read, are on
-	// another server.
+	// NoTIDs: rows of the table, or of one that the statements read, are on another server, so that TIDs cannot be
+	// used.
 	NoTIDs bool
-	// ByKey is the integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
+	// The integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
 	ByKey string
-	// Keys lists the only values that rows of the sweep have in ByKey; nil if they may have any.
+	// The only values that rows have in ByKey; nil if they may have any.
 	Keys []int64
-	// Older is set if Where is this condition and nothing else, except for the zero record and conditions that
-	// Narrowed announces.
+	// Older is set if Where is this condition and nothing else, except for the zero record and conditions that Narrowed
+	// announces.
 	Older *Older
-	// Narrowed reports that Without or And has added conditions.
+	// Without or And has added conditions.
 	Narrowed bool
-	// Partition marks a partition of the rule's table: it is dropped if all of its rows are older.
+	// A partition of the rule's table is dropped if all of its rows are older.
 	Partition bool
-	// Key is the integer column that identifies a row for people; its TID does if Key is empty.
+	// The integer column that identifies a row for people; its TID does if Key is empty.
 	Key string
-	// Companion is part of the batch's statement; it may be nil.
+	// Part of the batch's statement; may be nil.
 	Companion *Companion
-	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
+	// Rows of Paired are deleted in the same statement as the rows with the same id; may be nil.
 	Paired *Paired
-	// Facts are what must not change about the relations that the statements sweep and read.
+	// What must not change about the relations that the statements sweep and read.
 	Facts []Fact
-	// Cascade has the foreign keys that delete or change rows with the rows of the sweep; nil if there are none.
+	// Foreign keys that delete or change rows with the rows of the sweep; nil if there are none.
 	Cascade *Cascade
 }
 
-// Fact is a quoted relation, and campaign.FactsSQL of it as the sweep was compiled.
+// Facts is campaign.FactsSQL of the quoted relation as the sweep was compiled.
 type Fact struct{ Relation, Facts string }
 
-// Assignment is a column, by its stored name, and the SQL of its new value.
+// The column is a stored name.
 type Assignment struct {
 	Column string
 	Value  sqlexpr.Expr
 }
 
-// Companion is a data-modifying statement that accompanies the statement of a sweep. It reads the deleted or updated
-// rows from gone, which has the columns of Returning.
+// Companion is a data-modifying statement. It reads the deleted or updated rows from gone, which has the columns of
+// Returning.
 type Companion struct {
 	Returning string
 	SQL       sqlexpr.Expr
 }
 
-// Paired is a table that shares its ids, one to one, with the swept table.
+// Paired shares its ids, one to one, with the swept table.
 type Paired struct {
-	// Relation is its quoted name.
+	// The quoted name.
 	Relation string
-	// Key is its id column, and ID the id column of the swept table.
+	// Key is its id column, ID that of the swept table.
 	Key, ID string
-	// Before lists earlier sweeps whose paired rows are not counted again.
+	// Earlier sweeps whose paired rows are not counted again.
 	Before []Sweep
 }
 
-// Result describes which rows a sweep retained, and how it ended.
+// Result is what a sweep retained, and how it ended.
 type Result struct {
 	Retained
-	// FirstError is the first error of a row here; nil if no row failed.
+	// Of a row; nil if no row failed.
 	FirstError error
-	// TableLocked reports that the sweep ended early because of a lock that could not be skipped, such as one on the
-	// whole table.
+	// TableLocked: the sweep ended early because of a lock that could not be skipped, for example one on the whole
+	// table.
 	TableLocked bool
-	// GaveUp reports that the sweep ended early because more than MaxFailedRows rows failed.
+	// GaveUp: the sweep ended early because more than MaxFailedRows rows failed.
 	GaveUp bool
-	// Dropped reports that the table was a partition, dropped with all of its rows.
+	// Dropped: the table was a partition, dropped with all of its rows.
 	Dropped bool
-	// Affected are the rows that foreign keys deleted or changed with rows of the sweep, by table.
+	// Rows that foreign keys deleted or changed with rows of the sweep, by table.
 	Affected []Affected
 }
 
-// addAffected adds what foreign keys did in a batch.
 func (r *Result) addAffected(more []Affected) {
 	for _, a := range more {
 		i := slices.IndexFunc(r.Affected, func(b Affected) bool { return b.Root == a.Root })
@@ -110,7 +106,7 @@ func (r *Result) addAffected(more []Affected) {
 	}
 }
 
-// OtherServerError returns why no row of the sweep can be deleted or updated; nil if rows can.
+// nil if rows can be deleted or updated.
 func (s *Sweep) OtherServerError() error {
 	switch {
 	case s.NoTIDs && s.ByKey == "":
@@ -121,10 +117,10 @@ func (s *Sweep) OtherServerError() error {
 	return nil
 }
 
-// SQL returns the statement on the rows of a sweep, without the part of the table that each batch is for.
+// Without the part of the table that each batch is for.
 func (s *Sweep) SQL() sqlexpr.Expr { return sqlexpr.Format("%s WHERE %s", s.command(""), s.Where) }
 
-// Without returns the sweep without the rows that match one of the conditions.
+// Without leaves out rows that match one of the conditions.
 func (s Sweep) Without(conditions ...sqlexpr.Expr) Sweep {
 	const format = "(%s)%s"
 	others := unless(conditions)
@@ -132,14 +128,13 @@ func (s Sweep) Without(conditions ...sqlexpr.Expr) Sweep {
 	return s
 }
 
-// And returns the sweep of the rows that also match a condition.
+// And leaves out rows that do not match the condition.
 func (s Sweep) And(c sqlexpr.Expr) Sweep {
 	const format = "(%s) AND (%s) IS TRUE"
 	s.Where, s.Newest, s.Narrowed = sqlexpr.Format(format, s.Where, c), s.Newest.and(format, c), true
 	return s
 }
 
-// unless returns the further condition that none of the conditions is true.
 func unless(conditions []sqlexpr.Expr) (sql sqlexpr.Expr) {
 	for _, c := range conditions {
 		sql = sqlexpr.Format("%s AND (%s) IS NOT TRUE", sql, c)
@@ -147,8 +142,7 @@ func unless(conditions []sqlexpr.Expr) (sql sqlexpr.Expr) {
 	return sql
 }
 
-// command returns the statement on the rows up to its WHERE. root is the partitioned table if updated rows may have to
-// move to another partition.
+// Up to WHERE. root is the partitioned table if updated rows may have to move to another partition.
 func (s *Sweep) command(root string) sqlexpr.Expr {
 	if s.Set == nil {
 		return sqlexpr.SQL("DELETE FROM ONLY " + s.Relation + " AS r")
@@ -160,8 +154,7 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL returns the query that counts the rows of the sweep in a window, or a sample of them, and their paired rows.
-// All rows are counted without a window.
+// countSQL counts the rows in a window, or a sample of them, and their paired rows; all rows without a window.
 func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 	if s.Newest != nil {
 		where := sqlexpr.Join(" AND ", window, sqlexpr.Format("(%s)", s.Newest.Rest))
@@ -184,7 +177,7 @@ func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where)
 }
 
-// matchSQL returns the FROM and WHERE of a query for the rows, with their possible keys, for an index on these.
+// FROM and WHERE, with the possible keys of the rows, for an index on these.
 func (s *Sweep) matchSQL() sqlexpr.Expr {
 	among := sqlexpr.Expr{}
 	if s.Keys != nil {
@@ -193,8 +186,7 @@ func (s *Sweep) matchSQL() sqlexpr.Expr {
 	return sqlexpr.Format("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
 }
 
-// maxRows returns the maximum number of rows of the table that one statement may touch, given the cap of
-// the settings.
+// limit is the cap of the settings.
 func (s *Sweep) maxRows(limit int) int {
 	rows := s.Limit
 	if limit > 0 {
@@ -206,7 +198,6 @@ func (s *Sweep) maxRows(limit int) int {
 	return rows
 }
 
-// delta returns the changes of a batch.
 func (s *Sweep) delta(n batchResult) Delta {
 	d := Delta{Begun: n.begun}
 	if n.changed == 0 {

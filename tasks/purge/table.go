@@ -13,14 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// table reads from the table of a sweep, over one session.
+// Reads the table of a sweep over one session.
 type table struct {
 	engine  *Engine
 	session *session
 	sweep   *Sweep
 }
 
-// open calls use with the table of one sweep after another, over one session.
 func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) error) error {
 	session, err := e.session(ctx)
 	if err != nil {
@@ -41,20 +40,18 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) er
 	return nil
 }
 
-// read scans the one row of a query about the table.
 func (t *table) read(ctx context.Context, dest []any, sql string, args ...any) error {
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		return t.session.conn.QueryRow(ctx, sql, args...).Scan(dest...)
 	})
 }
 
-// query scans the one row of a query about the table.
 func (t *table) query(ctx context.Context, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	return t.read(ctx, dest, sql, args...)
 }
 
-// size returns the table's current number of blocks, and its filenode.
+// In blocks, with the filenode.
 func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err error) {
 	const sql = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint,
 		pg_relation_filenode($1::text::regclass)`
@@ -62,7 +59,6 @@ func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err er
 	return blocks, filenode, err
 }
 
-// tableInfo describes a sweep's table.
 type tableInfo struct {
 	instead  bool     // all rows are retained: a DO INSTEAD rule suppresses the command, or something is bypassed
 	bypassed []string // tables above with a rule or trigger that a command on the relation itself bypasses
@@ -77,31 +73,31 @@ type tableInfo struct {
 	owner    string // the table's owner, quoted, if the statements of batches may run as that role; otherwise empty
 }
 
-// partitionRoot names the partitioned table of a partition whose updated rows may have to move to another one.
+// A partition whose updated rows may have to move to another one.
 type partitionRoot struct {
 	relation  string // quoted; empty if rows do not move
 	partition uint32 // the OID of the partition
 }
 
-// appTriggerSQL is the condition that a trigger is the application's. Before PostgreSQL 15 triggers that a partition
-// inherits from its parent count as internal.
+// A trigger is the application's. Before PostgreSQL 15 triggers that a partition inherits from its parent count as
+// internal.
 const appTriggerSQL = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
-// Conditions that a rule or a trigger fires in an ordinary session.
+// A rule or a trigger fires in an ordinary session.
 const (
 	ruleFires    = "ev_enabled IN ('O', 'A')"
 	triggerFires = "tgenabled IN ('O', 'A')"
 )
 
-// aboveSQL is a WITH of the tables that a relation ($2) is a partition or child of, at any level.
+// The tables that a relation ($2) is a partition or child of, at any level.
 const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $2::text::regclass
   UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid)`
 
-// inspectSQL reports whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite),
-// and which tables above it have a rule or a trigger of statements ($4, as in pg_trigger) that a command on the
-// relation itself bypasses; whether a table has triggers, and which foreign keys without an index refer to it; then its
-// size, and how many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows
-// are large, half of a full block; and the owner, if that is another role, which the session may become.
+// Whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), and which tables
+// above it have a rule or a trigger of statements ($4, as in pg_trigger) that a command on the relation itself
+// bypasses; whether a table has triggers, and which foreign keys without an index refer to it; then its size, and how
+// many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows are large,
+// half of a full block; and the owner, if that is another role, which the session may become.
 const inspectSQL = aboveSQL + `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
     AND ` + ruleFires + `),
@@ -132,9 +128,9 @@ const (
 	onUpdate = 16
 )
 
-// inspect describes the table. The plain statement will do without a paired table, a companion statement and triggers
-// that may suppress deletions. A DO ALSO rule makes a paired table or a companion statement impossible, as a DO
-// INSTEAD rule does. It warns of foreign keys that make each deletion expensive.
+// The plain statement will do without a paired table, a companion statement and triggers that may suppress deletions. A
+// DO ALSO rule makes a paired table or a companion statement impossible, as a DO INSTEAD rule does. inspect warns of
+// foreign keys that make each deletion expensive.
 func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	s, command, event := t.sweep, "4", onDelete
 	if s.Set != nil {
@@ -182,8 +178,8 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	return info, nil
 }
 
-// ownerMay reports whether the statements of batches do the same as the table's owner: that role may run them, names
-// mean the same to it, and row security applies to neither.
+// ownerMay: the statements of batches do the same as the table's owner. That role may run them, names mean the same to
+// it, and row security applies to neither.
 func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
 	const sight = "SELECT array_remove(current_schemas(false), 'cleanupd'), " + // which may be that of $user
 		"COALESCE(bool_or(row_security_active(to_regclass(name))), false) FROM unnest($1::text[]) AS name"
@@ -209,8 +205,8 @@ func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
 	return err == nil && !hides && !hidesFromOwn && slices.Equal(schemas, ownSchemas)
 }
 
-// moveRootSQL returns the root of a table's partition tree, if any level of it above the table is partitioned by one
-// of the columns $2, or by an expression.
+// The root of a table's partition tree, if any level of it above the table is partitioned by one of the columns $2, or
+// by an expression.
 const moveRootSQL = `
 SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_class r
   JOIN pg_namespace n ON n.oid = r.relnamespace
@@ -220,8 +216,7 @@ SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_cla
       AND k.attnum = ANY (p.partattrs::int2[]) AND k.attname = ANY ($2::text[])))), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// moveRoot returns the partitioned table if updated rows may have to move to another partition, which they do only if
-// the statement names that table.
+// Updated rows move to another partition only if the statement names the partitioned table.
 func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	if t.sweep.Set == nil || !t.sweep.Partition {
 		return root, nil
@@ -234,18 +229,17 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	return root, err
 }
 
-// node is a node of a query plan, as EXPLAIN returns it.
+// A node of a query plan, as EXPLAIN returns it.
 type node struct {
 	Rows  float64 `json:"Plan Rows"`
 	Cost  float64 `json:"Total Cost"`
 	Index string  `json:"Index Name"`
 	Plans []node  `json:"Plans"`
-	// Relationship is SubPlan or InitPlan for a subquery of a condition.
+	// SubPlan or InitPlan for a subquery of a condition.
 	Relationship string `json:"Parent Relationship"`
 }
 
-// indexes returns the names of the indexes by which the plan finds rows. A condition may read the same table by others,
-// which do not find its rows.
+// The indexes by which the plan finds rows. A condition may read the same table by others, which do not find its rows.
 func (n node) indexes() (names []string) {
 	if n.Relationship == "SubPlan" || n.Relationship == "InitPlan" {
 		return nil
@@ -259,11 +253,10 @@ func (n node) indexes() (names []string) {
 	return names
 }
 
-// explain returns the plan of a query for the rows of a FROM.
 func (t *table) explain(ctx context.Context, from sqlexpr.Expr) (node, error) {
 	var plans []struct{ Plan node }
 	if err := t.query(ctx, sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", from), &plans); err != nil {
-		return node{}, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+		return node{}, fmt.Errorf("explain a query of %s: %w", t.sweep.Name, err)
 	}
 	return plans[0].Plan, nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// worker runs batches on one chunk of a sweep's axis after another.
 type worker struct {
 	table      *table // its session is nil until the worker needs one
 	statements *statements
@@ -38,12 +37,10 @@ type worker struct {
 	traced      time.Time // when a batch was last traced
 }
 
-// maxOverfull is the number of consecutive batches with too many rows after which rows are picked first, until there
-// are fewer.
+// After so many consecutive batches with too many rows, rows are picked first, until there are fewer.
 const maxOverfull = 2
 
-// sweepChunks does one chunk after another, up to the end. The limiter has admitted the worker, which opens a session
-// if it has none.
+// The limiter has admitted the worker, which opens a session if it has none.
 func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	defer w.limiter.Release()
 	w.sizer = w.progress.lastSizer()
@@ -74,13 +71,10 @@ func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	return nil
 }
 
-// skipsLocked reports whether the next batch skips locked rows.
 func (w *worker) skipsLocked() bool { return w.chunk.from < w.skipLocked }
 
-// batchEnd returns where the windows of the next batch end.
 func (w *worker) batchEnd() int64 { return min(w.chunk.from+w.sizer.Span(), w.chunk.to) }
 
-// windowEnd returns where the first window of the next batch ends.
 func (w *worker) windowEnd() int64 {
 	width := w.sizer.Width
 	if w.statements.axis.windows().Exact { // picked rows need not be the first ones
@@ -93,10 +87,10 @@ func (w *worker) windowEnd() int64 {
 	return end
 }
 
-// forgetting is how much of a large family the next batch still expects.
+// How much of a large family the next batch still expects.
 const forgetting = 0.9
 
-// pickLimit returns the maximum number of rows that a statement of the next batch picks.
+// The most rows that a statement of the next batch picks.
 func (w *worker) pickLimit() int {
 	limit := w.bisection.Limit(w.sizer.Rows)
 	if w.family > 1 {
@@ -105,7 +99,7 @@ func (w *worker) pickLimit() int {
 	return limit
 }
 
-// step runs one batch. If it runs into a timeout or a failing row, the next one is smaller or skips locked rows.
+// After a timeout or a failing row, the next batch is smaller or skips locked rows.
 func (w *worker) step(ctx context.Context) error {
 	e, name := w.table.engine, w.table.sweep.Name
 	if err := e.Wait(ctx); err != nil {
@@ -137,7 +131,7 @@ func (w *worker) step(ctx context.Context) error {
 }
 
 // adapt fits the number of workers and statements, and how long a batch should take, to the pace and to whether the
-// server is otherwise idle. It reports whether batches give way to other sessions.
+// server is otherwise idle. givesWay: batches give way to other sessions.
 func (w *worker) adapt() (givesWay bool) {
 	e := w.table.engine
 	p, idle := e.Pace.Get(), e.throttler.Idle()
@@ -163,10 +157,10 @@ func (w *worker) adapt() (givesWay bool) {
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/purge")
 
-// traceEvery limits how often a batch of a worker is traced: a large table has thousands.
+// A large table has thousands of batches.
 const traceEvery = time.Second
 
-// traceBatch runs a batch, in a span if the last one was long enough ago.
+// In a span if the last one was long enough ago.
 func (w *worker) traceBatch(ctx context.Context, batch func(context.Context) error) error {
 	if time.Since(w.traced) < traceEvery {
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))

@@ -36,7 +36,6 @@ func fillBlocks(db *pgtest.DB, blocks int) {
 	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", 4*blocks)
 }
 
-// fewRows returns the sweep of obsolete rows in many batches.
 func fewRows() purge.Sweep {
 	s := obsolete
 	s.Limit = 50
@@ -71,7 +70,6 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	}
 }
 
-// storedLedger is a ledger in a table of the database, which stops a sweep after some rows.
 type storedLedger struct {
 	*pgtest.DB
 	stop error
@@ -108,7 +106,6 @@ func TestWorkersStopTogether(t *testing.T) {
 	}
 }
 
-// queuePID calls use with the process that commits a batch.
 func (a *ledger) queuePID(b *pgx.Batch, use func(pid uint32)) {
 	b.Queue("SELECT pg_backend_pid()").QueryRow(func(row pgx.Row) error {
 		var pid uint32
@@ -242,7 +239,7 @@ func TestWorkerThatPanics(t *testing.T) {
 		return nil
 	}
 	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); err == nil ||
-		!strings.Contains(err.Error(), "cleanupd itself") {
+		!strings.Contains(err.Error(), "internal error (panic)") {
 		t.Error(err)
 	}
 	a.before = nil

@@ -14,19 +14,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Period is the rows that are rolled up: those since the last time, before the reference time.
+// Rows since the last time, before the reference time.
 type Period struct {
 	plan.RollUp
 	Table *campaign.Table
-	// Start is when the period begins, after Find; not valid if the table has no dates.
+	// Only after Find; not valid if the table has no dates.
 	Start pgtype.Timestamptz
-	// End is the reference time.
-	End time.Time
+	End   time.Time
 
-	last *time.Time // when rows were rolled up the last time; nil if they were not
+	last *time.Time // nil if rows were never rolled up
 }
 
-// New returns the period of a roll-up, or the message about why this database has none.
 func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 	p = &Period{RollUp: r, Table: env.Catalog.Table(r.Table), End: env.Now}
 	if p.Table == nil || !p.Table.Has(append([]string{r.Date, r.Total}, r.By...)...) {
@@ -51,7 +49,7 @@ func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 	return p, nil
 }
 
-// Check fails if the table is on another server, where its rows and the option might not be changed together.
+// If the table were on another server, its rows and the option might not be changed together.
 func (p *Period) Check() error {
 	if p.Table.Location == "" {
 		return nil
@@ -59,14 +57,14 @@ func (p *Period) Check() error {
 	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Location)
 }
 
-// OnHold reports whether the rows are retained: their table is on hold, or the option's, which is written with them, or
-// rows that foreign keys delete or change with them may be.
+// The rows are retained if their table is on hold, or the option's, which is written with them, or if rows that foreign
+// keys delete or change with them may be.
 func (p *Period) OnHold(env plan.Env, compiled *plan.Plan) bool {
 	return compiled.RollUpOnHold || env.Holds.WholeTable(p.Table) ||
 		env.Holds.WholeTable(env.Catalog.Table("XtkOption"))
 }
 
-// Find determines when the period begins.
+// Find determines Start.
 func (p *Period) Find(ctx context.Context, db campaign.Querier) error {
 	if p.last != nil {
 		p.Start = pgtype.Timestamptz{Time: *p.last, Valid: true}
@@ -75,21 +73,18 @@ func (p *Period) Find(ctx context.Context, db campaign.Querier) error {
 	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%s)::timestamptz FROM %s", p.Date, p.Table.Quoted())).Scan(&p.Start)
 }
 
-// Count returns how many rows the period has.
 func (p *Period) Count(ctx context.Context, db campaign.Querier) (rows int64, err error) {
 	err = sqlexpr.Format("SELECT count(*) FROM %s", p.Rows()).QueryRow(ctx, db).Scan(&rows)
 	return rows, err
 }
 
-// Rows returns the FROM and WHERE of a statement on the rows of the period.
+// FROM and WHERE of a statement on the rows of the period.
 func (p *Period) Rows() sqlexpr.Expr {
 	return sqlexpr.Format("%s AS r WHERE %s", p.Table.Quoted(), p.Condition())
 }
 
-// start returns the parameter for the start of the period.
 func (p *Period) start() sqlexpr.Expr { return sqlexpr.Arg(p.Start, "timestamptz") }
 
-// Condition returns the condition that a row is in the period. It excludes the zero record.
 func (p *Period) Condition() sqlexpr.Expr { return p.condition(p.start()) }
 
 func (p *Period) condition(start sqlexpr.Expr) sqlexpr.Expr {
@@ -100,20 +95,18 @@ func (p *Period) condition(start sqlexpr.Expr) sqlexpr.Expr {
 	return where
 }
 
-// UpToDate reports whether the period has not begun.
 func (p *Period) UpToDate() bool {
 	return p.Start.InfinityModifier == pgtype.Infinity || (p.starts() && !p.Start.Time.Before(p.End))
 }
 
-// starts reports whether the period has a first moment.
 func (p *Period) starts() bool { return p.Start.Valid && p.Start.InfinityModifier == pgtype.Finite }
 
-// Rules returns the rules of the period, to explain a row by them. The statements compare with its start.
+// To explain a row. The statements compare with Start.
 func (p *Period) Rules() plan.Rules {
 	return plan.Rules{{plan.Since(p.Date, p.Since), plan.Past(p.Date)}}
 }
 
-// Rule describes the period, and what becomes of its rows.
+// Rule also says what becomes of the rows.
 func (p *Period) Rule() string {
 	period := "since the last time"
 	if p.starts() {
@@ -122,7 +115,6 @@ func (p *Period) Rule() string {
 	return fmt.Sprintf("%s %s: replaced by their sums", p.Date, period)
 }
 
-// Remark describes the rows that are inserted.
 func (p *Period) Remark() string {
 	return fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(p.By, " and "), p.Total,
 		p.Least)

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Prepare finds the period of an attempt's task, and counts its rows. It returns no rows if there is nothing to roll
-// up, and logs why. ok is false if the task rolls nothing up in this database.
+// There are no rows, and a log message, if there is nothing to roll up. ok is false if the task rolls nothing up in
+// this database.
 func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, ok bool, err error) {
 	if a.Task.RollUp == nil {
 		return nil, 0, false, nil

@@ -12,12 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// intBytes are the sizes of the integer types of sums.
 var intBytes = map[string]int{"smallint": 2, "integer": 4, "bigint": 8}
 
-// Statement returns the statement that replaces the rows of the period, except for the ones at some TIDs, by their
-// sums, and selects how many it deleted. A sum is clamped to the range of its column; the sum of only NULL is 0.
-// PostgreSQL computes generated columns from the sums of the others.
+// Statement replaces the rows of the period, except for those at some TIDs, by their sums, and selects how many it
+// deleted. A sum is clamped to the range of its column; the sum of only NULL is 0. PostgreSQL computes generated
+// columns from the sums of the others.
 func (p *Period) Statement(ctx context.Context, db campaign.Querier, except []pgtype.TID) (sqlexpr.Expr, error) {
 	var columns, sums []string
 	for _, column := range p.Sums {
@@ -43,15 +42,13 @@ func (p *Period) Statement(ctx context.Context, db campaign.Querier, except []pg
 	), nil
 }
 
-// columnTypeSQL returns the type of a column, or the type that its domain is based on, and whether its values are
-// generated.
+// A domain counts as the type that it is based on.
 const columnTypeSQL = `WITH RECURSIVE typed (oid, level) AS (
   SELECT atttypid, 0 FROM pg_attribute WHERE attrelid = $1 AND attname = $2
   UNION ALL SELECT t.typbasetype, level + 1 FROM typed JOIN pg_type t ON t.oid = typed.oid AND t.typtype = 'd')
 SELECT typed.oid::regtype::text, a.attgenerated <> '' FROM typed, pg_attribute a
 WHERE a.attrelid = $1 AND a.attname = $2 ORDER BY level DESC LIMIT 1`
 
-// sum returns the SQL of the sum of a column, and whether the column is generated.
 func (p *Period) sum(ctx context.Context, db campaign.Querier, column string) (sql string, generated bool, err error) {
 	var sqlType string
 	if err := db.QueryRow(ctx, columnTypeSQL, p.Table.OID, strings.ToLower(column)).

@@ -13,19 +13,18 @@ type Expr struct{ pieces []piece }
 type piece struct {
 	text string
 	arg  *argument
-	// column is the column that is compared with the elements of the argument, as In does; or empty.
+	// column, if any, is compared with the elements of the argument, as In does.
 	column string
-	// constant is true if the elements are compared as constants; see Constants.
+	// constant: the elements are compared as constants; see Constants.
 	constant bool
 }
 
-// argument is a value that is sent with a statement. It has one parameter, however often a statement refers to it.
+// argument has one parameter, however often a statement refers to it.
 type argument struct {
 	value any
 	cast  string
 }
 
-// SQL returns text without arguments.
 func SQL(text string) Expr {
 	if text == "" {
 		return Expr{}
@@ -33,10 +32,10 @@ func SQL(text string) Expr {
 	return Expr{[]piece{{text: text}}}
 }
 
-// Arg returns a parameter with a value, cast to an SQL type; without a cast if that is empty.
+// Without a cast if that is empty.
 func Arg(value any, cast string) Expr { return Expr{[]piece{{arg: &argument{value, cast}}}} }
 
-// Format formats text as fmt.Sprintf does. Each Expr among the operands becomes a part of it.
+// Format is fmt.Sprintf in which each Expr among the operands becomes a part of the result.
 func Format(format string, operands ...any) Expr {
 	var parts []Expr
 	marked := make([]any, len(operands))
@@ -62,13 +61,12 @@ const mark = "\x00"
 // marker writes mark, and calls a function, where fmt would write an operand.
 type marker func()
 
-// Format implements fmt.Formatter.
 func (m marker) Format(text fmt.State, _ rune) {
 	m()
 	_, _ = text.Write([]byte(mark))
 }
 
-// Join returns expressions with a separator between them. Empty ones are left out.
+// Empty expressions are left out.
 func Join(separator string, list ...Expr) (e Expr) {
 	for _, one := range list {
 		if !e.IsZero() && !one.IsZero() {
@@ -79,13 +77,11 @@ func Join(separator string, list ...Expr) (e Expr) {
 	return e
 }
 
-// Or returns the condition that one of several is true. Empty ones are left out.
+// Empty conditions are left out.
 func Or(conditions ...Expr) Expr { return Join(" OR ", conditions...) }
 
-// IsZero reports whether the expression is empty.
 func (e Expr) IsZero() bool { return e.pieces == nil }
 
-// Bind returns the expression with other values of its arguments.
 func (e Expr) Bind(bind func(value any) (any, error)) (bound Expr, err error) {
 	args := map[*argument]*argument{}
 	for _, p := range e.pieces {
@@ -104,7 +100,6 @@ func (e Expr) Bind(bind func(value any) (any, error)) (bound Expr, err error) {
 	return bound, nil
 }
 
-// Args returns the values of the parameters, in the order of their numbers.
 func (e Expr) Args() (values []any) {
 	known := map[*argument]bool{nil: true}
 	for _, p := range e.pieces {
@@ -116,7 +111,7 @@ func (e Expr) Args() (values []any) {
 	return values
 }
 
-// Build returns the SQL with its parameters, numbered as they appear first, and their values.
+// Parameters are numbered as they appear first.
 func (e Expr) Build() (sql string, args []any) {
 	var text strings.Builder
 	numbers := map[*argument]int{}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Limits of one log message, so that hundreds of tables make a few events.
+// One log message is limited, so that hundreds of tables make a few events.
 const (
 	maxLines   = 100
 	flushEvery = 10 * time.Second
@@ -25,18 +25,16 @@ type Output struct {
 	skipped error
 }
 
-// NewOutput returns an empty output.
 func NewOutput() *Output { return &Output{flushed: time.Now()} }
 
-// Start begins the output of a command on a table.
 func (o *Output) Start(s Storage) { o.table, o.begun, o.skipped = s, false, nil }
 
-// Skipped returns the notice by which PostgreSQL skipped the table of the current command, or a part of the command, as
-// an error with its SQLSTATE; nil if it did not.
+// Skipped is the notice by which PostgreSQL skipped the table of the current command, or a part of the command, with
+// its SQLSTATE; nil if it did not.
 func (o *Output) Skipped() error { return o.skipped }
 
-// Add adds a notice, unless it is about a TOAST table or has details, such as the pages that were scanned. It
-// recognizes notices by the functions of the server that send them, which are the same in all languages.
+// Add leaves out notices about a TOAST table or with details, such as the pages that were scanned. It recognizes
+// notices by the functions of the server that send them, which are the same in all languages.
 func (o *Output) Add(n *pgconn.Notice) {
 	switch {
 	case isSkip(n):
@@ -54,7 +52,7 @@ func (o *Output) Add(n *pgconn.Notice) {
 	}
 }
 
-// isSkip reports whether a notice says that a table is skipped, because of a lock or because of its owner.
+// Because of a lock or because of its owner.
 func isSkip(n *pgconn.Notice) bool {
 	switch n.Routine {
 	case "expand_vacuum_rel", "vacuum_open_relation":
@@ -65,10 +63,9 @@ func isSkip(n *pgconn.Notice) bool {
 	return false
 }
 
-// Due reports whether the lines are to be logged now.
 func (o *Output) Due() bool { return len(o.lines) >= maxLines || time.Since(o.flushed) >= flushEvery }
 
-// Flush returns the lines as one message, or no message without lines, and starts over.
+// One message, or none without lines.
 func (o *Output) Flush() (messages []string) {
 	if len(o.lines) > 0 {
 		messages = []string{strings.Join(o.lines, "\n")}

@@ -11,9 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Prepare returns the commands and the tables of a task that vacuums all: those first that the run deleted most from.
-// It logs how many tables belong to other roles. It returns no tables if the option XtkCleanup_NoStats turns vacuuming
-// off.
+// Tables that the run deleted most from come first. Prepare logs how many tables belong to other roles. There are no
+// tables if the option XtkCleanup_NoStats turns vacuuming off.
 func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Commander, tables []Storage, err error) {
 	env := a.Binder.Env
 	c = Commander{Catalog: env.Catalog, Truncate: truncate}

@@ -11,22 +11,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Storage is a table or a materialized view.
 type Storage struct {
 	OID          uint32
 	Schema, Name string
-	// Parent is true for a partitioned table, whose rows are in its partitions.
+	// Parent: a partitioned table, whose rows are in its partitions.
 	Parent bool
 }
 
-// Quoted returns the quoted name with the schema.
 func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
-// storages selects those in the application's schema ($1), in the service's own, and those that were emptied, that the
-// role may vacuum ($2), as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3),
-// in their order, and parents after their partitions; all of them ($4), or only the emptied ones, with their parents.
-// It leaves out a parent of foreign tables, since ANALYZE would read these from their server. Nothing in it waits for a
-// lock, as pg_partition_tree would.
+// Of the application's schema ($1), of the service's own, and those that were emptied, that the role may vacuum ($2),
+// as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3), in their order, and
+// parents after their partitions; all of them ($4), or only the emptied ones, with their parents. A parent of foreign
+// tables is left out, since ANALYZE would read these from their server. Nothing in it waits for a lock, as
+// pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
   FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)),
@@ -42,7 +40,7 @@ WHERE (n.nspname IN ($1, 'cleanupd') OR c.oid IN (SELECT oid FROM tree)) AND c.r
 ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
   FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
-// All returns all storages that the role may vacuum, the emptied ones first, and how many belong to others.
+// The emptied ones come first. others is how many belong to other roles.
 func All(
 	ctx context.Context, db campaign.Querier, schema string, emptied []string,
 ) (own []Storage, others int, err error) {
@@ -53,8 +51,7 @@ func All(
 	return own, len(foreign), err
 }
 
-// Emptied returns the storages that were emptied, given by their quoted names, with their parents, if the role
-// may vacuum them.
+// Emptied adds the parents of the emptied tables, which are quoted names, and leaves out what the role may not vacuum.
 func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
 	return list(ctx, db, schema, true, emptied, false)
 }
@@ -70,18 +67,17 @@ func list(
 	return tables, nil
 }
 
-// Commander returns the command for each storage.
 type Commander struct {
 	Catalog *campaign.Catalog
-	// Mode is that of the option XtkCleanup_NoStats, as campaign.Options.Statistics returns it.
+	// Of the option XtkCleanup_NoStats, as campaign.Options.Statistics returns it.
 	Mode int
 	// Truncate lets VACUUM give free space at the end of a table back, for which it locks the table exclusively.
 	Truncate bool
 }
 
-// Command returns the command for a storage, without its name. VACUUM of a parent would vacuum its partitions again,
-// and so would ANALYZE before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes
-// on no ANALYZE with SKIP_LOCKED.
+// Command leaves out the storage's name. VACUUM of a parent would vacuum its partitions again, and so would ANALYZE
+// before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes on no ANALYZE with
+// SKIP_LOCKED.
 func (c Commander) Command(s Storage) string {
 	analyze := s.Parent || c.Mode == campaign.AnalyzeOnly
 	switch {
@@ -97,13 +93,11 @@ func (c Commander) Command(s Storage) string {
 	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)"
 }
 
-// Group is the tables of one command.
 type Group struct {
 	Command string
 	Tables  []Storage
 }
 
-// Groups groups tables by their commands, in the order of the commands.
 func (c Commander) Groups(tables []Storage) (groups []Group) {
 	byCommand := map[string][]Storage{}
 	for _, s := range tables {

@@ -7,10 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// FirstGroup is how many work tables are dropped together at first.
 const FirstGroup = 8
 
-// Blocked is a work table that other objects depend on, and the message about it.
 type Blocked struct {
 	campaign.WorkTable
 	Message message.Message
@@ -19,8 +17,8 @@ type Blocked struct {
 // Dropper drops the unused ones of some tables, or some views, of a kind, and returns the blocked ones.
 type Dropper func(ctx context.Context, k Kind, tables []campaign.WorkTable) ([]Blocked, error)
 
-// DropAll has the tables of all kinds dropped: first the views, which may depend on tables of another kind. A blocked
-// table is tried again as long as others are dropped. messages are those about the tables that remain blocked.
+// DropAll drops views first, which may depend on tables of another kind. A blocked table is tried again as long as
+// others are dropped. messages are about the tables that remain blocked.
 func DropAll(ctx context.Context, kinds []Kind, drop Dropper) (messages []message.Message, err error) {
 	for before := 0; ; before = len(messages) {
 		messages = nil

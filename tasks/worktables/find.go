@@ -13,26 +13,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Kind is a kind of work tables, with the tables that may be dropped.
 type Kind struct {
 	Drop   plan.Drop
 	Tables []campaign.WorkTable
-	// Unused returns the tables of the kind that are not in use; nil if nothing shows which are.
+	// nil if nothing shows which tables are unused.
 	Unused Unused
 }
 
-// Unused returns the work tables that are not in use.
 type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error)
 
-// Finder finds the work tables of an attempt's task.
 type Finder struct {
 	*pipeline.Attempt
-	// Exclude reports which of the tables that are not on hold are left out, such as by a saved plan.
+	// Of the tables that are not on hold, for example by a saved plan.
 	Exclude func(w campaign.WorkTable) bool
 }
 
-// Find returns the kinds of work tables of the task. known is true if something shows which tables of a kind are
-// unused. Unused tables that cannot be dropped because of their owner or their kind count as retained.
+// known is true if something shows which tables of a kind are unused. Unused tables that cannot be dropped because of
+// their owner or their kind count as retained.
 func (f Finder) Find(ctx context.Context) (kinds []Kind, known bool, err error) {
 	var retained int64
 	for _, d := range f.Plan.Drops {
@@ -51,7 +48,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
 	hasOwners, err := f.Binder.Bool(ctx, pool, d.HasOwners)
 	if err != nil {
-		return k, 0, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		return k, 0, fmt.Errorf("query %s: %w", d.Owner.Name, err)
 	}
 	if !hasOwners {
 		f.Log(ctx, message.ParentTableEmpty.With("table", d.WorkTables.Owner))
@@ -84,8 +81,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	return k, retained, nil
 }
 
-// unused returns the filter for the unused tables of a kind. Without any list, nothing is known about lists,
-// and tables with the data of one are in use.
+// Without any list, nothing is known about lists, and tables with the data of one are in use.
 func (f Finder) unused(d plan.Drop) Unused {
 	logged := false
 	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error) {
@@ -125,7 +121,7 @@ func (f Finder) unused(d plan.Drop) Unused {
 	}
 }
 
-// lists returns which ids are ids of lists. known is false without any list.
+// known is false without any list.
 func (f Finder) lists(
 	ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64,
 ) (lists map[int64]bool, known bool, err error) {

@@ -17,19 +17,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// ErrForeign reports that the relation with the name of a list's table is not one of the application's owner.
+// ErrForeign: another relation than one of the application's owner has the name of a list's table.
 var ErrForeign = errors.New("what has the name of its table is not a table of the application's owner")
 
-// Lists are obsolete lists and the tables that they have for themselves.
+// Obsolete lists and the tables that they have for themselves.
 type Lists struct {
 	IDs    []int64
 	Tables []campaign.WorkTable
-	// From is the FROM and WHERE of a statement on their rows.
+	// FROM and WHERE of a statement on their rows.
 	From sqlexpr.Expr
 }
 
-// ReadLists reads, in a transaction, the lists of a job's sweep that are still obsolete, and their tables. lock is a
-// locking clause, or "".
+// The lists must still be obsolete in the transaction. lock is a locking clause, or "".
 func ReadLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j plan.Job, s purge.Sweep, lock string,
 ) (l Lists, err error) {
@@ -54,7 +53,7 @@ func ReadLists(
 	return l, err
 }
 
-// ofLists returns the tables of lists. It fails with ErrForeign if another relation has the name of one.
+// It fails with ErrForeign if another relation has the name of a list's table.
 func ofLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, prefix string, ids []int64,
 ) ([]campaign.WorkTable, error) {
@@ -83,16 +82,15 @@ func ofLists(
 	return tables, err
 }
 
-// Errors for which a list is retained.
 var (
-	// ErrSuppressed reports that a row of a list was not deleted, without an error.
+	// ErrSuppressed: a row of a list was not deleted, without an error.
 	ErrSuppressed = errors.New("a trigger of the table prevents its deletion")
-	// ErrUnplanned reports that a saved plan does not name a list, or its table.
+	// ErrUnplanned: the saved plan names neither the list nor its table.
 	ErrUnplanned = errors.New("the plan does not name it")
 )
 
-// RetainedBy returns why a list is retained by an error; nothing if the error is about more than this list. A foreign
-// key that forbids the deletion is not a failure.
+// RetainedBy is empty if the error is about more than this list. A foreign key that forbids the deletion is not a
+// failure.
 func RetainedBy(err error) purge.Retained {
 	switch {
 	case errors.Is(err, hold.ErrTable):
@@ -111,7 +109,6 @@ func RetainedBy(err error) purge.Retained {
 	return purge.Retained{}
 }
 
-// ListRetained returns the message about a list that is retained by an error.
 func ListRetained(id int64, err error) message.Message {
 	return message.ListRetained.With("list", id, "error", purge.Message(err))
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Mask returns the mask of the names of a kind of work tables, for LIKE.
+// The mask is for LIKE.
 func Mask(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
 
-// TaskMask returns the mask that stands for all work tables that a task drops, or "" if it drops none.
+// For all work tables that a task drops; "" if it drops none.
 func TaskMask(p *plan.Plan) string {
 	for _, j := range p.Jobs {
 		if j.Step.Tables != nil {
@@ -25,7 +25,6 @@ func TaskMask(p *plan.Plan) string {
 	return Mask(p.Drops[0].Prefix)
 }
 
-// Rule describes which tables of a kind are dropped.
 func Rule(d plan.Drop) string {
 	rule := fmt.Sprintf("the id in the name is that of no row of %s", d.Owner.Name)
 	if d.Rule != "" {
@@ -37,7 +36,6 @@ func Rule(d plan.Drop) string {
 	return rule
 }
 
-// Quoted returns the quoted names of work tables.
 func Quoted(tables []campaign.WorkTable) (names []string) {
 	for _, w := range tables {
 		names = append(names, w.Quoted())
@@ -45,12 +43,11 @@ func Quoted(tables []campaign.WorkTable) (names []string) {
 	return names
 }
 
-// OfKind returns the views among work tables, or the others.
 func OfKind(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
 	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
 }
 
-// DropStatement returns the statement that drops tables, or views, together, with its parameters. It never cascades.
+// tables are all views, or none is. The drop never cascades.
 func DropStatement(tables []campaign.WorkTable) (sql string, args []any) {
 	names := Quoted(tables)
 	if tables[0].ByFunction {

@@ -11,7 +11,7 @@ import (
 )
 
 // others logs which relations have the names of work tables of a kind and are not dropped because of their owner, kind
-// or schema. It returns how many unused ones of the application's schema there are.
+// or schema. It returns how many unused ones the application's schema has.
 func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) {
 	catalog := f.Binder.Env.Catalog
 	others, owner, err := catalog.OtherWorkTables(ctx, f.Binder.Pool, k.Drop.Prefix, k.Drop.Bare)
@@ -42,12 +42,11 @@ func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) 
 	return retained, nil
 }
 
-// group has relations that are not dropped for the same reason, one of these.
+// Relations that are not dropped for the same reason: their schema, kind or owner.
 type group struct {
 	schema, kind, owner string
 }
 
-// groupOf returns the group of a relation, in a database with the application's schema and its tables' owner.
 func groupOf(o campaign.OtherWorkTable, schema, owner string) group {
 	switch {
 	case o.Schema != schema:
@@ -60,7 +59,7 @@ func groupOf(o campaign.OtherWorkTable, schema, owner string) group {
 	return group{owner: o.Owner}
 }
 
-// message returns the message about a number of relations of the group. schema and owner are the application's.
+// schema and owner are the application's.
 func (g group) message(number int, example, schema, owner string) message.Message {
 	switch {
 	case g.schema != "":

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Reasons returns, by their stored names, why the work tables of a kind that are not unused are retained. It reads
-// only the tables of owners and lists: an unused table with a row of a recipient on hold is not among them.
+// By stored names, why the work tables of a kind are retained. Reasons reads only the tables of owners and lists: an
+// unused table with a row of a recipient on hold is not among them.
 func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, error) {
 	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
 	tables, _, err := catalog.WorkTables(ctx, pool, d.Prefix, d.Bare)
@@ -32,7 +32,7 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 	}
 	hasOwners, err := f.Binder.Bool(ctx, pool, d.HasOwners)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		return nil, fmt.Errorf("query %s: %w", d.Owner.Name, err)
 	}
 	var owned []campaign.WorkTable
 	for _, w := range tables {
@@ -52,7 +52,6 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 	return reasons, f.addUsed(ctx, d, owned, reasons)
 }
 
-// addUsed adds the reasons of tables that are in use.
 func (f Finder) addUsed(
 	ctx context.Context, d plan.Drop, tables []campaign.WorkTable, reasons map[string]string,
 ) error {
@@ -96,7 +95,7 @@ func (f Finder) addUsed(
 	return nil
 }
 
-// readStates returns the states of owners by their ids; none if it does not depend on them which tables are in use.
+// By ids of owners; none if their states do not decide which tables are in use.
 func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64) (map[int64]int64, error) {
 	states := map[int64]int64{}
 	if d.Rule == "" || ownerStates[d.WorkTables.Owner] == nil || !d.Owner.Has("iState") {
@@ -110,13 +109,12 @@ func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int
 	return states, err
 }
 
-// ownerState is a range of an owner's iState.
+// A range of iState.
 type ownerState struct {
 	first, last int64
 	words       string
 }
 
-// ownerStates are the states of owners, by their tables.
 var ownerStates = map[string][]ownerState{
 	"XtkWorkflow": {{0, 0, "is being edited"}, {11, 11, "is started"}, {13, 13, "is paused"}, {20, 20, "is stopped"}},
 	"NmsDelivery": {
@@ -132,7 +130,6 @@ var ownerStates = map[string][]ownerState{
 	},
 }
 
-// ownerNouns are the words for the rows of owners' tables.
 var ownerNouns = map[string]string{
 	"XtkWorkflow":   "workflow",
 	"NmsDelivery":   "delivery",
@@ -140,7 +137,7 @@ var ownerNouns = map[string]string{
 	"NmsSimulation": "simulation",
 }
 
-// describeOwner returns the reason why an owner's tables are retained, such as: workflow 520 is paused.
+// The reason, for example: workflow 520 is paused.
 func describeOwner(table string, id int64, states map[int64]int64) string {
 	noun := ownerNouns[table]
 	if noun == "" {
@@ -158,7 +155,6 @@ func describeOwner(table string, id int64, states map[int64]int64) string {
 	return fmt.Sprintf("%s %d is in state %d", noun, id, state)
 }
 
-// reason returns why the relations of a group in the application's schema are not dropped.
 func (g group) reason() string {
 	switch {
 	case g.kind != "":

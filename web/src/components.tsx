@@ -293,7 +293,7 @@ const shades: Record<string, string> = {
   RETAINED: 'good',
   TRUE: 'good',
   TRIPPED: 'bad',
-  HELD: 'good',
+  ON_HOLD: 'good',
 }
 
 /** Shows the state of a run or a task, or a verdict. */

@@ -841,7 +841,7 @@ type ExplainedStep struct {
 	// The parts of the rule.
 	Parts []*ExplainedPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Whether the row is on hold, or has rows on hold: it is retained then.
-	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
+	OnHold bool `protobuf:"varint,5,opt,name=on_hold,json=onHold,proto3" json:"on_hold,omitempty"`
 	// The verdict of the step.
 	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
 	// For DELETE_LATER: the time from which it will be deleted.
@@ -910,9 +910,9 @@ func (x *ExplainedStep) GetParts() []*ExplainedPart {
 	return nil
 }
 
-func (x *ExplainedStep) GetHeld() bool {
+func (x *ExplainedStep) GetOnHold() bool {
 	if x != nil {
-		return x.Held
+		return x.OnHold
 	}
 	return false
 }
@@ -1158,13 +1158,13 @@ const file_cleanup_v1_insight_proto_rawDesc = "" +
 	"\x11delete_after_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
 	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
-	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xb8\x02\n" +
+	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xbd\x02\n" +
 	"\rExplainedStep\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12/\n" +
-	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x12\n" +
-	"\x04held\x18\x05 \x01(\bR\x04held\x12-\n" +
+	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x17\n" +
+	"\aon_hold\x18\x05 \x01(\bR\x06onHold\x12-\n" +
 	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12F\n" +
 	"\x11delete_after_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\b \x01(\tR\x03why\"\x96\x01\n" +

@@ -39,7 +39,8 @@ type InsightServiceClient interface {
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
-	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	// from a sample where that takes longer. After 30 seconds it leaves out the other tasks, as their `problem` says. It
+	// changes and locks nothing, and is made once a minute at most.
 	GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error)
 	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
 	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
@@ -132,7 +133,8 @@ type InsightServiceServer interface {
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
-	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	// from a sample where that takes longer. After 30 seconds it leaves out the other tasks, as their `problem` says. It
+	// changes and locks nothing, and is made once a minute at most.
 	GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error)
 	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
 	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.

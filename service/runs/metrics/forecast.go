@@ -13,7 +13,7 @@ var (
 	fallingBehind = prometheus.NewDesc(
 		"cleanupd_task_falling_behind",
 		"1 if runs delete less of a task than becomes obsolete, by the last forecast of any replica, otherwise 0; no sample "+
-			"without a forecast of the last two days.",
+			"if the forecast does not know, or is older than two days.",
 		[]string{"task"},
 		nil,
 	)

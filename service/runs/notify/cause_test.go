@@ -51,9 +51,7 @@ func TestJudge(t *testing.T) {
 		"a failure before a cancel": {store.Cancelled, results{guarded, fails}, nil, Bounds{}, causes{GuardRefused: {
 			"guarded",
 		}}},
-		"rows below the bound": {state: store.Succeeded, results: results{
-			retains, retains2,
-		}, bounds: Bounds{Rows: 12}},
+		"rows below the bound": {state: store.Succeeded, results: results{retains, retains2}, bounds: Bounds{Rows: 12}},
 		"rows at the bound": {
 			store.Succeeded,
 			results{works, retains, retains2},
@@ -76,9 +74,9 @@ func TestJudge(t *testing.T) {
 		"success after a failure": {store.Succeeded, results{
 			works, retains,
 		}, []string{"works"}, Bounds{}, causes{RunRecovered: {"works"}}},
-		"another failure": {store.Failed, results{
-			works, fails,
-		}, []string{"works"}, Bounds{}, causes{RunFailed: {"fails"}}},
+		"another failure": {store.Failed, results{works, fails}, []string{"works"}, Bounds{}, causes{RunFailed: {
+			"fails",
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

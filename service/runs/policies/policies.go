@@ -32,9 +32,12 @@ SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
     FROM jsonb_array_elements_text(r.of -> 'columns') WITH ORDINALITY AS used (name, place)
       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = used.name AND a.attnum > 0 AND NOT a.attisdropped))
   FROM jsonb_array_elements(relations) WITH ORDINALITY AS r (of, place)
-    LEFT JOIN pg_namespace n ON n.nspname = r.of ->> 'schema'
-    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = r.of ->> 'name'
-      AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+    LEFT JOIN LATERAL (
+      SELECT c.oid FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+      WHERE n.nspname = r.of ->> 'schema' AND c.relname = r.of ->> 'name'
+        AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+      OFFSET 0 -- by indexes, not in a join with all of pg_class
+    ) AS c ON true
   ORDER BY r.place)
 FROM cleanupd.policy `
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
+// Bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
 const (
 	shortest  = time.Millisecond
 	longest   = 20 * time.Millisecond
@@ -16,8 +16,7 @@ const (
 	usualRest = 7
 	maxRest   = 20
 	firstRest = 2
-	// maxPause limits the pause after a batch that took long.
-	maxPause = time.Second
+	maxPause  = time.Second
 )
 
 // A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
@@ -29,15 +28,14 @@ const (
 )
 
 const (
-	// window is the number of the last commits that are compared, and quantile which of them, in order of their time.
+	// window is the number of the last commits that are compared, quantile which of them, ordered by their time.
 	window   = 12
 	quantile = 0.75
-	// quietEvery is how often all batches pause, so that commits are measured without any.
+	// All batches pause so often, so that commits are measured without any.
 	quietEvery = 10 * time.Second
 )
 
-// Governor finds how long batches may take, and the pauses after them: it grows slowly and shrinks at once. The zero
-// Governor is ready to use. It is safe for concurrent use.
+// Governor grows slowly and shrinks at once. The zero Governor is ready to use. It is safe for concurrent use.
 type Governor struct {
 	mu     sync.Mutex
 	work   time.Duration // the time that a batch should take
@@ -47,7 +45,6 @@ type Governor struct {
 	reset  time.Time     // when the quiet commits were last measured
 }
 
-// samples are the times of the last commits.
 type samples []time.Duration
 
 func (s *samples) add(d time.Duration) {
@@ -55,12 +52,10 @@ func (s *samples) add(d time.Duration) {
 	*s = (*s)[max(len(*s)-window, 0):]
 }
 
-// typical returns a time that most commits do not exceed.
 func (s samples) typical() time.Duration {
 	return slices.Sorted(slices.Values(s))[int(quantile*float64(len(s)))]
 }
 
-// Work returns how long a batch should take.
 func (g *Governor) Work() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +69,6 @@ func (g *Governor) begin() {
 	}
 }
 
-// Pause returns how long to wait after a batch.
 func (g *Governor) Pause(batch time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,14 +76,12 @@ func (g *Governor) Pause(batch time.Duration) time.Duration {
 	return min(time.Duration(float64(batch)*g.rest), maxPause)
 }
 
-// NeedsQuiet reports whether commits have to be measured without batches.
 func (g *Governor) NeedsQuiet(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return now.Sub(g.reset) >= quietEvery
 }
 
-// ObserveQuiet records commits while no batch was open.
 func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +91,6 @@ func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	}
 }
 
-// Observe records a commit during a batch, and adapts batches and pauses.
 func (g *Governor) Observe(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,8 +112,7 @@ func (g *Governor) Observe(took time.Duration) {
 	}
 }
 
-// shrink makes batches smaller, and pauses longer once batches cannot be smaller. much says that commits take far too
-// long.
+// Batches become smaller, then pauses longer. much: commits take far too long.
 func (g *Governor) shrink(much bool) {
 	switch {
 	case g.work > shortest:
@@ -134,7 +124,6 @@ func (g *Governor) shrink(much bool) {
 	}
 }
 
-// grow makes pauses shorter, and batches larger once pauses cannot be shorter.
 func (g *Governor) grow() {
 	if g.rest > minRest {
 		g.rest = max(g.rest*0.9, minRest)
@@ -143,7 +132,6 @@ func (g *Governor) grow() {
 	g.work = min(g.work*11/10, longest)
 }
 
-// String describes the state, for people.
 func (g *Governor) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// quiet records commits of a time while no batch is open.
 func quiet(g *Governor, took time.Duration) {
 	for range window {
 		g.ObserveQuiet(time.Now(), []time.Duration{took})

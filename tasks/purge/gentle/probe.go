@@ -10,7 +10,6 @@ import (
 // probeSQL commits a transaction that changes no table and waits until it is durable, as the application's commits do.
 const probeSQL = "SELECT pg_logical_emit_message(true, 'cleanupd', '')"
 
-// Probe returns how long a small durable commit takes now.
 func Probe(ctx context.Context, pool *pgxpool.Pool) (time.Duration, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

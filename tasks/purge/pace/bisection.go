@@ -7,13 +7,12 @@ type Bisection struct {
 	max   int // rows of the next batch; 0 if unlimited
 }
 
-// Active reports whether the next batch is limited.
 func (b *Bisection) Active() bool { return b.max > 0 }
 
-// Narrowing reports whether one of the next rows is known to fail.
+// One of the next rows is known to fail.
 func (b *Bisection) Narrowing() bool { return b.among > 0 }
 
-// Limit returns the maximum number of rows of the next batch, no more than rows.
+// The most rows of the next batch, up to rows.
 func (b *Bisection) Limit(rows int) int {
 	if b.Active() {
 		return min(rows, b.max)
@@ -21,12 +20,11 @@ func (b *Bisection) Limit(rows int) int {
 	return rows
 }
 
-// Failed records that a batch of rows failed.
 func (b *Bisection) Failed(rows int) {
 	b.among, b.max = rows, max(rows/2, 1)
 }
 
-// Passed records that a batch of rows succeeded. limit is the limit of batches without a bisection.
+// limit is that of batches without a bisection.
 func (b *Bisection) Passed(rows, limit int) {
 	if !b.Active() {
 		return
@@ -42,5 +40,4 @@ func (b *Bisection) Passed(rows, limit int) {
 	}
 }
 
-// Skipped records that a single row failed and was skipped.
 func (b *Bisection) Skipped() { *b = Bisection{max: 1} }

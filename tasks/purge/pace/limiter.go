@@ -17,8 +17,7 @@ const (
 	maxPause     = time.Minute
 )
 
-// Limiter limits how many of a sweep's workers run: all of them while the server is otherwise idle; otherwise one, or
-// all if that is worth it.
+// All workers of a sweep run while the server is otherwise idle; otherwise one, or all if that is worth it.
 type Limiter struct {
 	workers int
 
@@ -34,7 +33,7 @@ type Limiter struct {
 	pause   time.Duration // until the other mode is tried
 }
 
-// NewLimiter returns a Limiter for a number of workers. One of them is running.
+// One worker is running.
 func NewLimiter(workers int) *Limiter {
 	return &Limiter{
 		workers: workers,
@@ -65,14 +64,12 @@ func (l *Limiter) Acquire(ctx context.Context) error {
 	}
 }
 
-// Allowed returns how many workers may run.
 func (l *Limiter) Allowed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.allowed
 }
 
-// Release lets another worker run.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +94,7 @@ func (l *Limiter) wake() {
 	l.changed = make(chan struct{})
 }
 
-// SetMode lets all workers run if the server is otherwise idle, and only one if single is set. Otherwise their costs
-// decide.
+// All workers run if the server is otherwise idle, and only one if single is set. Otherwise their costs decide.
 func (l *Limiter) SetMode(idle, single bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +111,7 @@ func (l *Limiter) SetMode(idle, single bool) {
 	l.idle = idle
 }
 
-// Observe records the cost of a batch, and changes the mode if that is worth it.
+// Observe changes the mode if that is worth it.
 func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +137,6 @@ func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	}
 }
 
-// allow sets how many workers may run.
 func (l *Limiter) allow(workers int) {
 	l.allowed, l.since, l.costs = workers, time.Now(), nil
 	l.wake()

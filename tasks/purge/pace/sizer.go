@@ -2,7 +2,6 @@ package pace
 
 import "time"
 
-// firstRows limits the rows of the first batch.
 const firstRows = 1_000
 
 // The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small
@@ -13,14 +12,14 @@ const (
 	MaxStatementsBusy = 4
 )
 
-// Windows describes the windows into which statements divide the axis of a sweep.
+// Statements divide the axis of a sweep into windows.
 type Windows struct {
 	First, Max int64 // the width of the first window, and of the widest
-	// Exact marks an axis on which a window has as many rows as it is wide.
+	// Exact: a window has as many rows as it is wide.
 	Exact bool
 }
 
-// Sizer adapts the size of batches to the time that they should take.
+// Sizer adapts batches to the time that they should take.
 type Sizer struct {
 	Rows       int   // limits a statement that picks rows first
 	Width      int64 // the width of a statement's window
@@ -39,10 +38,9 @@ type Sizer struct {
 	}
 }
 
-// FirstRows returns the limit of a first batch, no more than maxRows.
 func FirstRows(maxRows int) int { return min(maxRows, firstRows) }
 
-// NewSizer returns a Sizer that begins with small batches. No statement may touch more than maxRows.
+// The first batches are small. No statement may touch more than maxRows.
 func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
 	return Sizer{
 		Rows:          FirstRows(maxRows),
@@ -55,7 +53,6 @@ func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
 	}
 }
 
-// Span returns the width of all windows of the next batch.
 func (s *Sizer) Span() int64 { return s.Width * s.Statements }
 
 // Observe sizes the next batch from the time and the span of the last one, and the most rows that one of its
@@ -116,26 +113,23 @@ func (s *Sizer) learn(took time.Duration, size float64, direct bool) {
 	s.other.took, s.other.size, s.other.direct = took, size, direct
 }
 
-// fill is the share of the maximum number of rows that a window should have.
+// The share of the maximum number of rows that a window should have.
 const fill = 0.8
 
-// room returns the maximum width of a window, given the width of one and its number of rows.
+// The most that a window may be wide, given the width of one and its number of rows.
 func (s *Sizer) room(width, rows int64) int64 {
 	return max(int64(float64(width)*fill*float64(s.maxRows)/float64(rows)), 1)
 }
 
-// Narrow makes windows narrower after one with too many rows.
 func (s *Sizer) Narrow(rows int64) { s.Width, s.Statements = s.room(s.Width, rows), 1 }
 
-// SetTarget sets how long the next batches should take.
 func (s *Sizer) SetTarget(d time.Duration) { s.target = d }
 
-// LimitStatements sets the maximum number of statements of the next batches.
 func (s *Sizer) LimitStatements(n int64) {
 	s.maxStatements, s.Statements = n, min(s.Statements, n)
 }
 
-// Shrink reduces the next batch to a part of this one, a tenth at least.
+// To a part of this batch, a tenth at least.
 func (s *Sizer) Shrink(part float64, direct bool) {
 	part = max(part, 0.1)
 	if s.Statements > 1 {
@@ -148,5 +142,4 @@ func (s *Sizer) Shrink(part float64, direct bool) {
 	}
 }
 
-// Smallest reports whether batches cannot shrink further.
 func (s *Sizer) Smallest() bool { return s.Rows == 1 && s.Width == 1 && s.Statements == 1 }

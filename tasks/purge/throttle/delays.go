@@ -2,9 +2,9 @@ package throttle
 
 import "time"
 
-// minSteady is the time for which a standby's lag must be constant before it counts as delayed on purpose, and minStuck
-// the time for which it must have replayed nothing before it is not waited for: longer than queries there may delay its
-// replay by default (max_standby_streaming_delay).
+// minSteady is how long a standby's lag must be constant before it counts as delayed on purpose, minStuck how long it
+// must have replayed nothing before it is not waited for: longer than queries there may delay its replay by default
+// (max_standby_streaming_delay).
 const (
 	minSteady = 10 * time.Second
 	minStuck  = time.Minute
@@ -20,7 +20,7 @@ type delays struct {
 	observed map[int32]*observation  // standbys that are too far behind
 }
 
-// observation records the range of a standby's lag since a moment, and when it last replayed something.
+// The range of a standby's lag since a time, and when it last replayed something.
 type observation struct {
 	since    time.Time
 	min, max time.Duration
@@ -28,7 +28,7 @@ type observation struct {
 	moved    time.Time
 }
 
-// kind says whether the lag of a standby depends on batches.
+// Whether the lag of a standby depends on batches.
 type kind int
 
 const (
@@ -37,7 +37,6 @@ const (
 	stuck               // its replay is stuck
 )
 
-// lag returns how far a standby is behind in a way that depends on batches, and the kind of its lag.
 func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, k kind) {
 	lag = s.Replay - d.known[s.PID]
 	if lag <= limit || s.Flush > limit {

@@ -13,22 +13,20 @@ import (
 )
 
 const (
-	// probeEvery limits how often a commit is measured during batches.
 	probeEvery = 25 * time.Millisecond
-	// quietProbes is how many commits are measured without batches, one each quietProbeEvery.
+	// How many commits are measured without batches.
 	quietProbes     = 8
 	quietProbeEvery = 10 * time.Millisecond
-	// goldenRatio spreads the commits that are measured evenly over the times of batches.
+	// It spreads the commits that are measured evenly over the times of batches.
 	goldenRatio = 0.618034
-	// reportEvery limits how often the state of the governor is reported.
+	// For the state of the governor.
 	reportEvery = 500 * time.Millisecond
 )
 
-// BatchTarget returns how long a batch should take while it gives way.
 func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
 
-// rest waits for the pause after the last batch, if the pace is gentle and other sessions are active. From time to time
-// it measures how long commits take without batches. What a run reads on a standby delays no commit.
+// rest pauses if the pace is gentle and other sessions are active. From time to time it measures how long commits take
+// without batches. What a run reads on a standby delays no commit.
 func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool, r Recorder) error {
 	now := time.Now()
 	t.mu.Lock()
@@ -55,7 +53,6 @@ func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool,
 	return t.measureQuiet(ctx, pool, r)
 }
 
-// measureQuiet measures how long commits take without batches.
 func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Recorder) error {
 	var took []time.Duration
 	for range quietProbes {
@@ -77,8 +74,8 @@ func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Reco
 	return ctx.Err()
 }
 
-// ProbeDuring measures how long a commit takes while a batch is open, unless one was measured just before. The batch
-// begins now. The caller must call end after it.
+// ProbeDuring measures while a batch is open, unless a commit was measured just before. The batch begins now. The
+// caller must call end after it.
 func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +99,6 @@ func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end fu
 	return func() { <-done }
 }
 
-// sleep waits, unless the context ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

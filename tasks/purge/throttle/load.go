@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// load describes the server's load. Other sessions have another application_name.
+// Other sessions have another application_name.
 type load struct {
 	database string
 	active   int64         // other sessions that are active
@@ -21,7 +21,6 @@ type load struct {
 	recovery bool          // the server is a standby
 }
 
-// standbyLoad describes the lag of a standby, as the server knows it.
 type standbyLoad struct {
 	PID      int32         // of the process that sends WAL to it
 	Name     string        // its application_name, or else its address
@@ -34,7 +33,7 @@ type standbyLoad struct {
 // active, and its locks are read from pg_locks, which is expensive. WAL senders that have a database belong to logical
 // replication, whose readers confirm when they like. A receiver without a replay position only stores WAL, as
 // pg_receivewal does: its replay lag grows without end. Sessions that wait for other locks than those of relations,
-// rows and transactions wait for each other, or only for a moment. The functions behind pg_stat_activity and
+// rows and transactions wait for each other, or only briefly. The functions behind pg_stat_activity and
 // pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,
@@ -66,7 +65,6 @@ SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
     WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint,
     pg_is_in_recovery()`
 
-// sampleLoad returns the server's load, without the standbys to ignore.
 func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load, error) {
 	var l load
 	if ignore == nil {

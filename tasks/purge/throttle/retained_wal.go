@@ -11,10 +11,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 )
 
-// retainedEvery limits how often the WAL that the server cannot remove is measured.
+// How often the WAL that the server cannot remove is measured.
 const retainedEvery = 10 * time.Second
 
-// retainedWAL describes WAL that the server cannot remove.
 type retainedWAL struct {
 	Subject string // one warning is logged for it
 	Reason  string // why the server cannot remove it
@@ -23,10 +22,10 @@ type retainedWAL struct {
 	Remedy  string
 }
 
-// retainedSQL lists the reasons for which the server cannot remove WAL: replication slots without a reader, slots that
-// have lost WAL or are about to, and an archiver that fails or is not configured. The name of a WAL file gives its
-// position: 8 hexadecimal digits each of the timeline, of the unit of 4 GiB, and of the segment in it. WAL waits for a
-// history file that cannot be archived since the last file that was.
+// The reasons for which the server cannot remove WAL: replication slots without a reader, slots that have lost WAL or
+// are about to, and an archiver that fails or is not configured. The name of a WAL file gives its position: 8
+// hexadecimal digits each of the timeline, of the unit of 4 GiB, and of the segment in it. WAL waits for a history file
+// that cannot be archived since the last file that was.
 const retainedSQL = `
 WITH archiver AS (
   SELECT CASE
@@ -61,13 +60,12 @@ SELECT 'archiver', reason, pg_current_wal_lsn() - '0/0' - (('x' || lpad(substr(f
 FROM archiver WHERE reason IS NOT NULL
 ) AS retained ORDER BY 3 DESC`
 
-// retainedSample caches the last measurement of the WAL that the server cannot remove.
 type retainedSample struct {
 	at   time.Time
 	last []retainedWAL // the most first
 }
 
-// refresh measures again if the last measurement is too old.
+// Only if the last measurement is too old.
 func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	if now.Sub(r.at) < retainedEvery {
 		return nil
@@ -83,7 +81,7 @@ func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now ti
 	return nil
 }
 
-// retainedExceeded warns of WAL that the server cannot remove, and returns a cause if there is too much of it.
+// It warns, and returns a cause if there is too much of it.
 func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 	all := t.retained.last
 	for _, w := range all {

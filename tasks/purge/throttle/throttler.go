@@ -12,21 +12,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
 )
 
-// sampleEvery limits how often the server's load is sampled: batches in between use the last sample.
+// Batches in between use the last sample of the server's load.
 const sampleEvery = 250 * time.Millisecond
 
-// Recorder receives what a Throttler reports, and may stop the batches that wait.
+// Recorder may stop the batches that wait.
 type Recorder interface {
-	// Throttled reports why the next batch waits, or that it no longer does.
+	// The cause is empty if the next batch no longer waits.
 	Throttled(c Cause)
-	// Warn reports what an operator should know.
 	Warn(m message.Message)
 	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
 	Proceed(ctx context.Context) error
 }
 
-// Throttler decides whether batches wait. It has the last sample of the server's load, which all batches share. The
-// zero Throttler is ready to use.
+// All batches share the last sample of the server's load. The zero Throttler is ready to use.
 type Throttler struct {
 	mu        sync.Mutex
 	sampledAt time.Time
@@ -46,7 +44,7 @@ type Throttler struct {
 	warned    map[string]bool // subjects of earlier warnings
 }
 
-// Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
+// Wait must be called outside of transactions.
 func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
 	if !limits.enabled() {
 		t.assumeBusy()
@@ -74,14 +72,14 @@ func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits,
 	}
 }
 
-// assumeBusy makes Idle report false until the load is sampled again.
+// Idle is false until the load is sampled again.
 func (t *Throttler) assumeBusy() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.idle = false
 }
 
-// check returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
+// For how long at least. check samples the load if the last sample is too old.
 func (t *Throttler) check(
 	ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder,
 ) (cause Cause, pause time.Duration, err error) {
@@ -121,8 +119,7 @@ func (t *Throttler) check(
 	return t.cause, sampleEvery, nil
 }
 
-// exceeded returns which limit the server's load exceeds. written is the number of bytes of WAL that the server writes
-// per second.
+// written is bytes of WAL per second.
 func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder) Cause {
 	if l.blocked > 0 {
 		return Cause{Blocking, fmt.Sprintf("%d sessions", l.blocked)}
@@ -145,7 +142,7 @@ func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder)
 	return retained
 }
 
-// lagExceeded returns a cause if a standby is too far behind.
+// The cause is empty if no standby is too far behind.
 func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	if limit == 0 {
 		return Cause{}
@@ -170,7 +167,6 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	return worst
 }
 
-// warnOnce logs a warning, unless there was one about the same subject.
 func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	if t.warned[subject] {
 		return
@@ -182,15 +178,13 @@ func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	r.Warn(m)
 }
 
-// Idle reports whether the server was otherwise idle in the last sample.
 func (t *Throttler) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.idle
 }
 
-// Spend counts the rows that a batch deleted or updated towards a rate limit, 0 disables it, and its time towards the
-// pause after it.
+// rows count towards a rate limit, which 0 disables, and the time towards the pause after the batch.
 func (t *Throttler) Spend(rows int64, perSecond int, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

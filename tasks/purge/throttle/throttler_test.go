@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// reports are what a Throttler reported.
 type reports struct{ causes, warnings []string }
 
 func (r *reports) Throttled(c throttle.Cause) { r.causes = append(r.causes, c.String()) }
@@ -28,7 +27,6 @@ func (r *reports) Warn(m message.Message) { r.warnings = append(r.warnings, m.Te
 
 func (r *reports) Proceed(context.Context) error { return nil }
 
-// impatient gives up as soon as a batch has to wait.
 type impatient struct{ reports }
 
 var errWaits = errors.New("the batch waits")
@@ -212,7 +210,6 @@ func TestHiddenSessionThatWaitsForUs(t *testing.T) {
 	wg.Wait()
 }
 
-// shop opens a session of the application, until the test ends.
 func shop(t *testing.T, db *pgtest.DB, role string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.As(role)+"&application_name=shop")

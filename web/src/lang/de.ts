@@ -47,7 +47,7 @@ export const words: Words = {
   'state.TRUE': 'wahr',
   'state.FALSE': 'falsch',
   'state.TRIPPED': 'ausgelöst',
-  'state.HELD': 'gesperrt',
+  'state.ON_HOLD': 'gesperrt',
   'state.RELEASED': 'aufgehoben',
   'state.EXPIRED': 'abgelaufen',
   'role.VIEWER': 'Betrachter',

@@ -43,7 +43,7 @@ export const en = {
   'state.TRUE': 'true',
   'state.FALSE': 'false',
   'state.TRIPPED': 'tripped',
-  'state.HELD': 'on hold',
+  'state.ON_HOLD': 'on hold',
   'state.RELEASED': 'released',
   'state.EXPIRED': 'expired',
   'role.VIEWER': 'Viewer',

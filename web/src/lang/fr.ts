@@ -48,7 +48,7 @@ export const words: Words = {
   'state.TRUE': 'vrai',
   'state.FALSE': 'faux',
   'state.TRIPPED': 'déclenché',
-  'state.HELD': 'bloqué',
+  'state.ON_HOLD': 'bloqué',
   'state.RELEASED': 'débloqué',
   'state.EXPIRED': 'expiré',
   'role.VIEWER': 'Lecteur',

@@ -47,7 +47,7 @@ export const words: Words = {
   'state.TRUE': '真',
   'state.FALSE': '偽',
   'state.TRIPPED': '作動',
-  'state.HELD': '保留中',
+  'state.ON_HOLD': '保留中',
   'state.RELEASED': '解除済み',
   'state.EXPIRED': '期限切れ',
   'role.VIEWER': '閲覧者',

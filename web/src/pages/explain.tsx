@@ -140,7 +140,7 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
                 title={step.task ?? ''}
                 actions={
                   <>
-                    {step.held && <Badge state="HELD" />}
+                    {step.onHold && <Badge state="ON_HOLD" />}
                     <Badge state={step.verdict} />
                   </>
                 }

@@ -30,7 +30,7 @@ const whatOf = (hold: Hold) => {
       : hold[kind]!.ids!.join(', ')
 }
 const ended = (hold: Hold) =>
-  hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'HELD'
+  hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'ON_HOLD'
 
 export function Holds() {
   const [all, setAll] = useState(false)
@@ -86,7 +86,7 @@ export function Holds() {
               {
                 title: t('history.state'),
                 cell: h =>
-                  ended(h) === 'HELD' ? (
+                  ended(h) === 'ON_HOLD' ? (
                     <button type="button" onClick={() => setReleasing(h)}>
                       {t('holds.release')}
                     </button>
