@@ -247,7 +247,7 @@ func TestPoliciesInRuns(t *testing.T) {
 	}
 }
 
-// A field of a message in a policy can be changed alone.
+// One field of a message in a policy can be changed without the others.
 func TestPolicyMaskOfAMessage(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

@@ -101,7 +101,7 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	}
 }
 
-// A hold ends by the reference time of a run; one that has ended is listed on request alone.
+// A hold ends by the reference time of a run; one that has ended is listed only on request.
 func TestHoldExpires(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -263,7 +263,7 @@ func TestADiskThatIsFull(t *testing.T) {
 		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail
 			VALUES (repeat(''x'', 7000)); RETURN OLD; END';
 		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`)
-	// a deletion alone may need no room
+	// a deletion may need no space
 	a, b, run, log := stalled(t, db, 600, "")
 	if err := disk.Fill(); err != nil {
 		t.Fatal(err)

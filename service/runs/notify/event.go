@@ -51,7 +51,7 @@ type Run struct {
 	RowsDeleted    int64      `json:"rowsDeleted"`
 	RowsRetained   int64      `json:"rowsRetained"`
 	TablesRetained int64      `json:"tablesRetained"`
-	Tasks          []Task     `json:"tasks,omitempty"` // the ones that the event is about
+	Tasks          []Task     `json:"tasks,omitempty"` // those that the event is about
 }
 
 type Task struct {

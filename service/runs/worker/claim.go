@@ -24,7 +24,7 @@ const maxFailedAttempts = 10
 type claim struct {
 	*store.Claim
 	chosen     []string // the names of its tasks, in order
-	todo       []string // the ones that have not ended
+	todo       []string // those that have not ended
 	started    bool     // the first one of todo was started
 	succeeded  map[string]bool
 	failed     bool            // a task of it has failed
