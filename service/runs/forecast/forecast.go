@@ -163,7 +163,8 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks of the last forecast that any replica made whose trend it knows, and whether they
+// FallingBehindTasks returns the tasks of the last forecast that any replica made whose trend it knows, and whether
+// they
 // fall behind. Forecasts of more than two days ago do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
