@@ -380,7 +380,8 @@ func TestAPlanThatFailsEndsRefusals(t *testing.T) {
 	}
 }
 
-// A dry run shows a guard that has refused before with a number that can be accepted, even if there are no rows to delete by now.
+// A dry run shows a guard that has refused before with a number that can be accepted, even if there are no rows to
+// delete by now.
 func TestARefusalIsShown(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -155,7 +155,8 @@ func (m *Manager) insert(
 	})
 }
 
-// checkPlan fails with store.ErrNotFound, failure.Violations, a failure.FieldError, or a refused.Error if the plan is stale.
+// checkPlan fails with store.ErrNotFound, failure.Violations, a failure.FieldError, or a refused.Error if the plan is
+// stale.
 func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
 	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
