@@ -42,7 +42,7 @@ func TestTwoThousandPolicies(t *testing.T) {
 	if db.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(db.Pool.Close)
+	t.Cleanup(db.Close)
 	s := serve(t, db, false)
 	setPolicy(t, s, &cleanupv1.Policy{
 		Name: "m1", Table: "many1", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},

@@ -606,7 +606,8 @@ func TestSessions(t *testing.T) {
 		defer func() { _ = conn.Close(t.Context()) }()
 		var all string
 		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), "+
-			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('jit'))").
+			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'), "+
+			"current_setting('jit'))").
 			Scan(&all); err != nil {
 			t.Fatal(err)
 		}

@@ -27,11 +27,10 @@ func NewForecast() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast",
 		Short: "Show how much the next runs will have to do, whether they keep up, and when id sequences end",
-		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run " +
-			"will\n" +
-			"work on them, and whether runs keep up. Sequences whose ids end are shown with the date.\n\n" +
-			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.\n" +
-			"After 30 seconds it leaves out the other tasks, and says so.",
+		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run\n" +
+			"will work on them, and whether runs keep up. Sequences whose ids end are shown with the date.\n\n" +
+			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes\n" +
+			"longer. After 30 seconds it leaves out the other tasks, and says so.",
 		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == " +
 			"\"TREND_FALLING_BEHIND\")'",
 		Args: flags.NoArguments,

@@ -96,24 +96,28 @@ type validConfig struct {
 
 // The error has all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
-	var mistakes [7]error
-	v.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
-	v.midSourcing, v.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
-	v.include, mistakes[2] = parseInclude(c.include)
-	v.forms, mistakes[3] = c.Forms.check()
-	mistakes[4] = c.access.check()
-	v.standby, mistakes[5] = parseStandby(c.standbyURL)
-	v.targets, mistakes[6] = c.notify.Parse()
-	return v, errors.Join(append(
-		mistakes[:], flags.CheckAddress("--grpc-listen", c.GRPCListen),
-		flags.CheckAddress("--http-listen", c.HTTPListen), checkRange("--lease", c.lease, time.Second, math.MaxInt64),
+	var errs [7]error
+	v.database, errs[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
+	v.midSourcing, v.keep, errs[1] = parseMidSourcing(c.midSourcing)
+	v.include, errs[2] = parseInclude(c.include)
+	v.forms, errs[3] = c.Forms.check()
+	errs[4] = c.access.check()
+	v.standby, errs[5] = parseStandby(c.standbyURL)
+	v.targets, errs[6] = c.notify.Parse()
+	return v, errors.Join(append(errs[:],
+		flags.CheckAddress("--grpc-listen", c.GRPCListen),
+		flags.CheckAddress("--http-listen", c.HTTPListen),
+		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
 		checkRange("--history", c.history, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64), checkInstance(c.instance),
+		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64),
+		checkInstance(c.instance),
 		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
-		checkRange("--workers", c.batches.Workers, 1, 16), checkSynchronousCommit(c.batches.SynchronousCommit),
-		checkLimits(c.batches.Limits), targets.CheckBounds(c.notifyBounds),
+		checkRange("--workers", c.batches.Workers, 1, 16),
+		checkSynchronousCommit(c.batches.SynchronousCommit),
+		checkLimits(c.batches.Limits),
+		targets.CheckBounds(c.notifyBounds),
 	)...)
 }
 

@@ -105,8 +105,8 @@ func (l *connLimiter) remove(c *strangerConn) {
 
 // Read keeps to the connection's rate.
 func (c *strangerConn) Read(p []byte) (int, error) {
-	const maxPerCaller = 16 << 10
-	n, err := c.Conn.Read(p[:min(len(p), maxPerCaller)])
+	const maxRead = 16 << 10
+	n, err := c.Conn.Read(p[:min(len(p), maxRead)])
 	if wait := c.rate.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
 		known := c.known
 		select {

@@ -101,8 +101,9 @@ func BaseName(text string) string {
 	return n.name.text
 }
 
-// findNamed finds the relations that names stand for: a text ($1), its schema ($2, or else $3) and its name ($4, or else
-// $5). Without a schema it is the one of the application's schema ($6), or else of the first schema of the search path.
+// findNamed finds the relations that names stand for: a text ($1), its schema ($2, or else $3) and its name ($4, or
+// else $5). Without a schema it is the one of the application's schema ($6), or else of the first schema of the search
+// path.
 const findNamed = `
 SELECT given.text, found.oid
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])

@@ -39,7 +39,7 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 // pipeline has no statistics.
 func (t *task) vacuumEmptied(ctx context.Context) error {
 	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
-	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.Vacuum] && !t.run.Config.NoCampaign) {
+	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.StatisticsTask] && !t.run.Config.NoCampaign) {
 		return nil
 	}
 	emptied, err := t.journal.Counts.Emptied(ctx, t.Task.Name)

@@ -51,7 +51,7 @@ type Task struct {
 }
 
 // The task that vacuums. Later tasks vacuum the tables that they empty themselves.
-const Vacuum = "statistics"
+const StatisticsTask = "statistics"
 
 // Parents are chosen once, when the task starts, so that no parent is deleted whose dependent rows were not looked for.
 // Every statement checks again that they still match.

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	http.DefaultTransport = telling{http.DefaultTransport}
+	http.DefaultTransport = loggingTransport{http.DefaultTransport}
 	dir, err := fetch(os.Args[1])
 	if err != nil {
 		fmt.Println(err)
@@ -57,10 +57,10 @@ func fetch(cache string) (string, error) {
 }
 
 // Logs each download.
-type telling struct{ http.RoundTripper }
+type loggingTransport struct{ http.RoundTripper }
 
-func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
+func (l loggingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, ".jar") {
 		fmt.Fprintf(os.Stderr, "No PostgreSQL was found: downloading one, %s, from %s …\n",
 			humanize.IBytes(uint64(max(resp.ContentLength, 0))), req.URL.Redacted())

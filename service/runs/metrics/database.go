@@ -171,7 +171,7 @@ func (d *Database) queryStatus(ctx context.Context) error {
 		d.flag(runPace, p == s.Pace, label(p))
 	}
 	d.gauge(pausedSince, s.PausedByCaller, "caller")
-	d.gauge(pausedSince, s.PausedBySchedule, store.Schedule)
+	d.gauge(pausedSince, s.PausedBySchedule, store.RequestedBySchedule)
 	d.gauge(scheduled, s.ScheduleEnabled)
 	if s.NextRunTime != nil {
 		d.gauge(nextRun, *s.NextRunTime)

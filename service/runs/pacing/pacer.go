@@ -45,7 +45,7 @@ const (
 // Pause returns when no replica works on the run. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
 	run, err := p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
-		if run.State == store.Paused && run.PausedBy != store.Schedule {
+		if run.State == store.Paused && run.PausedBy != store.RequestedBySchedule {
 			return nil
 		}
 		return pauseRun(ctx, tx, e, caller)

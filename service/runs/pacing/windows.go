@@ -42,15 +42,15 @@ func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if to := cmp.Or(phase.Pace, stored.Pace, p.Pace); phase.Open && to != run.Pace {
-		if err := setPace(ctx, tx, run.Epoch, to, store.Schedule); err != nil {
+		if err := setPace(ctx, tx, run.Epoch, to, store.RequestedBySchedule); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !phase.Open && run.State != store.Paused:
-		return pauseRun(ctx, tx, run.Epoch, store.Schedule)
-	case phase.Open && run.State == store.Paused && run.PausedBy == store.Schedule:
-		return resumeRun(ctx, tx, run.Epoch, store.Schedule)
+		return pauseRun(ctx, tx, run.Epoch, store.RequestedBySchedule)
+	case phase.Open && run.State == store.Paused && run.PausedBy == store.RequestedBySchedule:
+		return resumeRun(ctx, tx, run.Epoch, store.RequestedBySchedule)
 	}
 	return nil
 }

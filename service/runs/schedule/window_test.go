@@ -37,7 +37,9 @@ func TestPhase(t *testing.T) {
 		"a change of 30 min": {
 			"Australia/Lord_Howe", night, "2026-10-03T23:00:00+10:30", true, "FAST", "2026-10-04T06:00:00+11:00",
 		},
-		"no changes":            {"Asia/Kolkata", night, "2026-10-25T05:59:00+05:30", true, "FAST", "2026-10-25T06:00:00+05:30"},
+		"no changes": {
+			"Asia/Kolkata", night, "2026-10-25T05:59:00+05:30", true, "FAST", "2026-10-25T06:00:00+05:30",
+		},
 		"the start is skipped":  {berlin, late, "2027-03-28T01:59:00+01:00", false, "", "2027-03-28T03:00:00+02:00"},
 		"the end is skipped":    {berlin, early, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
 		"the start is repeated": {berlin, late, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},

@@ -170,7 +170,7 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 		PauseStopsClock: pending.PauseStopsClock,
 		Pace:            cmp.Or(pending.Pace, s.Pace),
 		Phase:           phase,
-		RequestedBy:     store.Schedule,
+		RequestedBy:     store.RequestedBySchedule,
 		Plan:            plan,
 		Pipeline:        list.Tasks,
 		Chosen:          list.Choose(planTasks, nil),

@@ -161,22 +161,23 @@ const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clo
 	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
 
 // Order is what a worker has to do from its next batch on.
-type Order struct {
+type Instructions struct {
 	Stop string // why the run must stop; "" if it need not
 	Pace pace.Pace
 }
 
-// order has the fields of an Order, as an array; NULL if the epoch has ended.
-const order = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` + limitReached + ` THEN '` +
+// instructions has the fields of Instructions, as an array; NULL if the epoch has ended.
+const instructions = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` +
+	limitReached + ` THEN '` +
 	StopMaxDuration + `' WHEN state = 'PAUSED' THEN '` + StopPaused + `' ELSE '' END, pace]
 	FROM cleanupd.run WHERE ` + inEpoch + `)`
 
 // nil: the epoch has ended.
-func ParseOrder(fields []string) *Order {
+func ParseInstructions(fields []string) *Instructions {
 	if fields == nil {
 		return nil
 	}
-	return &Order{fields[0], pace.Pace(fields[1])}
+	return &Instructions{fields[0], pace.Pace(fields[1])}
 }
 
 // idle: no replica works on the run.

@@ -121,7 +121,7 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 		ctx,
 		`SELECT EXISTS (SELECT FROM cleanupd.run WHERE id = $1 AND requested_by = $2 AND plan IS NULL)
 			AND `+noFirstRun,
-		id, Schedule,
+		id, RequestedBySchedule,
 	).Scan(&unattended)
 }
 
@@ -149,7 +149,7 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		`INSERT INTO cleanupd.first_run (run_id, end_time) SELECT id, end_time FROM cleanupd.run
 			WHERE id = $1 AND NOT dry_run AND state = 'SUCCEEDED' AND (requested_by <> $2 OR plan IS NOT NULL)
 		ON CONFLICT DO NOTHING`,
-		id, Schedule,
+		id, RequestedBySchedule,
 	)
 	return err
 }

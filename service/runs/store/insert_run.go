@@ -33,7 +33,7 @@ var (
 )
 
 // Schedule is the RequestedBy of scheduled runs. The names of callers contain a colon.
-const Schedule = "schedule"
+const RequestedBySchedule = "schedule"
 
 type NewRun struct {
 	Slots           []int16
@@ -148,7 +148,7 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}
 		if r.Phase != nil && !r.Phase.Open {
-			if err := PauseRun(ctx, tx, id, Schedule); err != nil {
+			if err := PauseRun(ctx, tx, id, RequestedBySchedule); err != nil {
 				return nil, err
 			}
 		}

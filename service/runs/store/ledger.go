@@ -38,9 +38,9 @@ func (k Known) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return args
 }
 
-// orFail returns a query of the order of a run. It fails, and its transaction with it, if from has no order because the
-// epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is not @revision; NULL if that
-// does not matter.
+// orFail returns a query of the instructions for a run. It fails, and its transaction with it, if from has no
+// instructions because the epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is
+// not @revision; NULL if that does not matter.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
@@ -49,10 +49,10 @@ func orFail(from string) string {
 		ELSE max(fields) END FROM ` + from
 }
 
-// askToProceed queries the order; writeLedger also writes the counts of a batch, and the size that its tables had
-// before their first batch.
+// askToProceed queries the instructions; writeLedger also writes the counts of a batch, and the size that its tables
+// had before their first batch.
 var (
-	askToProceed = orFail("(SELECT " + order + " AS fields) AS asked")
+	askToProceed = orFail("(SELECT " + instructions + " AS fields) AS asked")
 
 	writeLedger = `
 WITH space AS (
@@ -75,7 +75,8 @@ counts AS (
     rows_cascaded = rows_cascaded + @cascaded,
     tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
     remote_deliveries_retained = remote_deliveries_retained + @recorded, ` + setRetained + `
-  WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + order + ` AS fields)
+  WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING'
+  RETURNING ` + instructions + ` AS fields)
 ` + orFail("counts")
 )
 
@@ -88,7 +89,7 @@ func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["dependent"], args["on_hold"], args["tables_retained"] = r.Dependent, r.OnHold, r.Tables
 }
 
-// ParseOrder reads the result, and LedgerError translates the errors.
+// ParseInstructions reads the result, and LedgerError translates the errors.
 func ProceedStatement(e Epoch, k Known) (sql string, args pgx.StrictNamedArgs) {
 	return askToProceed, e.args(k.args(pgx.StrictNamedArgs{}))
 }
@@ -139,8 +140,8 @@ func LedgerError(err error) error {
 }
 
 type StartedTask struct {
-	Order   *Order // nil if the epoch has ended
-	Started bool   // now, and not by a previous worker
+	Instructions *Instructions // nil if the epoch has ended
+	Started      bool          // now, and not by a previous worker
 	Progress
 }
 
@@ -151,13 +152,13 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 		ctx,
 		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
-		SELECT `+order+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, tables_dropped,
+		SELECT `+instructions+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, tables_dropped,
 			batches
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
 	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.TablesDropped, &t.Batches)
-	t.Order = ParseOrder(fields)
+	t.Instructions = ParseInstructions(fields)
 	return t, err
 }
 

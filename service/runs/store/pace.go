@@ -17,10 +17,10 @@ import (
 const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
 
 // nil: the epoch has ended.
-func ReadOrder(ctx context.Context, db campaign.Querier, e Epoch) (*Order, error) {
+func ReadInstructions(ctx context.Context, db campaign.Querier, e Epoch) (*Instructions, error) {
 	var fields []string
-	err := db.QueryRow(ctx, "SELECT "+order, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
-	return ParseOrder(fields), err
+	err := db.QueryRow(ctx, "SELECT "+instructions, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
+	return ParseInstructions(fields), err
 }
 
 func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, err error) {
@@ -112,7 +112,7 @@ func FindPausesToEnd(
 			ELSE '' END FROM cleanupd.run
 		WHERE state = 'PAUSED' AND `+idleRun+` AND (dry_run OR NOT $3) AND (cancel_requested OR `+limitReached+`
 			OR pause_time < clock_timestamp() - $1::interval AND paused_by <> $2)`,
-		longest, Schedule, dryRuns,
+		longest, RequestedBySchedule, dryRuns,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedRun])
 }
@@ -161,6 +161,6 @@ func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Ti
 // ReapplyWindows makes windows apply again to the active run of the schedule.
 func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
-		Schedule)
+		RequestedBySchedule)
 	return err
 }

@@ -47,7 +47,7 @@ SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELEC
     FROM cleanupd.schedule),
   COALESCE((SELECT pace FROM deleting), ''), COALESCE((SELECT since FROM deleting WHERE NOT by_schedule), 0),
   COALESCE((SELECT since FROM deleting WHERE by_schedule), 0)
-FROM active`, Schedule)
+FROM active`, RequestedBySchedule)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }
 

@@ -85,7 +85,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	if err != nil {
 		return l, err
 	}
-	at := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == plan.Vacuum })
+	at := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == plan.StatisticsTask })
 	l.Tasks = slices.Insert(l.Tasks, max(at, 0), ofPolicies...)
 	if s.External == nil {
 		return l, nil

@@ -51,8 +51,8 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 	return err
 }
 
-// obey sets the pace, and fails if this replica or the run has to stop. o is nil if the epoch has ended.
-func (a *attempt) obey(o *store.Order) error {
+// follow sets the pace, and fails if this replica or the run has to stop. o is nil if the epoch has ended.
+func (a *attempt) follow(o *store.Instructions) error {
 	select {
 	case <-a.stopping:
 		return errStopping
@@ -89,7 +89,7 @@ func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 		if t, err = store.StartTask(ctx, tx, r.claim.Epoch, name); err != nil {
 			return nil, err
 		}
-		if err := r.obey(t.Order); err != nil || !t.Started {
+		if err := r.follow(t.Instructions); err != nil || !t.Started {
 			return nil, err
 		}
 		return []store.Event{{

@@ -15,7 +15,7 @@ type entry struct {
 	counted bool // it adds the delta to the exact counts; otherwise it only asks whether to proceed
 	sql     string
 	args    pgx.StrictNamedArgs
-	order   []string // for store.ParseOrder
+	order   []string // for store.ParseInstructions
 }
 
 // Without anything to count it is a question.
@@ -59,7 +59,7 @@ func (e *entry) settle(err error) error {
 	if !a.claim.DryRun {
 		a.w.Metrics.Committed(a.current.name(), e.delta)
 	}
-	return a.obey(store.ParseOrder(e.order))
+	return a.follow(store.ParseInstructions(e.order))
 }
 
 type ledger struct{ *attempt }

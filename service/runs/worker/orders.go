@@ -26,8 +26,8 @@ func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc)
 			return
 		case <-ticker.C:
 		}
-		o, err := store.ReadOrder(ctx, a.w.Pool, a.claim.Epoch)
-		if err == nil && errors.Is(a.obey(o), errPaused) {
+		o, err := store.ReadInstructions(ctx, a.w.Pool, a.claim.Epoch)
+		if err == nil && errors.Is(a.follow(o), errPaused) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(pauseGrace):
