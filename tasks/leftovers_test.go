@@ -88,7 +88,7 @@ func TestLeftoversThatStay(t *testing.T) {
 			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
 			j.checkState(t, "deliveries", pipeline.Failed)
 			j.checkProblem(t, "deliveries",
-				`"far", whose 1 deliveries are retained here too, and 2 that were left there: `)
+				`"far" failed: 1 of its deliveries are retained here, and 2 of earlier runs there: `)
 			if err == nil {
 				t.Error("the run succeeded")
 			}

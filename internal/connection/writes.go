@@ -11,7 +11,7 @@ import (
 var (
 	ErrStandby  = errors.New("the server is a standby, which is read-only: name the primary in the URL, or all of them")
 	ErrReadOnly = errors.New(
-		"the server is no standby, but read-only: default_transaction_read_only is on, for the server, the database " +
+		"the server is not a standby but read-only: default_transaction_read_only is on, for the server, the database " +
 			"or the role",
 	)
 )

@@ -18,7 +18,7 @@ import (
 )
 
 // No MariaDB is installed.
-var ErrNoServer = errors.New("no MariaDB was found: install it (Debian and Ubuntu: apt-get install mariadb-server)")
+var ErrNoServer = errors.New("MariaDB not found: install it (on Debian and Ubuntu: apt-get install mariadb-server)")
 
 type Server struct {
 	dir     string

@@ -26,7 +26,7 @@ var (
 	)
 	CommitsNotMeasured = runs.warning(
 		"COMMITS_NOT_MEASURED",
-		"how long commits take cannot be measured, so that the pace GENTLE works with fixed pauses: {error}",
+		"cannot measure how long commits take; the pace GENTLE uses fixed pauses instead: {error}",
 		"The pace GENTLE calls pg_logical_emit_message to measure a small commit.",
 		"GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) to the role.",
 	)
@@ -181,7 +181,7 @@ const vacuum = theme("VACUUM and the size of tables")
 var (
 	VacuumLocked = vacuum.warning(
 		"VACUUM_LOCKED",
-		"{table} is locked by another session: not vacuumed",
+		"{table} was not vacuumed: another session has locked it",
 		"VACUUM and ANALYZE do not wait for locks.",
 		"Nothing: autovacuum, or the next run, does it.",
 	)

@@ -127,7 +127,7 @@ var (
 	)
 	ParentTableEmpty = tables.warning(
 		"PARENT_TABLE_EMPTY",
-		"table {table} is empty, so no row counts as an orphan of it: skipped",
+		"table {table} is empty: skipped, since every row that refers to it would be an orphan",
 		"An empty table may be one whose rows are lost, for example by a failed restore.",
 		"Nothing, if the table is empty in this installation. Otherwise restore it.",
 	)

@@ -121,7 +121,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 	if err != nil {
 		// Not wrapped: the loss of another database's connection must not count as that of the main one.
 		r.Failed = errors.Join(r.Failed, fmt.Errorf(
-			"mid-sourcing server %q, whose %d deliveries are retained here too, and %d that were left there: %s",
+			"mid-sourcing server %q failed: %d of its deliveries are retained here, and %d of earlier runs there: %s",
 			account, len(d), len(left), sqlstate.Text(err),
 		)) //nolint:errorlint // see above
 	}

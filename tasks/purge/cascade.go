@@ -250,7 +250,7 @@ func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 }
 
 // ErrTookMore: a foreign key or a trigger deleted rows of the swept table that the statement did not.
-var ErrTookMore = errors.New("other rows of the table, which its rule may not match, would go with it")
+var ErrTookMore = errors.New("deleting these rows would delete others of the table, which the rule may not match")
 
 // errNotCounted: PostgreSQL does not count what a session does.
 var errNotCounted = errors.New(

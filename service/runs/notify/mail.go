@@ -74,7 +74,7 @@ func (m *mailer) parseQuery(u *url.URL) error {
 	}
 	for name := range query {
 		if !slices.Contains([]string{"to", "from", "password-file"}, name) {
-			return fmt.Errorf("there is no parameter %q: to, from and password-file may be given", printable(name))
+			return fmt.Errorf("unknown parameter %q: use to, from or password-file", printable(name))
 		}
 	}
 	if m.to, err = addresses(query["to"]); err != nil || len(m.to) == 0 {

@@ -192,7 +192,7 @@ func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notificat
 	}
 	n.Counters.Failed(t.Name)
 	pause := backoff(next.Attempts)
-	n.Log.Warn("a notification was not sent", "target", t.Name, "event", e.ID, "attempt", next.Attempts,
+	n.Log.Warn("could not send a notification", "target", t.Name, "event", e.ID, "attempt", next.Attempts,
 		"next_in", pause, "error", failure)
 	return store.SetRetry(ctx, n.Pool, next, now.Add(pause), failure)
 }

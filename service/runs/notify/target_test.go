@@ -63,7 +63,7 @@ func TestBadTargets(t *testing.T) {
 		"smtp://h.example?to=nobody":                      "to must be an e-mail address",
 		"smtp://h.example?to=a@b%0d%0aBcc:c@d":            "to must be an e-mail address",
 		"smtp://h.example?to=a@b&from=c@d,e@f":            "from must be one e-mail address",
-		"smtp://h.example?to=a@b&form=c@d":                `there is no parameter "form"`,
+		"smtp://h.example?to=a@b&form=c@d":                `unknown parameter "form"`,
 		"smtp://h.example/PLANTED?to=a@b":                 "this is not smtp://",
 		"smtp://h.example:0x19?to=a@b":                    "this is not https://",
 		"smtp://h.example?to=a@b&password-file=" + secret: "needs a user",
