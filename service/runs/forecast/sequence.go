@@ -74,8 +74,9 @@ sequences AS (
     AND c.relpersistence <> 't')
 `
 
-// Sequences returns the sequences that the role may read and that have given a value, those that end first first.
-// Values per day are computed from the oldest sample that is between one and 30 days old.
+// Sequences returns the sequences that the role may read and that have given a value. The first ones are those that
+// will reach their limits first. Values per day are computed from the oldest sample that is between one and 30 days
+// old.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -32,7 +32,7 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 }
 
 // PauseRun pauses a run that the caller has locked. If the run is paused already, a new pause begins, so that the
-// time limit of a pause counts from now.
+// longest pause is counted from now.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -103,7 +103,8 @@ type PausedRun struct {
 }
 
 // FindPausesToEnd returns the paused runs that no replica works on and that were cancelled, have reached their time
-// limit, or were paused for longer than longest. A pause that the schedule's windows began has no longest time.
+// limit, or were paused for longer than longest. A pause by the schedule's windows may last longer, because it ends
+// by itself.
 func FindPausesToEnd(
 	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
 ) ([]PausedRun, error) {
