@@ -157,7 +157,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 	return out
 }
 
-// The API's names of values that are stored under other names.
+// These maps translate values that the API names differently.
 var (
 	scanMethods = map[purge.ScanMethod]cleanupv1.ScanMethod{
 		purge.TableScan:     cleanupv1.ScanMethod_SCAN_METHOD_TABLE,
@@ -179,7 +179,7 @@ var (
 	}
 )
 
-// nil: no batch waits.
+// throttleMessage returns nil if no batch waits.
 func throttleMessage(t purge.Throttle) *cleanupv1.Throttle {
 	if t.Reason == "" {
 		return nil
@@ -209,7 +209,7 @@ func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	return &at, nil
 }
 
-// 0: none. Negative: invalid.
+// parseMaxDuration returns 0 for no limit, and a negative number if the duration is invalid.
 func parseMaxDuration(d *durationpb.Duration) time.Duration {
 	switch {
 	case d == nil:

@@ -71,7 +71,7 @@ func (s *UserData) erase(
 		}
 		return orStopping(ctx, s.forms.Preview(ctx, request, send))
 	}
-	request.Starting = func(ctx context.Context, id string) error { // the audit is committed first
+	request.Starting = func(ctx context.Context, id string) error { // so that the audit is committed first
 		details["erasure_id"] = id
 		return audit.Note(ctx, nil, details)
 	}
@@ -93,7 +93,7 @@ func (s *UserData) erase(
 	return nil
 }
 
-// Clients limit the length of a status.
+// firstProblems shortens the list, because clients limit the length of a status.
 func firstProblems(problems []string) string {
 	const most = 5
 	if more := len(problems) - most; more > 0 {
@@ -102,7 +102,7 @@ func firstProblems(problems []string) string {
 	return strings.Join(problems, "; ")
 }
 
-// A call that ended because this replica stops should be tried again.
+// orStopping tells the caller to try again if the call ended because this replica is stopping.
 func orStopping(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
 		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")

@@ -81,7 +81,7 @@ func (s *Service) ExplainRow(
 	return out, nil
 }
 
-// parseRow fails with failure.Violations for a missing or invalid text.
+// parseRow fails with failure.Violations if a text is missing or invalid.
 func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err error) {
 	var wrong failure.Violations
 	check := func(field, text string) {
@@ -92,7 +92,7 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err err
 	check("table", in.GetTable())
 	if in.GetTable() == "" {
 		wrong.Add("table", "is missing")
-		if len(in.GetKey()) == 0 { // of a table, the explanation says which keys there are
+		if len(in.GetKey()) == 0 { // without a key, the explanation of a table says which keys it has
 			wrong.Add("key", "is missing")
 		}
 	}
@@ -111,7 +111,8 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err err
 	return key, nil
 }
 
-// Texts are addresses or session keys, for example. Such calls are audited.
+// mayExplainByText allows a text as key only to admins, since it may be an address or a session key. Such calls are
+// audited.
 func mayExplainByText(ctx context.Context, table string) error {
 	if access.FromContext(ctx).Role < access.Admin {
 		audit.Insist(ctx)

@@ -55,10 +55,10 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	}, nil
 }
 
-// In characters.
+// maxReason is the length of a reason in characters.
 const maxReason = 1000
 
-// Absent fields have their defaults.
+// guardLimits uses the default for each absent field.
 func guardLimits(g *cleanupv1.Guards) guard.Limits {
 	limits := guard.DefaultLimits
 	setIfGiven(&limits.MinRows, g.MinRows)
@@ -80,7 +80,7 @@ func setIfGiven[T any](value, given *T) {
 	}
 }
 
-// nil: none. Negative: invalid.
+// parsePeriod returns nil if there is no duration, and a negative one if it is invalid.
 func parsePeriod(d *durationpb.Duration) *time.Duration {
 	if d == nil {
 		return nil

@@ -22,7 +22,7 @@ import (
 
 var optionDescriptors = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
-// optionsLock serializes changes of options (advisory lock): "options" in ASCII.
+// optionsLock is the advisory lock that lets only one call at a time change options: "options" in ASCII.
 const optionsLock = 0x6f7074696f6e73
 
 func (s *Service) GetOptions(
@@ -94,7 +94,7 @@ func (s *Service) SetOptions(
 	}, nil
 }
 
-// Only the fields that changed are in the details, with their old and new values.
+// optionDetails returns only the fields that changed, with their old and new values.
 func optionDetails(from, to *cleanupv1.Options) audit.Details {
 	out, before, after := audit.Details{}, fieldValues(from), fieldValues(to)
 	for _, f := range campaign.AllOptions {
@@ -110,7 +110,7 @@ func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(text, &values)
 	}
-	if err != nil { // never: the message is valid
+	if err != nil { // cannot happen: the message is valid
 		return map[string]any{"error": err.Error()}
 	}
 	return values
@@ -156,7 +156,7 @@ func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	return changes, nil
 }
 
-// "": it can be stored.
+// problemWith says why a value cannot be stored, or returns "".
 func problemWith(f campaign.Option, value int) string {
 	err := f.Check(value)
 	switch {
@@ -168,7 +168,8 @@ func problemWith(f campaign.Option, value int) string {
 	return err.Error()
 }
 
-// Keys are the options' names; nil if the dry run assumes none. whatIfValues fails with failure.Violations.
+// whatIfValues returns the values by name of the option, or nil if the dry run assumes none. It fails with
+// failure.Violations.
 func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	if o == nil {
 		return nil, nil
@@ -198,7 +199,7 @@ func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	return values, nil
 }
 
-// nil if there are none.
+// whatIfMessage returns nil if there are no values.
 func whatIfMessage(values map[string]int) *cleanupv1.Options {
 	if values == nil {
 		return nil
@@ -212,7 +213,8 @@ func whatIfMessage(values map[string]int) *cleanupv1.Options {
 	return o
 }
 
-// The values of an enum are one above the stored codes, since its zero is UNSPECIFIED.
+// storedValue subtracts one from the value of an enum, because its zero is UNSPECIFIED and the stored codes begin
+// at 0.
 func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
 	if field.Kind() == protoreflect.EnumKind {
 		return int(message.Get(field).Enum()) - 1
@@ -254,7 +256,8 @@ func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	return out
 }
 
-// effectiveValue is what tasks use: days for a delay, 0 for a time. It fails if they do not use the stored value.
+// effectiveValue returns the value that tasks use: days for a delay, 0 for a time. It fails if tasks do not use the
+// stored value.
 func effectiveValue(stored *campaign.Options, o campaign.Option) (int, error) {
 	switch {
 	case o.IsDelay():

@@ -45,7 +45,7 @@ func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest)
 
 const pacePrefix = "PACE_"
 
-// "": none.
+// parsePace returns "" if no pace is given.
 func parsePace(field string, p cleanupv1.Pace) (pace.Pace, error) {
 	name, known := cleanupv1.Pace_name[int32(p)]
 	switch {
@@ -69,7 +69,7 @@ func paceNames() string {
 	return strings.Join(names, ", ")
 }
 
-// The schedule checks days and times.
+// parseWindows does not check days and times; package schedule does.
 func parseWindows(given []*cleanupv1.Window) (windows []schedule.Window, err error) {
 	for i, w := range given {
 		p, err := parsePace(fmt.Sprintf("schedule.windows[%d].pace", i), w.GetPace())

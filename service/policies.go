@@ -101,7 +101,7 @@ func notePolicy(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) er
 
 const filterOpPrefix = "FILTER_OP_"
 
-// policyOf validates nothing.
+// policyOf does not validate the policy.
 func policyOf(m *cleanupv1.Policy) policy.Policy {
 	p := policy.Policy{
 		Name:        m.GetName(),

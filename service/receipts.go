@@ -41,7 +41,7 @@ func (s *UserData) VerifyErasure(
 		}
 		query = &q
 	}
-	// no search without an audit entry
+	// Nobody searches without an entry in the audit.
 	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil {
 		return nil, err
 	}

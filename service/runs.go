@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// DefaultPageSize applies if a request gives none. The others are the largest page sizes.
+// DefaultPageSize applies if a request gives no page size. The other constants are the largest page sizes.
 const (
 	DefaultPageSize = 50
 	MaxRuns         = 100
@@ -70,7 +70,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	return w.watch(stream.Context(), run.ID, store.Place{})
 }
 
-// uuid.Nil: none.
+// parseRequestID returns uuid.Nil if no id is given.
 func parseRequestID(text string) (uuid.UUID, error) {
 	if text == "" {
 		return uuid.Nil, nil
@@ -101,17 +101,17 @@ var (
 
 type watcher struct {
 	runs     *runs.Manager
-	stopping context.Context // done when the stream must end
+	stopping context.Context // done when the stream has to end
 	stream   grpc.ServerStream
-	detach   bool // the stream ends after the first event
+	detach   bool // whether the stream ends after the first event
 }
 
-// The error of watch is the status of the run if that did not succeed.
+// watch sends the events of a run. If the run did not succeed, it returns the status of the run as error.
 func (w watcher) watch(ctx context.Context, id string, after store.Place) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.stopping, func() { cancel(errStopping) })()
-	// A paused run may have no event for hours: the header says that the call is accepted.
+	// A paused run may have no event for hours, so the header tells the client that the call was accepted.
 	if err := w.stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func parsePageSize(asked int32, most int) (int, error) {
 // maxListed is the largest page of a list that is read as a whole, and its default size.
 const maxListed = 1000
 
-// The token of the next page is the name of the page's last element.
+// pageOf returns a page of a list. The token of the next page is the name of the last element of the page.
 func pageOf[T any](list []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
 	if size == 0 {
 		size = maxListed
@@ -269,7 +269,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 	return out, nil
 }
 
-// nil: the run succeeded.
+// runStatus returns nil if the run succeeded.
 func runStatus(r *store.Run) error {
 	if r.State == store.Succeeded {
 		return nil
@@ -293,7 +293,7 @@ func runStatus(r *store.Run) error {
 	return transport.StatusWithInfo(code, r.Error, reason, metadata)
 }
 
-// Viewers may cancel only dry runs that they started.
+// mayCancel allows viewers to cancel only dry runs that they started.
 func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
 	who := access.FromContext(ctx)
 	if who.Role >= access.Operator {

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// All services but UserDataService.
+// Service implements all services except UserDataService.
 type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	cleanupv1.UnimplementedGuardServiceServer
@@ -24,14 +24,14 @@ type Service struct {
 	pool     *pgxpool.Pool
 	runs     *runs.Manager
 	policies *policies.Keeper
-	// UserDataService has a Forms database.
+	// hasUserData means that UserDataService has a Forms database.
 	hasUserData bool
 	Tables      *coverage.Lister
-	// Done when streams must end.
+	// stopping is done when streams have to end.
 	stopping context.Context
 }
 
-// pool is for callers, as runs.Config.Calls. When stopping ends, streams end with UNAVAILABLE.
+// New needs a pool for API calls, as runs.Config.Calls. When stopping ends, streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{
 		pool: pool,

@@ -41,7 +41,8 @@ var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
 	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        coverage.ByRows,
 }
 
-// parseTablesQuery fails with failure.Violations, or pagetoken.ErrInvalid for a token of another order.
+// parseTablesQuery fails with failure.Violations, or with pagetoken.ErrInvalid if the token belongs to another
+// order.
 func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err error) {
 	var wrong failure.Violations
 	order, ok := tableOrders[in.GetOrderBy()]
@@ -118,7 +119,7 @@ func tableMessage(t *coverage.Table) *cleanupv1.Table {
 	return out
 }
 
-// nil: unknown, or outside the years 1 to 9999 of the API.
+// storedTime returns nil if the time is unknown, or outside the years 1 to 9999, which the API allows.
 func storedTime(t *time.Time) *timestamppb.Timestamp {
 	if out := timestamp(t); out.CheckValid() == nil {
 		return out

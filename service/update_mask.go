@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Fields that are only output may not be in the mask.
+// checkMask finds paths that do not exist or that name a field that is only output.
 func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...string) (wrong failure.Violations) {
 	descriptor := m.ProtoReflect().Descriptor()
 	for i, path := range mask.GetPaths() {
@@ -29,7 +29,7 @@ func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...strin
 	return wrong
 }
 
-// A path may be nested, as in "older_than.days".
+// hasField accepts a nested path too, such as "older_than.days".
 func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	name, rest, nested := strings.Cut(path, ".")
 	field := d.Fields().ByName(protoreflect.Name(name))
@@ -41,8 +41,8 @@ func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	return own && !field.IsList() && !field.IsMap() && hasField(m, rest)
 }
 
-// Fields of the mask come from given, in which an absent field stands for its default; all others from stored. nil: the
-// message is given.
+// merge takes the fields that the mask names from given, where an absent field stands for its default, and all
+// others from stored. Without a mask it returns given.
 func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	if mask == nil {
 		return given
@@ -54,7 +54,7 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	return merged
 }
 
-// The field is cleared if from has none.
+// set clears the field if from does not have it.
 func set(to, from protoreflect.Message, path string) {
 	name, rest, nested := strings.Cut(path, ".")
 	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -69,8 +69,8 @@ func set(to, from protoreflect.Message, path string) {
 	}
 }
 
-// The name in the message, whose field is named, or that in the request. nameOf fails with a failure.FieldError if they
-// differ.
+// nameOf returns the name in the message or else the one in the request. It fails with a failure.FieldError about
+// field if they differ.
 func nameOf(field, inMessage, inRequest string) (string, error) {
 	if inMessage != "" && inRequest != "" && inMessage != inRequest {
 		return "", failure.Field(field, "is not the name in the request")

@@ -18,21 +18,22 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Manager
-	// Why the Forms database must not be used; nil if none was configured.
+	// unavailable says why the Forms database must not be used; nil if none was configured.
 	unavailable error
-	// Done when streams must end.
+	// stopping is done when streams have to end.
 	stopping context.Context
 }
 
-// Without forms every call fails. When stopping ends, streams end with UNAVAILABLE.
+// NewUserData returns a service all of whose calls fail if forms is nil. When stopping ends, streams end with
+// UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Manager) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
 
-// Every call fails: the Forms database must not be used.
+// NoUserData returns a service all of whose calls fail, because the Forms database must not be used.
 func NoUserData(why error) *UserData { return &UserData{unavailable: why} }
 
-// Without a Forms database there is nothing to wait for.
+// ready returns nil without a Forms database, because there is nothing to wait for.
 func (u *UserData) ready(ctx context.Context) error {
 	if u.forms == nil {
 		return nil
@@ -40,7 +41,7 @@ func (u *UserData) ready(ctx context.Context) error {
 	return u.forms.Ready(ctx)
 }
 
-// The server was started without a Forms database.
+// errNoForms says that the server was started without a Forms database.
 var errNoForms = status.Error(codes.FailedPrecondition,
 	"this server knows no AEM Forms database: start it with --forms-database-url")
 
@@ -51,7 +52,8 @@ func (s *UserData) noForms() error {
 	return errNoForms
 }
 
-// checkReachable fails if there is no Forms database, or the service's own database belongs to another instance now.
+// checkReachable fails if there is no Forms database, or if the service's own database belongs to another instance
+// by now.
 func (s *UserData) checkReachable(ctx context.Context) error {
 	if s.forms == nil {
 		return s.noForms()
@@ -69,7 +71,7 @@ func (s *UserData) FindUserData(
 	if wrong != nil {
 		return nil, wrong
 	}
-	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // no search without an audit entry
+	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // nobody searches without an entry in the audit
 		return nil, err
 	}
 	found, err := s.forms.Find(ctx, query)

@@ -1,5 +1,5 @@
-// Package access authenticates callers and says what they may do: by a client certificate, a static token, or a JWT of
-// an OpenID Connect issuer.
+// Package access authenticates callers and says what they may do. Callers show a client certificate, a static
+// token, or a JWT of an OpenID Connect issuer.
 package access
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// A role includes the lower ones.
+// Role says what a caller may do. Each role includes the lower ones.
 type Role int
 
-// In ascending order. A call that needs the role Nobody needs no credentials.
+// The roles are in ascending order. A call that needs only the role Nobody needs no credentials.
 const (
 	Nobody Role = iota
 	Viewer
@@ -37,11 +37,11 @@ func ParseRole(name string) (Role, error) {
 
 type Caller struct {
 	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each
-	// other; empty without authentication.
+	// other. It is empty without authentication.
 	Subject string
 	Role    Role
-	By      string // the credentials: certificate, token or jwt; empty without authentication
-	Address string // the host that the call came from
+	By      string // the kind of credentials: certificate, token or jwt; empty without authentication
+	Address string // the host from which the call came
 }
 
 func (c Caller) String() string {
@@ -51,7 +51,8 @@ func (c Caller) String() string {
 	return c.Subject
 }
 
-// No credentials (ErrNone), wrong ones (ErrInvalid), or ones that cannot be checked now (ErrUnavailable).
+// ErrNone means that there are no credentials, ErrInvalid that they are wrong, ErrUnavailable that they cannot be
+// checked now.
 var (
 	ErrNone = errors.New(
 		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
@@ -61,24 +62,28 @@ var (
 
 // Config says which credentials are accepted. Without any, everyone is an admin.
 type Config struct {
-	// ClientCA is a PEM file with the certificate authorities of client certificates; empty: none are accepted.
+	// ClientCA is a PEM file with the authorities of client certificates; if empty, client certificates are not
+	// accepted.
 	ClientCA string
-	// ClientCRL is a PEM file with certificate revocation lists. With it, a client certificate is refused if it, or an
-	// intermediate one, is revoked, or its issuer has no valid list there. If empty, revocation is not checked.
+	// ClientCRL is a PEM file with certificate revocation lists; if empty, revocation is not checked. A client
+	// certificate is refused if it or an intermediate certificate is revoked, or if its issuer has no valid list in
+	// the file.
 	ClientCRL string
-	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the
-	// names viewer, operator and admin have the role of that name.
+	// ClientRoles are NAME=ROLE, where NAME is the common name or a subject alternative name of a client certificate.
+	// If there are none, the names viewer, operator and admin have the role of that name.
 	ClientRoles []string
-	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are accepted.
+	// TokenFile has a line "ROLE NAME SHA256" for each static token, with the hash in hexadecimal; if empty, tokens
+	// are not accepted.
 	TokenFile string
-	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; empty: none are.
+	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; if empty, JWTs are not
+	// accepted.
 	Issuer, Audience string
-	// ClientID is the client id of the console at the issuer. If empty, nobody can sign in there.
-	// ClientSecretFile holds its secret; empty: it has none.
+	// ClientID is the client id of the console at the issuer; if empty, nobody can sign in there. ClientSecretFile
+	// holds the client's secret; it is empty if the client has none.
 	ClientID, ClientSecretFile string
-	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
+	// RolesClaim names the claim with the role or a list of roles. It may be a path with dots; empty means roles.
 	RolesClaim string
-	// IssuerRetryAfter is how long an issuer that did not answer is left alone; 0: 5 seconds.
+	// IssuerRetryAfter is how long an issuer that did not answer is not asked again; 0 means 5 seconds.
 	IssuerRetryAfter time.Duration
 	Log              *slog.Logger
 }
@@ -116,8 +121,8 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 
 func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
 
-// Identify uses the authorization header or, without one, the certificates that the client presented, its own first. It
-// fails with ErrNone, ErrInvalid or ErrUnavailable.
+// Identify uses the authorization header. Without one it uses the certificates that the client presented, of which
+// the client's own comes first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
 func (g *Guard) Identify(
 	ctx context.Context, address string, shown []*x509.Certificate, authorization []string,
 ) (Caller, error) {

@@ -11,7 +11,7 @@ import (
 
 type certificates struct {
 	authorities *file[*x509.CertPool]
-	revocations *file[revocations] // nil: nothing is known to be revoked
+	revocations *file[revocations] // nil if revocation is not checked
 	roles       map[string]Role    // by name
 }
 
@@ -52,8 +52,8 @@ func parsePool(contents ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// identify verifies at every call, so that the current authorities and the current time count. Of several names in a
-// certificate, the one with the highest role counts.
+// identify verifies the certificate at every call, so that the current authorities and the current time count. If a
+// certificate has several names, the one with the highest role counts.
 func (c *certificates) identify(shown []*x509.Certificate) (subject string, role Role, err error) {
 	between := x509.NewCertPool()
 	for _, cert := range shown[1:] {
@@ -67,7 +67,7 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	})
 	if err == nil && c.revocations != nil {
 		lists := c.revocations.get()
-		for _, chain := range chains { // one is enough
+		for _, chain := range chains { // one valid chain is enough
 			if err = lists.check(chain); err == nil {
 				break
 			}
@@ -92,8 +92,9 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	return "cert:" + subject, role, nil
 }
 
-// ServerTLS reloads the certificate and key files when they change. It requests a client certificate, which Identify
-// verifies: one of an unknown authority is refused by the call, with a clear status, not in the handshake.
+// ServerTLS reloads the certificate and key files when they change. It only requests a client certificate, and
+// leaves it to Identify to verify it. A certificate of an unknown authority is therefore refused by the call, with
+// a clear status, and not in the handshake.
 func ServerTLS(log *slog.Logger, certificate, key string) (*tls.Config, error) {
 	pair, err := open(log, parsePair, certificate, key)
 	if err != nil {

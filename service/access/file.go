@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// reloadEvery is the least time between two checks of the files, which happen when they are used.
+// reloadEvery is the least time between two checks whether the files have changed. They are checked when they are
+// used.
 const reloadEvery = time.Second
 
-// file is a value that is parsed from one or more files, and again when they change. As long as the new content is
-// invalid, for example while only one of two files has been replaced, the previous value is kept.
+// file is a value that is parsed from one or more files, and parsed again when they change. While the new content
+// is invalid, for example because only one of two files has been replaced, the previous value stays in use.
 type file[T any] struct {
 	log   *slog.Logger
 	names []string
@@ -26,7 +27,7 @@ type file[T any] struct {
 	value  T
 }
 
-// open reads files for the first time; then an invalid file is an error.
+// open reads the files for the first time, when invalid content is still an error.
 func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), names ...string) (*file[T], error) {
 	f := &file[T]{log: log, names: names, parse: parse}
 	return f, f.reload()

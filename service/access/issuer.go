@@ -17,18 +17,18 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// How long an issuer may take to answer, and by how much its clock may differ from ours.
+// issuerTimeout is how long an issuer may take to answer. skew is by how much its clock may differ from ours.
 const (
 	issuerTimeout = 10 * time.Second
 	skew          = time.Minute
 
-	askKeysEvery = 10 * time.Second // whether or not it has answered
+	askKeysEvery = 10 * time.Second // the least time between two requests of keys, whether or not the issuer answered
 )
 
-// errKnownKeys: a JWT is signed with none of the issuer's keys, which were just fetched.
+// errKnownKeys says that a JWT is signed with none of the issuer's keys, although these have just been fetched.
 var errKnownKeys = errors.New("the issuer has no such key")
 
-// seldom limits how often the issuer's keys are fetched, however many JWTs with unknown keys come.
+// seldom limits how often the issuer's keys are fetched, no matter how many JWTs with unknown keys arrive.
 type seldom struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -50,7 +50,7 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// The keys are fetched when first needed, and again when a token is signed with an unknown key.
+// issuer fetches its keys when they are first needed, and again when a JWT is signed with an unknown key.
 type issuer struct {
 	url, audience, claim string
 	clientID, secretFile string
@@ -58,9 +58,9 @@ type issuer struct {
 	log                  *slog.Logger
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil: not discovered yet
+	verifier *oidc.IDTokenVerifier // nil until the issuer has been discovered
 	endpoint oauth2.Endpoint       // where browsers sign in
-	asked    time.Time             // when the last request ended, with an answer or without
+	asked    time.Time             // when the last request ended, whether or not it was answered
 	keys     seldom
 }
 
@@ -88,7 +88,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	return i, nil
 }
 
-// discover asks the issuer where its keys are, until it has answered once.
+// discover asks the issuer where its keys are. Once it has answered, it is not asked again.
 func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,7 +98,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	case time.Since(i.asked) < i.retryAfter:
 		return nil, errors.New("the issuer did not answer")
 	}
-	defer func() { i.asked = time.Now() }() // for the callers that waited for the lock
+	defer func() { i.asked = time.Now() }() // for callers that wait for the lock meanwhile
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: issuerTimeout})
 	provider, err := oidc.NewProvider(ctx, i.url)
 	if err != nil {
@@ -117,7 +117,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	verified, err := verifier.Verify(ctx, raw)
-	// go-oidc wraps no error here
+	// go-oidc does not wrap the error here, so its text is compared.
 	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") &&
 		!strings.Contains(err.Error(), errKnownKeys.Error()) {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -128,7 +128,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	if verified.Subject == "" {
 		return "", Nobody, fmt.Errorf("%w: the JWT has no sub", ErrInvalid)
 	}
-	var begins struct { // go-oidc lets clocks differ by five minutes here
+	var begins struct { // go-oidc would accept a difference of five minutes here
 		NotBefore json.Number `json:"nbf"`
 	}
 	if err := verified.Claims(&begins); err != nil {
@@ -145,7 +145,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	return "jwt:" + i.url + "#" + verified.Subject, roleOf(at(claims, i.claim)), nil
 }
 
-// at returns a claim by its name, or by its path with dots.
+// at returns a claim by its name, or by a path with dots.
 func at(claims map[string]any, path string) any {
 	if value, ok := claims[path]; ok {
 		return value
@@ -158,7 +158,7 @@ func at(claims map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// The claim is a string or a list of them; the highest role counts.
+// roleOf reads a claim that is a string or a list of strings. The highest role counts.
 func roleOf(claim any) (role Role) {
 	switch claim := claim.(type) {
 	case string:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hostport may lack the port.
+// IsLoopback accepts a host with or without a port.
 func IsLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 type revocations []*x509.RevocationList
 
-// parseRevocations reads PEM. Lists that cover only some certificates of their issuer, or only changes, say so in
-// critical extensions, and are refused.
+// parseRevocations reads PEM. It refuses lists that cover only some certificates of their issuer, or only changes,
+// which such lists state in critical extensions.
 func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	for block, rest := pem.Decode(contents[0]); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
@@ -39,8 +39,8 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	return lists, nil
 }
 
-// check fails unless the lists say that no certificate of a verified chain is revoked. The last one, the trusted
-// authority, is not checked.
+// check fails unless the lists say that no certificate of a verified chain is revoked. It does not check the last
+// certificate, which is the trusted authority.
 func (l revocations) check(chain []*x509.Certificate) error {
 	for i, issuer := range chain[1:] {
 		if err := l.checkOne(chain[i], issuer, time.Now()); err != nil {
@@ -56,7 +56,7 @@ func (l revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) err
 		if list.CheckSignatureFrom(issuer) != nil {
 			continue
 		}
-		// An expired list still says which certificates were revoked.
+		// An expired list still tells which certificates were revoked.
 		if slices.ContainsFunc(
 			list.RevokedCertificateEntries,
 			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 },

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Methods are as in Caller.By. If there are none, callers need no credentials.
+// Methods returns the accepted kinds of credentials, as in Caller.By. If there are none, callers need no
+// credentials.
 func (g *Guard) Methods() (methods []string) {
 	if g.certificates != nil {
 		methods = append(methods, "certificate")
@@ -26,7 +27,7 @@ func (g *Guard) Methods() (methods []string) {
 	return methods
 }
 
-// Without offline_access a browser would have to sign in again once the JWT has expired.
+// scopes includes offline_access, because otherwise a browser would have to sign in again once the JWT has expired.
 var scopes = []string{oidc.ScopeOpenID, "profile", oidc.ScopeOfflineAccess}
 
 type Authorization struct {
@@ -48,7 +49,7 @@ func (g *Guard) Authorization(ctx context.Context) (*Authorization, error) {
 	return &Authorization{client.Endpoint.AuthURL, client.ClientID, strings.Join(scopes, " "), g.issuer.audience}, nil
 }
 
-// Grant is what a browser has from the issuer: the code of a redirect with its verifier, or a refresh token.
+// Grant is what a browser got from the issuer: the code of a redirect and its verifier, or a refresh token.
 type Grant struct {
 	Code         string `json:"code"`
 	CodeVerifier string `json:"codeVerifier"`
@@ -58,8 +59,8 @@ type Grant struct {
 
 type Signed struct {
 	Token        string `json:"token"`                  // for the header authorization: Bearer
-	RefreshToken string `json:"refreshToken,omitempty"` // empty: the issuer gave none
-	ExpiresIn    int64  `json:"expiresIn"`              // in seconds; 0: the issuer does not say
+	RefreshToken string `json:"refreshToken,omitempty"` // empty if the issuer gave none
+	ExpiresIn    int64  `json:"expiresIn"`              // in seconds; 0 if the issuer does not say
 }
 
 // Exchange returns the JWT for the configured audience. It fails with ErrInvalid or ErrUnavailable.

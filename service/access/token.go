@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Only the hash of a token is known.
+// token has only the hash of a token, since the token itself is not stored.
 type token struct {
 	role Role
 	name string
@@ -47,7 +47,7 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 	return tokens, nil
 }
 
-// All are compared, in constant time, so that timing does not reveal which one matched.
+// find compares all tokens in constant time, so that timing does not reveal which one matched.
 func find(tokens []token, secret string) (found token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	for _, t := range tokens {

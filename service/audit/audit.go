@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// Other results are the names of other status codes.
+// OK is the result of a call that succeeded. Other results are the names of the other status codes.
 const OK = "OK"
 
-// Details are in terms of the API. They hold no user data.
+// Details use the names of the API. They contain no user data.
 type Details map[string]any
 
 // DB is a transaction, a connection or a pool.
@@ -37,16 +37,16 @@ type act struct {
 	caller  access.Caller
 	rpc     string
 	details Details
-	noted   bool // it is in the table
-	settled bool // its result has been recorded
-	// optional: only recorded once Note or Insist is called.
+	noted   bool // whether the call is in the table
+	settled bool // whether its result has been recorded
+	// optional means that the call is recorded only once Note or Insist is called.
 	optional bool
 }
 
 type key struct{}
 
-// rpc is SERVICE/METHOD. db stores entries that are not part of the transaction of a change. An optional call is
-// recorded only after Note or Insist.
+// Begin returns a context for a call of the RPC SERVICE/METHOD. db stores the entries that are not part of the
+// transaction of a change. An optional call is recorded only after Note or Insist.
 func Begin(
 	ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool,
 ) context.Context {
@@ -54,15 +54,15 @@ func Begin(
 		&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional})
 }
 
-// Insist has the call recorded even if it fails.
+// Insist makes sure that the call is recorded even if it fails.
 func Insist(ctx context.Context) {
 	if a, ok := ctx.Value(key{}).(*act); ok {
 		a.optional = false
 	}
 }
 
-// Note writes the entry in the transaction of the change, or in one of its own if tx is nil. Details that are empty or
-// false are omitted. It does nothing if the context carries no call.
+// Note writes the entry in the transaction of the change, or in its own if tx is nil. It leaves out details that
+// are empty or false. It does nothing if the context carries no call.
 func Note(ctx context.Context, tx DB, details Details) error {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok {
@@ -78,7 +78,7 @@ func Note(ctx context.Context, tx DB, details Details) error {
 	return err
 }
 
-// Settle records the result, once: in the log, and in the table unless it is there already.
+// Settle records the result once: in the log, and in the table unless Note has already written it there.
 func Settle(ctx context.Context, result string) {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok || a.settled || a.optional {
@@ -88,7 +88,7 @@ func Settle(ctx context.Context, result string) {
 	a.record(ctx, result)
 }
 
-// Repeat records, in one entry, that a call was made some more times with the same result.
+// Repeat records in one entry that a call was repeated with the same result.
 func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
 	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(context.Background(),
 		result)
@@ -103,7 +103,7 @@ func (a *act) record(ctx context.Context, result string) {
 		}
 	}
 	c := a.caller
-	details, _ := json.Marshal(a.details) // as stored: a text handler would print pointers
+	details, _ := json.Marshal(a.details) // as stored, because a text handler would print pointers
 	a.log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
 		"details", json.RawMessage(details), "result", result)
 }
@@ -133,9 +133,9 @@ type Entry struct {
 
 const Columns = "time, subject, role, by, address, rpc, details, result"
 
-// List calls each with the newest entry first.
+// List calls each for the entries since a time, newest first, at most limit of them.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
-	// An error of the query is in rows.
+	// An error of the query is returned by ForEachRow.
 	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`,
 		since, limit)
 	var e Entry

@@ -36,11 +36,11 @@ func (m *Manager) Cover(ctx context.Context) (explain.Coverage, error) {
 	return explain.Cover(ctx, config, holds)
 }
 
-// maxDeletions limits the runs that are listed because they may have deleted the row.
+// maxDeletions is how many runs are listed at most as those that may have deleted a row.
 const maxDeletions = 50
 
-// ExplainRow returns the runs that deleted rows of the table if the row does not exist. byText is called first if the
-// key is a text. It fails with explain.ErrKey, or a refused.Error.
+// ExplainRow explains a row. If the row does not exist, it returns the runs that deleted rows of the table. If the
+// key is a text, it calls byText first. It fails with explain.ErrKey, or a refused.Error.
 func (m *Manager) ExplainRow(
 	ctx context.Context, table string, key []explain.KeyColumn, byText func() error,
 ) (x explain.Row, deletions []store.Deletion, err error) {

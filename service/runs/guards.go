@@ -26,9 +26,9 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.GuardRefusa
 	return limits, refusals, err
 }
 
-// SetGuards ends the refusals by guards whose limits change, and returns those that remain. It fails with
-// failure.Violations, and with etag.ErrStale if the given etag is not that of the current limits. The reason goes to
-// the audit.
+// SetGuards changes the limits. It ends the refusals by guards whose limits change, and returns the remaining ones.
+// It fails with failure.Violations, and with etag.ErrStale if givenEtag is not that of the current limits. The
+// reason is stored in the audit.
 func (m *Manager) SetGuards(
 	ctx context.Context, givenEtag, reason string, change func(current guard.Limits) guard.Limits,
 ) (limits guard.Limits, refusals []store.GuardRefusal, err error) {

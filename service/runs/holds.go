@@ -19,9 +19,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// CreateHold returns once all batches have ended that may have begun before; a hold of everything also waits for work
-// on Forms databases. It fails with failure.Violations, or a refused.Error if another instance owns the database. If it
-// fails otherwise while it waits, the hold is stored.
+// CreateHold stores a hold and then waits until all batches have ended that may have begun before. A hold of
+// everything also waits for work on Forms databases. It fails with failure.Violations, or with a refused.Error if
+// another instance owns the database. If it fails while it waits, the hold is stored nevertheless.
 func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, error) {
 	config, err := m.Configure(ctx, m.calls)
 	if err != nil {
@@ -35,7 +35,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 		return nil, err
 	}
 	if h.Kind == store.HoldRecipients {
-		config.DryRun = true // what the role may do to the tables does not matter
+		config.DryRun = true // so that it does not matter what the role may do to the tables
 		env, err := pipeline.EnvOf(ctx, config, m.pool, catalog, plan.Holds{})
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// AwaitBatches waits for the current batches of a task, or of all if it is "".
+// AwaitBatches waits for the current batches of a task, or of all tasks if task is "".
 func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
 	pool := m.calls
 	active, err := store.DeletingRuns(ctx, pool, task)
@@ -124,7 +124,8 @@ func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
 	return nil
 }
 
-// A hold that was released before is returned as it is. Fails with store.ErrNoHold.
+// ReleaseHold releases a hold. It returns a hold that was released before unchanged, and fails with
+// store.ErrNoHold.
 func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
@@ -138,10 +139,10 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold
 	return h, err
 }
 
-// AllHeld: no person's data is erased, because everything is on hold.
+// AllHeld is the reason why no person's data is erased while everything is on hold.
 const AllHeld = "HELD"
 
-// CheckErasable fails with a refused.Error of the reason AllHeld.
+// CheckErasable fails with a refused.Error with the reason AllHeld if everything is on hold.
 func CheckErasable(ctx context.Context, db campaign.Querier) error {
 	now, err := store.Now(ctx, db)
 	if err != nil {

@@ -40,58 +40,61 @@ const (
 	DefaultWorkers    = 2
 	DefaultPlanMaxAge = 24 * time.Hour
 	DefaultMaxPause   = 24 * time.Hour
-	// DefaultSampleEvery is what `cleanupd serve` uses.
+	// DefaultSampleEvery is the default of `cleanupd serve`; in Config, 0 means never.
 	DefaultSampleEvery = 30 * time.Second
 )
 
 type Config struct {
-	// For runs, their leases and the schedule.
+	// Pool is for runs, their leases and the schedule.
 	Pool *pgxpool.Pool
-	// Calls is a pool of the same database for callers, so that they cannot take the connections of runs; nil: Pool.
+	// Calls is a pool of the same database for API calls, so that they cannot use up the connections of runs; nil
+	// means Pool.
 	Calls *pgxpool.Pool
-	// Standby is what dry runs read instead of Pool. Their results are stored with Pool.
+	// Standby is what dry runs read instead of Pool. Their results are still stored through Pool.
 	Standby pipeline.Standby
-	// After this long without a renewal another replica takes over a run; 0: DefaultLease.
+	// Lease is how long a run may go without a renewal before another replica takes it over; 0 means DefaultLease.
 	Lease time.Duration
-	// PollEvery is how often a replica checks whether a scheduled run is due and, in case a notification was missed,
-	// whether a run waits; 0: DefaultPollEvery.
+	// PollEvery is how often a replica checks whether a scheduled run is due, and whether a run waits in case a
+	// notification was missed; 0 means DefaultPollEvery.
 	PollEvery time.Duration
-	// For people: the names of this process and of the program's version.
+	// Replica and Version are the names of this process and of the program's version. They are shown to people.
 	Replica string
 	Version string
-	// Instance is the name of the service with all its replicas; only the instance that owns a database cleans it.
+	// Instance is the name of the service with all its replicas. Only the instance that owns a database cleans it.
 	Instance string
 	Log      *slog.Logger
-	// SampleEvery is how often a replica checks whether to sample the tables, which happens daily and after each run; 0:
-	// never.
+	// SampleEvery is how often a replica checks whether to sample the tables, which is done daily and after each run;
+	// 0 means never.
 	SampleEvery time.Duration
-	// KeepSchedule: this replica starts scheduled runs.
+	// KeepSchedule means that this replica starts scheduled runs.
 	KeepSchedule bool
-	// How long ended runs are stored, with their events; 0: DefaultHistory.
+	// History is how long ended runs are stored, with their events; 0 means DefaultHistory.
 	History time.Duration
-	// 0: DefaultPlanMaxAge.
+	// PlanMaxAge is how old a saved plan may be; 0 means DefaultPlanMaxAge.
 	PlanMaxAge time.Duration
-	// Of runs that request none; "": pace.Balanced.
+	// DefaultPace is the pace of runs whose request names none; "" means pace.Balanced.
 	DefaultPace pace.Pace
-	// A run that is paused for longer ends; 0: DefaultMaxPause.
+	// MaxPause is how long a run may be paused before it ends; 0 means DefaultMaxPause.
 	MaxPause time.Duration
-	// Workers is DefaultWorkers if it is 0. Each run has its own Pace.
+	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.
 	purge.Settings
 	MidSourcing midsourcing.Config
-	// Further tables whose iGroupId is the id of a list.
+	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// VACUUM gives free space at the end of tables back, for which it locks them exclusively.
+	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
+	// exclusively.
 	VacuumTruncate bool
-	// Tasks on another database; nil: none.
+	// External has the tasks on another database; nil if there are none.
 	External *external.Source
-	// "": tasklist.Auto.
+	// Profile is tasklist.Auto if it is "".
 	Profile tasklist.Profile
-	// Further tables of tasks, as in pipeline.Config.
+	// Include has further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
 	Notify  notify.Config
 }
 
-// Work and Listen must be running while the other methods are used.
+// Manager is what package service calls to work with runs, the schedule, holds and guards. Work and Listen must be
+// running while its other methods are used.
 type Manager struct {
 	*eventlog.Log
 	Tasks      tasklist.Source
@@ -100,7 +103,7 @@ type Manager struct {
 
 	pool, calls *pgxpool.Pool
 	config      Config
-	base        pipeline.Config // of every run and explanation
+	base        pipeline.Config // common to every run and explanation
 	log         *slog.Logger
 	owner       *instance.Owner
 	scheduler   *scheduler.Scheduler
@@ -186,10 +189,10 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Metrics are about what this replica did, and what the database says about all replicas.
+// Metrics returns metrics about what this replica did, and about what the database says of all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 
-// Ready fails while the database cannot be written. The error may be shown to any caller.
+// Ready fails while the database cannot be written. Its error may be shown to any caller.
 func (m *Manager) Ready(ctx context.Context) error { return m.worker.Ready(ctx) }
 
 // Own fails with a refused.Error if another instance owns the database, or it is a copy.
@@ -207,14 +210,14 @@ func (m *Manager) configure(list tasklist.List) pipeline.Config {
 }
 
 type About struct {
-	Replica  string // the one that was asked
-	Version  string // its version
+	Replica  string // the replica that answers
+	Version  string // the version of this replica
 	Instance string
-	Database string // its name
-	Host     string // of the database: HOST:PORT, or the folder of its socket
+	Database string // the name of the database
+	Host     string // of the database server: HOST:PORT, or the folder of its socket
 	Replicas []store.Replica
 	History  time.Duration
-	PlanAge  time.Duration // the greatest
+	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
 }
 
 func (m *Manager) About(ctx context.Context) (*About, error) {

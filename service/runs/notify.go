@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// Every notifyPolls polls of the schedule, notifications are stored and sent.
+// notifyPolls is after how many intervals of PollEvery notifications are stored and sent again.
 const notifyPolls = 2
 
 func newNotifier(m *Manager) *notify.Notifier {
@@ -28,7 +28,7 @@ func newNotifier(m *Manager) *notify.Notifier {
 	}
 }
 
-// Each target is served independently of the others.
+// notify sends to each target independently, so that a slow one does not delay the others.
 func (m *Manager) notify(ctx context.Context, wg *sync.WaitGroup) {
 	if len(m.notifier.Targets) == 0 {
 		return

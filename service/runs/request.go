@@ -20,24 +20,24 @@ import (
 )
 
 type Request struct {
-	Tasks           []string // all if it is empty
+	Tasks           []string // empty for all tasks
 	SkipTasks       []string
 	DryRun          bool
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0 for no limit
-	PauseStopsClock bool          `json:",omitempty"` // whether MaxDuration does not count pauses
-	Pace            pace.Pace     `json:",omitempty"` // "" for that of the service
+	PauseStopsClock bool          `json:",omitempty"` // whether MaxDuration leaves out pauses
+	Pace            pace.Pace     `json:",omitempty"` // "" for the default of the service
 	RequestedBy     string
 	ByViewer        bool           // the caller may only request dry runs
 	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none
 	WhatIf          map[string]int // as in store.Run
-	Accepted        []guard.Trip   // the guards that do not refuse the run of a plan, with the numbers that were accepted
-	// ID makes the request idempotent for 24 hours: a repeated one returns the run of the first. uuid.Nil: each request
-	// starts a run.
+	Accepted        []guard.Trip   // the guards that the run of a plan may pass, with the numbers that were accepted
+	// ID makes the request idempotent for 24 hours: a repeated request returns the run of the first one. With uuid.Nil
+	// each request starts a run.
 	ID uuid.UUID `json:"-"`
 }
 
-// The digest does not include the id; it is nil without an id.
+// digest returns a digest of everything but the id, or nil if the request has no id.
 func (r Request) digest() ([]byte, error) {
 	if r.ID == uuid.Nil {
 		return nil, nil

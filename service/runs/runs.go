@@ -22,8 +22,8 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 	return store.GetRun(ctx, m.calls, parsed)
 }
 
-// The newest run is first; the token is "" on the last page. List fails with pagetoken.ErrInvalid, or a
-// failure.FieldError.
+// List returns runs, newest first, and the token of the next page, "" on the last page. It fails with
+// pagetoken.ErrInvalid, or with a failure.FieldError if there is no such task.
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
@@ -38,7 +38,7 @@ func (m *Manager) List(
 	if _, exists := list.Find(f.Task); exists {
 		return nil, "", nil
 	}
-	// A removed task may have runs that other fields of the filter leave out.
+	// The task may have been removed, and have runs that only the other fields of the filter leave out.
 	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
 	if err == nil && len(page) == 0 {
 		err = failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
@@ -46,8 +46,8 @@ func (m *Manager) List(
 	return nil, "", err
 }
 
-// The run stops after its current batch; one that no replica executes ends at once, and one that has ended is returned
-// as it is. Fails with store.ErrNotFound.
+// Cancel makes a run stop after its current batch. A run that no replica executes ends at once, and one that has
+// ended is returned unchanged. Cancel fails with store.ErrNotFound.
 func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
 	run, err := m.Get(ctx, runID)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) 
 	id := run.UUID()
 	var ended *store.Run // nil if it does not end at once
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if _, err := m.scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as whenever a run ends
+		if _, err := m.scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
 			return err
 		}
 		if !run.DryRun {
@@ -87,13 +87,13 @@ func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) 
 	return store.GetRun(ctx, m.calls, id)
 }
 
-// Active runs end as cancelled, and the schedule is disabled.
+// Adopt makes this instance the owner of the database. It cancels active runs and disables the schedule.
 func (m *Manager) Adopt(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := store.DisableSchedule(ctx, tx); err != nil {
 			return err
 		}
-		// This waits for runs that are being requested, and requests wait for it.
+		// SetIdentity waits for requests of runs that are in progress, and later requests wait for this transaction.
 		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Schedule returns the default one if none is stored.
+// Schedule returns the default schedule if none is stored.
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
@@ -24,7 +24,7 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	return s, err
 }
 
-// ScheduleWarnings say why announced runs would not start, or be refused.
+// ScheduleWarnings returns warnings if scheduled runs would not start, or would be refused.
 func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (warnings []message.Message, err error) {
 	if !s.Enabled {
 		return nil, nil
@@ -53,8 +53,9 @@ func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (w
 	return warnings, nil
 }
 
-// A run that became due during another one remains pending, unless the schedule is disabled. Fails with
-// failure.Violations, and with etag.ErrStale if the given etag is not the current schedule's.
+// SetSchedule changes the schedule. A run that became due during another one stays pending, unless the schedule is
+// disabled. It fails with failure.Violations, and with etag.ErrStale if givenEtag is not that of the current
+// schedule.
 func (m *Manager) SetSchedule(
 	ctx context.Context, givenEtag string, change func(current *schedule.Schedule) (schedule.Schedule, error),
 ) (stored *schedule.Schedule, err error) {

@@ -49,9 +49,9 @@ var ErrNoTasks = failure.New(
 		"database's name, --profile, and that the role may use the schema that holds NmsDelivery",
 )
 
-// Start stores a run, for any replica to claim. A request id that was used before returns its run, whatever became of
-// it. It fails with ErrNoTasks, failure.Violations, an ActiveError, ErrTooManyDryRuns, store.ErrRequestReused, or a
-// refused.Error.
+// Start stores a run for any replica to claim. If the request id was used before, it returns the run of that
+// request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, an ActiveError,
+// ErrTooManyDryRuns, store.ErrRequestReused, or a refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	list, err := m.Tasks.Read(ctx, m.calls)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	if err := req.validate(list); err != nil {
 		return nil, err
 	}
-	digest, err := req.digest() // of the request as it came: a plan replaces its tasks later
+	digest, err := req.digest() // of the request as it came, before the tasks of a plan replace its tasks
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	}
 }
 
-// nil: no earlier call used this request id.
+// findRequested returns nil if no earlier call used this request id.
 func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, digest []byte) (*store.Run, error) {
 	if id == uuid.Nil {
 		return nil, nil
@@ -104,7 +104,7 @@ func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, diges
 	return store.FindRequested(ctx, db, id, digest)
 }
 
-// nil: the slots are taken, or another call stores the same request.
+// insert returns nil if the slots are taken, or if another call stores the same request.
 func (m *Manager) insert(
 	ctx context.Context, tx pgx.Tx, list tasklist.List, req Request, digest []byte,
 ) (*store.Run, error) {
@@ -155,8 +155,8 @@ func (m *Manager) insert(
 	})
 }
 
-// checkPlan fails with store.ErrNotFound, failure.Violations, a failure.FieldError, or a refused.Error if the plan is
-// stale.
+// checkPlan returns the dry run that the request names as its plan. It fails with store.ErrNotFound,
+// failure.Violations, a failure.FieldError, or a refused.Error if the plan is stale.
 func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
 	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
@@ -185,7 +185,7 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	return plan, pipeline.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
 }
 
-// checkShown fails with failure.Violations for accepted guards that the plan's preview does not show.
+// checkShown fails with failure.Violations if a guard was accepted that the plan's preview does not show.
 func checkShown(accepted []guard.Trip, found map[string]preview.Task) error {
 	shown := map[string]bool{}
 	for _, task := range found {

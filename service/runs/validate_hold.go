@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	maxHoldIDs    = 10_000  // of one hold
-	maxIDsOnHold  = 100_000 // of all holds together
-	maxHoldReason = 1_000   // characters
+	maxHoldIDs    = 10_000  // in one hold
+	maxIDsOnHold  = 100_000 // in all holds together
+	maxHoldReason = 1_000   // in characters
 )
 
-// checkTotal fails with a failure.FieldError if a hold would put too many ids on hold at once.
+// checkTotal fails with a failure.FieldError if the hold would put too many ids on hold in total.
 func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	onHold, err := store.CountIDsOnHold(ctx, db)
 	if err != nil {
@@ -41,7 +41,7 @@ func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	return nil
 }
 
-// validateHold completes the name of the table. It fails with failure.Violations.
+// validateHold also completes the name of the table. It fails with failure.Violations.
 func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
 	idsField := map[store.HoldKind]string{
@@ -84,7 +84,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 	return wrong.Err()
 }
 
-// problem says why the table cannot be held; "" if it can. The name may be that of a partition.
+// findTable returns the stored name of a table or partition, and in problem why it cannot be held; "" if it can.
 func findTable(
 	ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string,
 ) (stored, problem string, err error) {
@@ -109,7 +109,7 @@ func findTable(
 	return stored, "", err
 }
 
-// Tasks drop tables and views with this stored name.
+// mayBeDropped reports whether tasks drop tables and views with this stored name.
 func mayBeDropped(name string) bool {
 	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
 		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool {
@@ -118,8 +118,8 @@ func mayBeDropped(name string) bool {
 	})
 }
 
-// Finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is stored or in
-// lower case, also quoted, and with its schema before it.
+// selectTable finds the table with the name $2 in the schema $1, or among the tables with the OIDs $3 in any
+// schema. The name may be as stored or in lower case, quoted, and preceded by the schema.
 const selectTable = `
 SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
@@ -138,8 +138,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY 
   AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
 ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
-// inOtherSchemas returns the OIDs of the tables that a hold may name although they are in other schemas: partitions of
-// the application's tables, tables of policies, and what foreign keys reach from these.
+// inOtherSchemas returns the OIDs of tables outside the application's schema that a hold may name: partitions of
+// the application's tables, tables of policies, and tables from which foreign keys delete rows along with these.
 func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	for _, t := range c.All() {
 		for _, t := range append(t.Dependents(), t) {
@@ -152,7 +152,8 @@ func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	return oids
 }
 
-// isReadable characters are letters and digits; some letters, such as fillers, are invisible.
+// isReadable reports whether a character is a visible letter or digit. Some letters, such as fillers, are
+// invisible.
 func isReadable(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }

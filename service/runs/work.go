@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// More often if runs are kept for less.
+	// pruneEvery is how often old runs are deleted; more often if runs are stored for a shorter time.
 	pruneEvery = time.Hour
-	// The results of dry runs are kept for planAges times the greatest age of a saved plan.
+	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
-	// How often a replica records that it is running, and how long that is believed.
+	// heartbeatEvery is how often a replica records that it is running. replicaTimeout is how long such a record is
+	// believed.
 	heartbeatEvery = 30 * time.Second
 	replicaTimeout = 2 * time.Minute
 )
 
-// Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
-// runs. It also starts scheduled runs, deletes old runs, and samples the tables.
+// Work claims runs and executes them until the context ends. It then lets the current batches finish and releases
+// its runs. It also starts scheduled runs, deletes old runs, and samples the tables.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -37,7 +38,7 @@ func (m *Manager) Work(ctx context.Context) {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
 	}
 	if m.config.SampleEvery > 0 {
-		// not at once: when a replica starts, runs may be waiting for it
+		// The first one waits, because runs may be waiting for a replica that starts.
 		for what, do := range map[string]func(context.Context) error{
 			"sample the tables": m.sampler.Tick,
 			"make a forecast":   m.Forecaster.Tick,

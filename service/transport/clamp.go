@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// clamp limits the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are
-// too large. ok is false if there was nothing to clamp.
+// clamp limits the integers of a JSON object to 32 bits, so that numbers that are far too large are refused field
+// by field like other values that are too large. ok is false if there was nothing to clamp.
 func clamp(object []byte) (clamped []byte, ok bool) {
 	var fields map[string]any
 	d := json.NewDecoder(bytes.NewReader(object))

@@ -15,8 +15,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxOfNetwork limits the strangers of one network (networkOf), maxStrangers those of all. While others wait, a
-// stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let whoever opens
+// A connection is called a stranger until a call on it is authenticated. MaxOfNetwork limits the strangers of one
+// network (networkOf), maxStrangers those of all networks. When a limit is reached and another connection arrives,
+// a stranger is closed after minStrangerTime. A plain limit, like netutil.LimitListener, would let whoever opens
 // connections first keep out everybody else (TestFlood).
 const (
 	MaxOfNetwork    = 128
@@ -24,24 +25,24 @@ const (
 	minStrangerTime = 250 * time.Millisecond
 )
 
-// Connections without an authenticated call, of all listeners together.
+// connLimiter limits the connections without an authenticated call, of all listeners together.
 type connLimiter struct {
 	mu        sync.Mutex
 	strangers []*strangerConn // the oldest first
 }
 
-// A connection is a stranger until a call on it is authenticated.
+// strangerConn is a connection that is a stranger until a call on it is authenticated.
 type strangerConn struct {
 	net.Conn
 	limiter *connLimiter
 	network string
 	since   time.Time
 	rate    atomic.Pointer[rate.Limiter]
-	known   chan struct{} // closed once a call is authenticated
-	gone    chan struct{} // closed with the connection
+	known   chan struct{} // closed once a call on it is authenticated
+	gone    chan struct{} // closed when the connection is closed
 
 	mu      sync.Mutex
-	release func() // of its caller; nil while it is a stranger
+	release func() // gives back the caller's slot; nil while the connection is a stranger
 }
 
 type limitedListener struct {
@@ -49,7 +50,7 @@ type limitedListener struct {
 	limiter *connLimiter
 }
 
-// While there are too many strangers, Accept closes the oldest one once that has had minStrangerTime.
+// Accept closes the oldest stranger, after it has had minStrangerTime, as long as there are too many strangers.
 func (d limitedListener) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
@@ -75,7 +76,7 @@ func (d limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// first is the stranger that must be closed before c fits.
+// add adds a stranger. If there is no room for it, first is the stranger that must be closed before.
 func (l *connLimiter) add(c *strangerConn) (first *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,14 +104,14 @@ func (l *connLimiter) remove(c *strangerConn) {
 	l.strangers = slices.DeleteFunc(l.strangers, func(s *strangerConn) bool { return s == c })
 }
 
-// Read keeps to the connection's rate.
+// Read waits as long as necessary to keep to the connection's rate.
 func (c *strangerConn) Read(p []byte) (int, error) {
 	const maxRead = 16 << 10
 	n, err := c.Conn.Read(p[:min(len(p), maxRead)])
 	if wait := c.rate.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
 		known := c.known
 		select {
-		case <-known: // it has the rate of its caller now
+		case <-known: // the connection has the rate of its caller by now
 			known = nil
 		default:
 		}
@@ -149,7 +150,7 @@ func (c *strangerConn) CloseWrite() error {
 	return nil
 }
 
-// The address leads a call to its connection.
+// RemoteAddr returns an address through which a call can find its connection.
 func (c *strangerConn) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
 
 type origin struct {
@@ -157,14 +158,15 @@ type origin struct {
 	conn *strangerConn
 }
 
-// From then on the connection is not a stranger. authenticated fails if the caller has too many connections.
+// authenticated records that the connection of the call is no longer a stranger. It fails if the caller has too
+// many connections.
 func (l *limits) authenticated(ctx context.Context, who string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
 	}
 	from, ok := p.Addr.(origin)
-	if !ok { // the gateway's
+	if !ok { // the connection of the gateway
 		return nil
 	}
 	c := from.conn
@@ -188,7 +190,7 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	return nil
 }
 
-// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6
+// networkOf returns the network that presumably belongs to one party: an IPv4 address, or the /64 of an IPv6
 // address.
 func networkOf(address string) string {
 	at, err := netip.ParseAddrPort(address)

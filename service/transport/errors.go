@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// In error details.
+// domain is the domain of the ErrorInfo in error details.
 const domain = "cleanupd"
 
 var codeOf = map[failure.Kind]codes.Code{
@@ -29,7 +29,7 @@ var codeOf = map[failure.Kind]codes.Code{
 	failure.DataLoss:     codes.DataLoss,
 }
 
-// ctx is that of the call.
+// toStatus turns an error of a call into a status; ctx must be that of the call.
 func toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func toStatus(ctx context.Context, err error) error {
 		return kindedStatus(kinded, err)
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
-	case sqlstate.Lost(err), mysqlerr.Lost(err): // including timeouts of our own
+	case sqlstate.Lost(err), mysqlerr.Lost(err): // including our own timeouts
 		return hideCause(codes.Unavailable, "the database does not answer: try again", err)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
 		return hideCause(codes.Unavailable, "the database takes too long: try again", err)
@@ -83,13 +83,13 @@ func invalidStatus(violations failure.Violations) error {
 	return withDetails(codes.InvalidArgument, violations.Error(), details)
 }
 
-// The cause is only for the log.
+// hiddenCause is an error whose cause is only written to the log.
 type hiddenCause struct {
 	status *status.Status
 	cause  error
 }
 
-// The message says where the cause is: in the log, with the id of the call.
+// hideCause returns an error whose message says how to find the cause in the log: by the id of the call.
 func hideCause(code codes.Code, message string, cause error) error {
 	return &hiddenCause{
 		status.New(code,
@@ -111,7 +111,7 @@ func StatusWithInfo(code codes.Code, message, reason string, metadata map[string
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
 	replaceInvalid(protoadapt.MessageV2Of(detail).ProtoReflect())
 	s, err := status.New(code, validText(message)).WithDetails(detail)
-	if err != nil { // the detail cannot be encoded: the status without it is better than none
+	if err != nil { // the detail cannot be encoded, and a status without it is better than none
 		return status.Error(code, message)
 	}
 	return s.Err()

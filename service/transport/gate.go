@@ -33,11 +33,12 @@ type gate struct {
 	log        *slog.Logger
 }
 
-// The response header with the id of a call, which its log lines contain: the trace id, or a random text.
+// requestHeader is the response header with the id of a call, which its log lines contain too. The id is the trace
+// id, or a random text without a trace.
 const requestHeader = "request-id"
 
-// admit authenticates a call and counts it for its caller. The returned function is called with the call's error when
-// it has ended.
+// admit authenticates a call and counts it for its caller. When the call has ended, the returned function must be
+// called with the call's error.
 func (g *gate) admit(
 	ctx context.Context, method string, kind resource,
 ) (admitted context.Context, end func(error), err error) {
@@ -89,7 +90,7 @@ func (g *gate) admit(
 	return ctx, end, authorize(ctx, method, nil)
 }
 
-// The function does not keep the calls in memory.
+// reportRepeated returns a function that reports repeated calls. It avoids keeping the calls themselves in memory.
 func (g *gate) reportRepeated(c access.Caller, method string, code codes.Code, audited bool) func(
 	who string, times int,
 ) {
@@ -113,8 +114,8 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// logText is the hidden cause or the message. Of user data RPCs it is only the SQLSTATE, since a message may name a
-// person.
+// logText returns the hidden cause, or else the message. For user data RPCs it returns only the SQLSTATE, since a
+// message may name a person.
 func logText(method string, err error) string {
 	var e *hiddenCause
 	hidden := errors.As(err, &e)
@@ -140,7 +141,8 @@ type gatedRegistrar struct {
 	recovery recovery
 }
 
-// RegisterService wraps the handlers, since interceptors of unary calls run after their request has been read.
+// RegisterService wraps the handlers, because interceptors of unary calls run only after their request has been
+// read.
 func (g gatedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 	behind := *service
 	behind.Methods = slices.Clone(service.Methods)
@@ -182,7 +184,7 @@ func (g *gate) stream(
 	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.abortLate(ctx, info.FullMethod), g.limits})
 }
 
-// Requests are checked when they are received.
+// admitted is a stream whose requests are checked when they are received.
 type admitted struct {
 	grpc.ServerStream
 	ctx    context.Context

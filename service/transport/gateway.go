@@ -30,7 +30,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
-// The gateway calls the in-memory server, since the generated in-process handlers cannot stream.
+// gateway calls the in-memory server, because the generated in-process handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
@@ -60,7 +60,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithForwardResponseOption(setRequestID),
-		// Otherwise a POST of a form would be taken for a GET.
+		// Otherwise a POST of a form would be treated as a GET.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
@@ -74,7 +74,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
 
-// The id of the response becomes that of the call that answered it.
+// setRequestID gives the response the id of the call that answered it.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
 		w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
@@ -82,10 +82,11 @@ func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) e
 	return nil
 }
 
-// The key of a row as people write it, which protobuf's form of query parameters cannot express.
+// queryParser reads the key of a row in the form in which people write it, which protobuf's query parameters cannot
+// express.
 type queryParser struct{ runtime.DefaultQueryParser }
 
-// The library has one parser for all multiplexers of a process: it is set before any of them answers.
+// The library has only one parser for all multiplexers of a process, so it is set before any of them answers.
 func init() { runtime.SetQueryParameterParser(queryParser{})(nil) }
 
 func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
@@ -96,7 +97,7 @@ func (p queryParser) Parse(message proto.Message, values url.Values, filter *uti
 	return p.DefaultQueryParser.Parse(message, values, filter)
 }
 
-// Unknown fields, and anything after the value, are errors.
+// strictJSON treats unknown fields, and anything after the value, as errors.
 type strictJSON struct{ *runtime.JSONPb }
 
 func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
@@ -106,7 +107,7 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		case err != nil:
 			return err
 		case len(strings.TrimSpace(string(body))) == 0:
-			return io.EOF // no body: an empty message
+			return io.EOF // an empty body stands for an empty message
 		case !json.Valid(body):
 			return errors.New("the body is not one JSON value")
 		}
@@ -120,9 +121,10 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// strictRoute rejects query parameters that the route does not accept (the gateway would ignore them: a misplaced
-// dry_run would start a real run), a body where the route takes none, a body whose type is not JSON (a browser sends
-// other types to any site without asking it first), and the verb :cancel with a method that has none.
+// strictRoute rejects query parameters that the route does not accept, because the gateway would ignore them and a
+// misplaced dry_run would start a real run. It also rejects a body where the route takes none, a body whose type is
+// not JSON (a browser sends other types to any site without asking first), and the verb :cancel with a method that
+// does not have it.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		route, ok := operationsOf(r.URL)[r.Method]
@@ -147,7 +149,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// checkAddress refuses other query parameters than the allowed ones, and anything but UTF-8.
+// checkAddress refuses query parameters that are not allowed, and anything that is not UTF-8.
 func checkAddress(u *url.URL, allowed []string) error {
 	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which drops malformed parameters
 	if err != nil {
@@ -169,7 +171,7 @@ func checkAddress(u *url.URL, allowed []string) error {
 	return nil
 }
 
-// checkNoBody accepts no more than an empty message, and reads at most the beginning.
+// checkNoBody accepts nothing but an empty message. It reads only the beginning of the body.
 func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
@@ -210,7 +212,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), s)
 }
 
-// The status is within {"error": …} where the route streams, as it would be in mid-stream.
+// writeStatus wraps the status in {"error": …} if the route streams, as the gateway does in mid-stream.
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
 	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {

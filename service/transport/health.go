@@ -13,13 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// While a client watches the health.
+// refreshInterval is how often the health is checked while a client watches it.
 const refreshInterval = 5 * time.Second
 
-// gRPC health of each service, and of the whole server, which is the same as /readyz.
+// healthServer reports the gRPC health of each service. That of the whole server is the same as /readyz.
 type healthServer struct {
 	*health.Server
-	cleanup, userData func(context.Context) error // why a service is not ready
+	cleanup, userData func(context.Context) error // say why a service is not ready; nil if it is
 	log               *slog.Logger
 }
 

@@ -77,7 +77,7 @@ func getOnly(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// Each response gets an id, and browsers must not guess its type.
+// withHeaders gives each response an id, and forbids browsers to guess its type.
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestHeader, rand.Text())
@@ -86,19 +86,20 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// The console's page and assets are the same for everybody; other sites may link to them, or redirect back.
+// isConsole reports whether a request is for the console's page or assets. They are the same for everybody, and
+// other sites may link to them or redirect back to them.
 func isConsole(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/"))
 }
 
-// sameOrigin rejects requests that a foreign web page sends through a browser: cross-origin requests of any method and,
-// if the server listens on loopback, requests to another host, with which a page could pass as same-origin (DNS
-// rebinding).
+// sameOrigin rejects requests that a foreign web page sends through a browser. These are cross-origin requests of
+// any method. If the server listens on loopback, they are also requests to another host, because a page could pass
+// as same-origin with such a name (DNS rebinding).
 func sameOrigin(next http.Handler, loopback bool) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		checked := r.WithContext(r.Context())
-		checked.Method = http.MethodPost // for GET, too, which the protection would let pass
+		checked.Method = http.MethodPost // for GET too, which the protection would let pass
 		switch {
 		case loopback && !access.IsLoopback(r.Host):
 			writeError(w, r,
@@ -112,13 +113,13 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 	})
 }
 
-// The Content-Security-Policy of the console: the page loads, and connects to, only this server.
+// policy is the Content-Security-Policy of the console: the page loads from, and connects to, only this server.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'"
 
 func console() http.Handler {
 	files, err := fs.Sub(web.Dist, "dist")
 	if err != nil {
-		panic(err) // never: the directory is in the program
+		panic(err) // cannot happen: the directory is part of the program
 	}
 	serve := gzhttp.GzipHandler(http.FileServerFS(files))
 	return getOnly(func(w http.ResponseWriter, r *http.Request) {

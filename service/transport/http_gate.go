@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// In front of the routes that do not lead to the gateway.
+// httpGate protects the HTTP routes that do not lead to the gateway.
 type httpGate struct {
 	guard      *access.Guard
 	limits     *limits
@@ -47,14 +47,15 @@ func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler 
 	})
 }
 
-// methods says which credentials are accepted, and where a browser goes to sign in. It needs no credentials.
+// methods answers which credentials are accepted, and where a browser goes to sign in. The caller needs no
+// credentials.
 func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.guard.Authorization(r.Context())
 	if err != nil {
 		g.log.Warn("sign-in does not work", "error", err)
 	}
 	answer := struct {
-		Methods []string              `json:"methods"` // certificate, token, jwt; none: everyone is an admin
+		Methods []string              `json:"methods"` // certificate, token, jwt; if empty, everyone is an admin
 		OIDC    *access.Authorization `json:"oidc,omitempty"`
 		Problem string                `json:"problem,omitempty"`
 	}{append([]string{}, g.guard.Methods()...), authorization, ""}
@@ -64,7 +65,7 @@ func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// The issuer exchanges the code of a browser's redirect, or a refresh token, for a JWT.
+// exchange lets the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
 func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
 		writeStatus(w, r, http.StatusUnsupportedMediaType,
@@ -97,7 +98,7 @@ func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, signed)
 }
 
-// Repeated errors are reported together.
+// reject answers with the error. Repeated errors are logged together.
 func (g httpGate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	address, code := networkOf(r.RemoteAddr), status.Code(err)
 	g.rejections.report(rejection{address, "auth:exchange", code},

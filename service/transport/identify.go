@@ -38,13 +38,13 @@ func identifyHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
 	return guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
 }
 
-// The gateway passes the caller on in this metadata. Only the server behind it trusts that, and only the gateway can
-// reach that server.
+// callerHeader is the metadata in which the gateway passes the caller on. Only the server behind the gateway trusts
+// it, and only the gateway can reach that server.
 const callerHeader = "cleanupd-caller-bin"
 
 func callerMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c, err := json.Marshal(access.FromContext(ctx))
-	if err != nil { // never: a Caller has only strings and a number
+	if err != nil { // cannot happen: a Caller has only strings and a number
 		return nil
 	}
 	return metadata.Pairs(callerHeader, string(c))

@@ -20,43 +20,46 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// In bytes. The largest responses are those of FindUserData, about a person with many process instances.
+// MaxResponse is the largest response in bytes. The largest ones are those of FindUserData about a person with many
+// process instances.
 const MaxResponse = 64 << 20
 
-// Of what a caller may send, in bytes. No request of the API comes near them.
+// maxRequest and maxHeaders limit in bytes what a caller may send. No request of the API comes near them.
 const (
 	maxRequest = 1 << 20
 	maxHeaders = 64 << 10
 )
 
-// Bytes that may arrive at once, and per second from then on. This bounds the memory that incomplete requests take:
-// grpc allocates a message when its length has arrived.
+// byteRate is how many bytes may arrive at once, and per second afterwards. This bounds the memory that incomplete
+// requests take, because grpc allocates a message as soon as its length has arrived.
 type byteRate struct {
 	burst     int
 	perSecond rate.Limit
 }
 
-// A stranger is a connection without an authenticated call: its rate is enough for the largest headers of a first call,
-// and for health checks. The rate of a caller is for all its connections together.
+// strangersRate is the rate of a connection without an authenticated call. It is enough for the largest headers of
+// a first call, and for health checks. callersRate is the rate of all connections of a caller together.
 var (
 	strangersRate = byteRate{maxHeaders + 8<<10, 2 << 10}
 	callersRate   = byteRate{4 << 20, 256 << 10}
 )
 
-// Calls and streams that a caller may begin at once, and per second from then on: a thousand watchers may reconnect at
-// the same time.
+// callBurst is how many calls and streams a caller may begin at once, callsPerSecond how many afterwards. A
+// thousand watchers may reconnect at the same time.
 const (
 	callBurst                 = 2500
 	callsPerSecond rate.Limit = 50
 )
 
-// Sign-ins of a network that go to the issuer at once, and per second from then on.
+// signInBurst is how many sign-ins of a network are passed to the issuer at once, signInsPerSecond how many
+// afterwards.
 const (
 	signInBurst                 = 30
 	signInsPerSecond rate.Limit = 1
 )
 
-// Dry runs that a viewer may start at once, and from then on: each is stored for days, with what it found.
+// dryRunBurst is how many dry runs a viewer may start at once, dryRunEvery the time between further ones. Each is
+// stored for days, with what it found.
 const (
 	dryRunBurst = 10
 	dryRunEvery = 10 * time.Second
@@ -64,18 +67,19 @@ const (
 
 func (r byteRate) limiter() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
-// Something that a caller may have a limited number of at a time.
+// resource is something of which a caller may have only a limited number at a time.
 type resource int
 
 const (
 	callSlot resource = iota
 	streamSlot
 	connectionSlot
-	checkSlot  // calls that need no credentials, by address
-	signInSlot // by network
+	checkSlot  // calls that need no credentials, counted by address
+	signInSlot // sign-ins, counted by network
 )
 
-// Of a caller, over gRPC and REST together. A thousand watchers may come from one address, behind a proxy.
+// These limits apply to one caller, over gRPC and REST together. A thousand watchers may come from one address
+// behind a proxy.
 const (
 	MaxCalls       = 100
 	MaxStreams     = 1400
@@ -94,16 +98,16 @@ var maxPerCaller = [...]struct {
 	signInSlot:     {signInBurst, "sign-ins"},
 }
 
-// Streams of all callers together. A stream that its client does not read takes up to 128 KiB. The reserved ones are
-// for operators and administrators.
+// maxAllStreams limits the streams of all callers together, since a stream whose client does not read takes up to
+// 128 KiB. Operators and administrators may use reservedStreams more.
 const (
 	maxAllStreams   = 1500
 	reservedStreams = 100
 )
 
-// Calls of a caller that use the database at once. After a call its slot stays taken for restFactor times as long as
-// the call took, at most maxRest: so a caller that never pauses uses the database a quarter of the time, and leaves the
-// rest to runs (TestFloodOfReaders).
+// maxActiveCalls is how many calls of a caller may use the database at once. After a call, its slot stays taken for
+// restFactor times as long as the call took, but at most maxRest. A caller that never pauses therefore uses the
+// database only a quarter of the time, and leaves the rest to runs (TestFloodOfReaders).
 const (
 	maxActiveCalls = 2
 	restFactor     = 7
@@ -133,7 +137,8 @@ type limits struct {
 	swept   time.Time // when idle callers were last removed
 }
 
-// acquire fails with RESOURCE_EXHAUSTED if the caller has as many as it may.
+// acquire takes one of the caller's resources. It fails with RESOURCE_EXHAUSTED if the caller has as many as it may
+// have.
 func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,14 +194,14 @@ func (l *limits) release(who string, r resource) {
 	}
 }
 
-// Viewers start only dry runs. startDryRun fails with RESOURCE_EXHAUSTED, and with how long to wait, if a viewer starts
-// another run too soon.
+// startDryRun fails with RESOURCE_EXHAUSTED, and says how long to wait, if a viewer starts another run too soon.
+// Viewers start only dry runs.
 func (l *limits) startDryRun(c access.Caller, req any) error {
 	if _, ok := req.(*cleanupv1.RunCleanupRequest); !ok || c.Role > access.Viewer {
 		return nil
 	}
 	l.mu.Lock()
-	dryRuns := l.callers[c.String()].dryRuns // this call is one of its streams
+	dryRuns := l.callers[c.String()].dryRuns // exists, because this call is one of the caller's streams
 	l.mu.Unlock()
 	next := dryRuns.Reserve()
 	delay := next.Delay()
@@ -211,8 +216,8 @@ func (l *limits) startDryRun(c access.Caller, req any) error {
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
-// limitActive limits how many unary calls of a caller use the database at once. It fails with RESOURCE_EXHAUSTED if the
-// others take too long.
+// limitActive limits how many unary calls of a caller use the database at once. It fails with RESOURCE_EXHAUSTED if
+// the caller's other calls take too long.
 func (l *limits) limitActive(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {

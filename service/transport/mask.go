@@ -17,10 +17,10 @@ import (
 	policies "github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Stands for a value that the caller may not see.
+// masked stands for a value that the caller may not see.
 const masked = "…"
 
-// Viewers do not get the values of policies, such as addresses.
+// maskUnary hides the values of policies from viewers, because they may be personal data such as addresses.
 func maskUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	out, err := handler(ctx, req)
 	if !isViewer(ctx) {
@@ -43,7 +43,7 @@ func isViewer(ctx context.Context) bool { return access.FromContext(ctx).Role < 
 
 type maskingStream struct{ grpc.ServerStream }
 
-// Encoded events that name no policy are not decoded: a thousand viewers may watch.
+// SendMsg does not decode encoded events that name no policy, because a thousand viewers may watch.
 func (s maskingStream) SendMsg(m any) error {
 	switch message := m.(type) {
 	case Encoded:
@@ -62,7 +62,7 @@ func (s maskingStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// Others may have the same message, so it is not changed.
+// maskedCopy copies the message before it masks it, because other callers may get the same message.
 func maskedCopy(m protobuf.Message) protobuf.Message {
 	m = protobuf.Clone(m)
 	mask(m.ProtoReflect())
@@ -106,7 +106,7 @@ func mask(m protoreflect.Message) {
 			m.Rule, m.Why = maskText(m.GetRule()), maskText(m.GetWhy())
 			for _, p := range m.GetParts() {
 				p.Text = maskText(p.GetText())
-				for i, v := range p.GetValues() { // COLUMN = VALUE, which the filter may be about
+				for i, v := range p.GetValues() { // has the form COLUMN = VALUE, and VALUE may be compared by a filter
 					if column, _, ok := strings.Cut(v, " = "); ok {
 						p.Values[i] = column + " = " + masked
 					}
@@ -140,7 +140,7 @@ func mask(m protoreflect.Message) {
 
 func isPolicy(task string) bool { return strings.HasPrefix(task, policies.Prefix) }
 
-// An etag would tell whether guessed values are right.
+// maskPolicy also removes the etag, with which a viewer could check whether guessed values are right.
 func maskPolicy(p *cleanupv1.Policy) {
 	p.Etag = ""
 	for _, f := range p.GetFilters() {
@@ -167,7 +167,7 @@ func maskAll(values []string) {
 	}
 }
 
-// The quoted name of a table with its schema, or else a quoted text, as %q writes values.
+// quoted matches the quoted name of a table with its schema, or else any quoted text as %q writes values.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\."(?:[^"\\]|\\.)*")?`)
 
 // maskText masks quoted texts, except names of tables with a schema.

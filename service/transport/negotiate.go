@@ -9,15 +9,15 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// A stream of JSON objects, one per line.
+// ndjson is the type of a stream of JSON objects, one per line.
 const ndjson = "application/x-ndjson"
 
 type ndjsonMarshaler struct{ strictJSON }
 
 func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
-// negotiate sends a stream as lines unless the caller accepts application/json, compresses long responses, and answers
-// HEAD with the header of GET.
+// negotiate sends a stream as lines unless the caller accepts application/json. It compresses long responses, and
+// answers HEAD with the headers of GET.
 func negotiate(next http.Handler) http.Handler {
 	compressed := gzhttp.GzipHandler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func accepts(r *http.Request, want string) bool {
 	return false
 }
 
-// A stream ends once its header is written. The server itself writes no body in answer to HEAD.
+// headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
 type headOnly struct {
 	http.ResponseWriter
 	end context.CancelFunc

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// A call that panics ends with INTERNAL, and the stack is logged.
+// recovery ends a call that panics with INTERNAL, and logs the stack.
 type recovery struct{ log *slog.Logger }
 
 func (s recovery) call(name string, fn func() error) error {
@@ -25,7 +25,7 @@ func (s recovery) call(name string, fn func() error) error {
 	return err
 }
 
-// A method includes all that precedes its interceptors.
+// method wraps a unary method, including everything that happens before its interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(
 		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
@@ -43,7 +43,7 @@ func (s recovery) stream(
 	return s.call(shortName(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
-// unaryStatus is the innermost interceptor: only here errors become statuses.
+// unaryStatus is the innermost interceptor. Only here errors become statuses.
 func (s recovery) unaryStatus(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -51,14 +51,14 @@ func (s recovery) unaryStatus(
 	return resp, toStatus(ctx, err)
 }
 
-// streamStatus is the innermost interceptor, as unaryStatus.
+// streamStatus is the innermost interceptor of streams, like unaryStatus.
 func (s recovery) streamStatus(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return toStatus(stream.Context(), s.stream(srv, stream, info, handler))
 }
 
-// After a panic a response that has started is cut off.
+// handler cuts off a response that has started before a panic.
 func (s recovery) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &startedWriter{ResponseWriter: w}
@@ -78,7 +78,7 @@ type startedWriter struct {
 	started bool
 }
 
-// http.ResponseController needs Unwrap.
+// Unwrap is for http.ResponseController.
 func (w *startedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *startedWriter) WriteHeader(code int) {

@@ -7,35 +7,36 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Between two reports of a repeated rejection.
+// reportInterval is the time between two reports of a repeated rejection.
 const reportInterval = time.Minute
 
-// maxRejections limits how many kinds of rejections are told apart. Further strangers count as one caller.
+// maxRejections limits how many kinds of rejections are kept apart. Further callers without valid credentials count
+// as one caller.
 const (
 	maxRejections = 1000
 	otherCallers  = "others"
 )
 
-// Calls that are reported together.
+// rejection identifies the calls that are reported together.
 type rejection struct {
 	who, what string
 	code      codes.Code
 }
 
-// Calls that end with such a code did nothing, so that a caller can repeat them quickly.
+// isCheap reports whether a call that ends with the code did nothing, so that a caller can repeat it quickly.
 func isCheap(c codes.Code) bool {
 	return c == codes.Unauthenticated || c == codes.PermissionDenied || c == codes.ResourceExhausted ||
 		c == codes.InvalidArgument
 }
 
-// Repeated rejections are counted, so that a flood makes few log lines.
+// rejections counts repeated rejections, so that a flood makes few log lines.
 type rejections struct {
 	mu     sync.Mutex
 	counts map[rejection]int // since the last report
 }
 
-// report calls first for the first rejection of its kind. As long as more arrive, it calls again at intervals with
-// their number and caller.
+// report calls first for the first rejection of its kind. While more arrive, it calls again at intervals with their
+// number and their caller.
 func (r *rejections) report(of rejection, first func(), again func(who string, times int)) {
 	if !r.isFirst(&of) {
 		return
@@ -68,7 +69,8 @@ func (r *rejections) isFirst(of *rejection) bool {
 	return true
 }
 
-// takeCount resets the number of rejections since the last report. After none, the next is a first one again.
+// takeCount returns and resets the number of rejections since the last report. If there were none, the next
+// rejection is a first one again.
 func (r *rejections) takeCount(of rejection) (times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

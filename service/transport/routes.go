@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd"
 )
 
-// What the OpenAPI description says about one method of a path.
+// operation is what the OpenAPI description says about one method of a path.
 type operation struct {
 	query  []string // the names of its query parameters, in both spellings
 	body   bool     // it takes a body
@@ -23,7 +23,8 @@ type path struct {
 	operations map[string]operation
 }
 
-// The longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which also matches it.
+// paths has the longest template first, because /v1/runs/{runId}:cancel must be tried before /v1/runs/{runId},
+// which matches it too.
 var paths = readPaths(cleanupd.OpenAPI)
 
 var (
@@ -55,7 +56,7 @@ func readPaths(description string) (list []path) {
 			}
 			for _, parameter := range described.Parameters {
 				switch {
-				case parameter.In == "path" && parameter.Schema.Pattern != "": // it may have slashes
+				case parameter.In == "path" && parameter.Schema.Pattern != "": // the value may contain slashes
 					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
 				case parameter.In == "query":
 					o.query = append(o.query, parameter.Name,
@@ -71,7 +72,7 @@ func readPaths(description string) (list []path) {
 	return list
 }
 
-// Keyed by method; nil if the API has no such path.
+// operationsOf returns the operations of a path by method, or nil if the API has no such path.
 func operationsOf(u *url.URL) map[string]operation {
 	for _, p := range paths {
 		if p.pattern.MatchString(u.EscapedPath()) {

@@ -16,22 +16,22 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// Which role a call of an RPC needs, and whether it is audited.
+// rule says which role a call of an RPC needs, and whether it is audited.
 type rule struct {
-	role    access.Role // the lowest
-	dryRun  access.Role // the lowest for a dry run; if Nobody, the same
+	role    access.Role // the lowest role that may call it
+	dryRun  access.Role // the lowest role for a dry run; if Nobody, the same as role
 	audited bool
-	// The handler decides which calls are audited (audit.Insist).
+	// someAudited means that the handler decides which calls are audited (audit.Insist).
 	someAudited bool
 }
 
-// By full name.
+// rules has the rule of each RPC by its full name.
 var rules = map[string]rule{
 	cleanupv1.CleanupService_RunCleanup_FullMethodName: {role: access.Operator, dryRun: access.Viewer, audited: true},
 	cleanupv1.CleanupService_WatchRun_FullMethodName:   {role: access.Viewer},
 	cleanupv1.CleanupService_GetRun_FullMethodName:     {role: access.Viewer},
 	cleanupv1.CleanupService_ListRuns_FullMethodName:   {role: access.Viewer},
-	// of dry runs of one's own; see mayCancel
+	// Viewers may cancel their own dry runs; see mayCancel.
 	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true},
 	cleanupv1.CleanupService_SetPace_FullMethodName:              {role: access.Operator, audited: true},
 	cleanupv1.CleanupService_PauseRun_FullMethodName:             {role: access.Operator, audited: true},
@@ -44,7 +44,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.InsightService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 	cleanupv1.InsightService_ExplainTask_FullMethodName:          {role: access.Viewer},
-	// text keys; see mayExplainByText
+	// Calls with a text as key are audited; see mayExplainByText.
 	cleanupv1.InsightService_ExplainRow_FullMethodName:  {role: access.Viewer, someAudited: true},
 	cleanupv1.GuardService_GetGuards_FullMethodName:     {role: access.Admin},
 	cleanupv1.GuardService_SetGuards_FullMethodName:     {role: access.Admin, audited: true},
@@ -96,7 +96,7 @@ func hasRule(method string) bool {
 	return ok
 }
 
-// needs returns the lowest role. A nil request has not arrived yet.
+// needs returns the lowest role that may make the call. req is nil if the request has not arrived yet.
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role

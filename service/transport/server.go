@@ -31,18 +31,18 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// How long calls in progress may take when the server stops.
+// stopTimeout is how long calls in progress may take when the server stops.
 const stopTimeout = 5 * time.Second
 
 type Server struct {
 	grpc, gatewayServer *grpc.Server
 	health              healthServer
 	pipe                *bufconn.Listener
-	gatewayConn         *grpc.ClientConn // the gateway's
+	gatewayConn         *grpc.ClientConn // the gateway's connection to gatewayServer
 	http                *http.Server
 }
 
-// The services that work on the database that is cleaned.
+// Cleanup has the services that work on the database that is cleaned.
 type Cleanup interface {
 	cleanupv1.CleanupServiceServer
 	cleanupv1.GuardServiceServer
@@ -51,7 +51,7 @@ type Cleanup interface {
 	cleanupv1.ServerServiceServer
 }
 
-// Services of Cleanup.
+// cleanupServices are the names of the services of Cleanup.
 var cleanupServices = []string{
 	cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.GuardService_ServiceDesc.ServiceName,
 	cleanupv1.PolicyService_ServiceDesc.ServiceName, cleanupv1.InsightService_ServiceDesc.ServiceName,
@@ -61,20 +61,20 @@ var cleanupServices = []string{
 type Config struct {
 	Cleanup  Cleanup
 	UserData cleanupv1.UserDataServiceServer
-	// Why services cannot work now, or nil.
+	// CleanupReady and UserDataReady return why the services cannot work now, or nil.
 	CleanupReady, UserDataReady func(context.Context) error
-	// Served at /metrics, in addition to the metrics of calls and of the process.
+	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
 	Metrics prometheus.Collector
-	// Where the audit is kept.
+	// Audit is where the audit is stored.
 	Audit audit.DB
 	Guard *access.Guard
-	// For both listeners; nil: plain text.
+	// TLS is for both listeners; nil means plain text.
 	TLS *tls.Config
-	// HTTP listens on a loopback address, so that only requests to a loopback host are served.
+	// HTTPLoopback means that HTTP listens on a loopback address, so that only requests to a loopback host are served.
 	HTTPLoopback bool
-	// A page for browsers is served at /.
+	// Console means that a page for browsers is served at /.
 	Console bool
-	// How long a call waits while other calls of its caller use the database; 0: 10 seconds.
+	// TurnTimeout is how long a call waits while other calls of its caller use the database; 0 means 10 seconds.
 	TurnTimeout time.Duration
 	Timeouts    Timeouts
 	Log         *slog.Logger
@@ -146,8 +146,8 @@ func NewServer(c Config) (*Server, error) {
 	return out, nil
 }
 
-// Clients reach this server. The gateway's connection has no limit of streams, since it carries the streams of all
-// callers.
+// publicOptions are for the server that clients reach. The gateway's server gets no limit of streams, because its
+// one connection carries the streams of all callers.
 func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(makeAbortable),
@@ -167,8 +167,8 @@ func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	return options
 }
 
-// Serve serves both listeners until the context ends or one of them fails, and then lets calls in progress finish.
-// Streams must end by themselves (when the context given to New does).
+// Serve serves both listeners until the context ends or one of them fails. It then lets calls in progress finish.
+// Streams must end by themselves, when the context given to service.New ends.
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	limiter := &connLimiter{}
@@ -187,7 +187,7 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 	return group.Wait()
 }
 
-// nil: the server was stopped, even before it started.
+// ignoreStopped returns nil if the server was stopped, even before it started.
 func ignoreStopped(err error) error {
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -195,7 +195,7 @@ func ignoreStopped(err error) error {
 	return err
 }
 
-// REST stops first, since it depends on gRPC.
+// stop stops REST first, because it depends on gRPC.
 func (s *Server) stop() {
 	s.health.Shutdown()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)

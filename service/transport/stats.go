@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Spans get the error texts of the log (logText).
+// redactingHandler gives spans the same error texts as the log (logText).
 type redactingHandler struct{ stats.Handler }
 
 type methodKey struct{}

@@ -15,11 +15,11 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// How long a client may take. 0: the default.
+// Timeouts limit how long a client may take; 0 means the default.
 type Timeouts struct {
-	Headers time.Duration // to send a request's headers, or a request that needs no credentials; 10 seconds
-	Body    time.Duration // to send a whole request; 30 seconds
-	Stall   time.Duration // to read a message of a stream; 5 minutes
+	Headers time.Duration // for the headers, or for a whole request that needs no credentials; default 10 seconds
+	Body    time.Duration // to send a whole request; default 30 seconds
+	Stall   time.Duration // to read a message of a stream; default 5 minutes
 }
 
 func (t Timeouts) withDefaults() Timeouts {
@@ -28,16 +28,17 @@ func (t Timeouts) withDefaults() Timeouts {
 
 type abortKey struct{}
 
-// abortLate can cancel the call while the request is read.
+// makeAbortable lets abortLate cancel the call while its request is being read.
 func makeAbortable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cut := context.WithCancel(ctx)
 	return context.WithValue(ctx, abortKey{}, cut), nil
 }
 
-// A request that needs no credentials is as small as headers, and has their timeout.
+// abortLate cancels the call if its request takes too long to arrive. A request that needs no credentials is as
+// small as headers, so it has the timeout of headers.
 func (t Timeouts) abortLate(ctx context.Context, method string) *time.Timer {
 	cut, ok := ctx.Value(abortKey{}).(context.CancelFunc)
-	if !ok { // the gateway's, which has all of it
+	if !ok { // a call of the gateway, which has the whole request already
 		cut = func() {}
 	}
 	if rules[method].role == access.Nobody {
@@ -46,7 +47,7 @@ func (t Timeouts) abortLate(ctx context.Context, method string) *time.Timer {
 	return time.AfterFunc(t.Body, cut)
 }
 
-// Since when a message has been waiting to be sent.
+// stallStream records since when a message has been waiting to be sent.
 type stallStream struct {
 	grpc.ServerStream
 	timeout      time.Duration
@@ -65,8 +66,8 @@ func (s *stallStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// serve runs a handler until it returns, or a message has waited for too long. The waiting send then ends with the
-// stream. The client still receives the messages in flight, and then the error.
+// serve runs a handler until it returns, or until a message has waited for too long. In that case the waiting send
+// ends with the stream. The client still receives the messages in flight, and then the error.
 func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 	done := make(chan error, 1)
 	go func() { done <- handler(srv, s) }()
@@ -85,7 +86,8 @@ func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 	}
 }
 
-// handler limits how long each write may wait for the client: http.Server.WriteTimeout would limit a whole stream.
+// handler limits how long each write may wait for the client. http.Server.WriteTimeout would limit the whole
+// stream.
 func (t Timeouts) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &deadlineWriter{w, http.NewResponseController(w), t.Stall}
@@ -102,10 +104,10 @@ type deadlineWriter struct {
 
 func (w *deadlineWriter) setDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
 
-// Over HTTP/2 the deadline would also end a stream that writes nothing for a while.
+// clearDeadline is needed because over HTTP/2 the deadline would also end a stream that writes nothing for a while.
 func (w *deadlineWriter) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
-// http.ResponseController needs Unwrap and FlushError.
+// Unwrap and FlushError are for http.ResponseController.
 func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *deadlineWriter) Write(p []byte) (int, error) {

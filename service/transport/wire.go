@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A message in wire format, which streams may send in its place.
+// Encoded is a message in wire format, which a stream may send in place of the message.
 type Encoded []byte
 
 func Encode(message protobuf.Message) (Encoded, error) {
@@ -20,7 +20,7 @@ func Encode(message protobuf.Message) (Encoded, error) {
 	return Encoded(raw), err
 }
 
-// Encoded messages pass as they are.
+// codec sends Encoded messages unchanged.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -38,8 +38,8 @@ func passEncoded() grpc.ServerOption {
 	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
 }
 
-// Texts of a database without an encoding (SQL_ASCII), and messages of a server before the connection has an encoding,
-// may be invalid UTF-8, which protobuf rejects: invalid bytes are replaced.
+// marshal replaces bytes that are not valid UTF-8, because protobuf rejects them. They occur in texts of a database
+// without an encoding (SQL_ASCII), and in messages of a server before the connection has an encoding.
 func marshal[Wire any](m protobuf.Message, by func(m protobuf.Message) (Wire, error)) (Wire, error) {
 	wire, err := by(m)
 	if err == nil {
@@ -84,8 +84,8 @@ func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	})
 }
 
-// validValue returns the replacement of a string that is not valid UTF-8, or an invalid value if none is needed. It
-// changes a message in place.
+// validValue returns the replacement of a string that is not valid UTF-8, or an invalid value if no replacement is
+// needed. It changes a message in place.
 func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

@@ -10,19 +10,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Work tables that are retained for the same reason.
+// Retained are the work tables that are retained for the same reason.
 type Retained struct {
 	Reason string
 	Tables int64
 	Bytes  int64 // with indexes
 }
 
-// The other reasons are listed as one.
+// maxReasons is how many reasons are listed; the remaining ones are summed up in one entry.
 const maxReasons = 50
 
 type covered struct{ explain.Coverage }
 
-// The largest retained work tables come first.
+// of returns the tasks that cover a table, and the work tables that are retained, by reason, with the most bytes
+// first.
 func (c covered) of(t *inventory.Table) (tasks []string, retained []Retained) {
 	if t.Kind != inventory.WorkTables {
 		return c.Tasks[t.Quoted()], nil

@@ -17,45 +17,45 @@ import (
 
 type Lister struct {
 	Pool *pgxpool.Pool
-	// Masks of work tables, which are listed by kind.
+	// Masks match the names of work tables, which are listed by kind.
 	Masks []inventory.Mask
 	// Cover may fail with campaign.ErrNotCampaign.
 	Cover  func(ctx context.Context) (explain.Coverage, error)
 	Limits Limits
 }
 
-// A table of the database, or all work tables of a kind.
+// Table is a table of the database, or all work tables of a kind.
 type Table struct {
 	*inventory.Table
 	growth.Rates
-	// In the order of the pipeline.
+	// CoveredBy lists tasks in the order of the pipeline.
 	CoveredBy []string
-	// Why work tables are retained.
+	// Retained says why work tables are retained.
 	Retained []Retained
-	// The rest is empty in a brief list.
+	// Details, History and Suggestion are empty in a brief list.
 	inventory.Details
 	History    []growth.Point
 	Suggestion *Suggestion
 }
 
-// Size includes indexes, in bytes.
+// Size returns the size in bytes, including indexes.
 func (t *Table) Size() int64 { return t.Bytes + t.IndexBytes }
 
 type Query struct {
 	Order         Order
 	UncoveredOnly bool
-	// Leave out what only reading more than the catalog shows.
+	// Brief leaves out everything that is not read from the catalog alone.
 	Brief bool
-	// Last table of the previous page; zero for the first page.
+	// After is the last table of the previous page; zero for the first page.
 	After Key
 	Size  int
 }
 
 type Page struct {
 	Tables []*Table
-	// Last table of the page if there are more, or else zero.
+	// Next is the last table of the page if more follow, otherwise zero.
 	Next Key
-	// When the tables were last sampled; nil: never.
+	// SampleTime is when the tables were last sampled; nil if never.
 	SampleTime *time.Time
 }
 
@@ -83,8 +83,8 @@ func (l *Lister) List(ctx context.Context, q Query) (Page, error) {
 	return p, nil
 }
 
-// cover returns nothing for a database that has no table of Campaign. It fails if several schemas have Campaign's
-// tables, because then all would seem to be uncovered.
+// cover returns nothing for a database without tables of Campaign. It fails if several schemas have Campaign's
+// tables, because otherwise all tables would seem to be uncovered.
 func (l *Lister) cover(ctx context.Context) (covered, error) {
 	c, err := l.Cover(ctx)
 	if errors.Is(err, campaign.ErrNotCampaign) && errors.Unwrap(err) == nil {
@@ -93,7 +93,7 @@ func (l *Lister) cover(ctx context.Context) (covered, error) {
 	return covered{c}, err
 }
 
-// measure leaves out details.
+// measure reads the tables without details.
 func (l *Lister) measure(ctx context.Context, c covered) ([]*Table, *growth.Growth, error) {
 	now, err := store.Now(ctx, l.Pool)
 	if err != nil {

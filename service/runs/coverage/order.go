@@ -8,7 +8,7 @@ import (
 
 type Order string
 
-// Except for names, the greatest comes first.
+// The greatest value comes first, except with names.
 const (
 	ByName   Order = "NAME"
 	ByBytes  Order = "BYTES"
@@ -19,7 +19,7 @@ const (
 // Key is the position of a table in a list. It remains valid if tables change or are dropped.
 type Key struct {
 	Order Order
-	// What the list is ordered by; unknown values come last.
+	// Value is what the list is ordered by; unknown values come last.
 	Value   int64
 	Unknown bool
 	Name    string
@@ -50,7 +50,7 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(other.Value, k.Value), strings.Compare(k.Name, other.Name))
 }
 
-// next is the position of the page's last table if more follow.
+// cut returns the page after q.After. next is the position of the page's last table if more tables follow.
 func (q Query) cut(all []*Table) (page []*Table, next Key) {
 	for _, t := range all {
 		if q.UncoveredOnly && len(t.CoveredBy) > 0 {

@@ -14,31 +14,33 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// A policy is suggested for tables that are larger, or grow faster.
+// Limits say from which size or growth on a policy is suggested for a table.
 type Limits struct {
 	Bytes int64
-	// Of the size, per day; only counts from GrowthBytes on, since empty tables double easily.
+	// GrowthPercent is the growth per day in percent of the size. It counts only for tables of GrowthBytes or more,
+	// since empty tables double easily.
 	GrowthPercent float64
 	GrowthBytes   int64
-	// The policy keeps rows of this age.
+	// Days is how long the suggested policy keeps rows.
 	Days int32
 }
 
 var DefaultLimits = Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 10 << 20, Days: 365}
 
-// A policy to consider for a table that nothing covers.
+// Suggestion is a policy to consider for a table that nothing covers.
 type Suggestion struct {
 	Reason string
-	// Task of a policy for the table that is not enabled; "" if there is none.
+	// Disabled is the task of an existing policy for the table that is not enabled; "" if there is none.
 	Disabled string
-	// "" if the table has a policy already, or no date by which rows could be deleted.
+	// Policy is the name of the suggested policy. It is "" if the table has a policy already, or no date by which rows
+	// could be deleted.
 	Policy string
-	// Date that Days are compared with.
+	// Column is the date with which Days are compared.
 	Column string
 	Days   int32
 }
 
-// Command previews the policy once it is set; "" if there is no policy.
+// Command returns the command that previews the policy once it is set, or "" if there is no policy.
 func (s Suggestion) Command() string {
 	task := s.Disabled
 	if task == "" && s.Policy != "" {
@@ -50,8 +52,8 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + task
 }
 
-// nil: none. The application's own tables have no suggestion: their rows depend on each other without foreign keys.
-// Neither have tables whose dates do not tell the age of a row.
+// suggest returns nil if no policy is suggested. That is so for the application's own tables, because their rows
+// depend on each other without foreign keys, and for tables whose dates do not tell the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -78,7 +80,7 @@ func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Sugges
 	return s
 }
 
-// "": no limit is exceeded.
+// reason returns "" if no limit is exceeded.
 func (l Limits) reason(t *Table) string {
 	if t.Size() > l.Bytes {
 		return fmt.Sprintf("no task covers it, and it has %s", humanize.IBytes(uint64(t.Size())))
@@ -92,17 +94,18 @@ func (l Limits) reason(t *Table) string {
 	return ""
 }
 
-// Names of the application's own tables.
+// applicationTable matches the names of the application's own tables.
 var applicationTable = regexp.MustCompile(`^(nms|xtk|ncm|nml|crm)`)
 
-// ownsTable includes tables with the name of a work table. Policies for some of these would be refused.
+// ownsTable also reports tables with the name of a work table, because policies for some of these would be refused.
 func (c covered) ownsTable(t *Table) bool {
 	return c.Schema != "" && t.Schema == c.Schema &&
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
 }
 
-// Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may
-// still be needed. Other dates do not tell the age of a row: plans and ends, or those of a person's life.
+// These patterns match the names of date columns. A date of the last change is preferred, because a row that was
+// changed recently may still be needed. otherDate matches dates that do not tell the age of a row: plans and ends,
+// or dates of a person's life.
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
@@ -110,17 +113,19 @@ var (
 		`expir|valid|until|due|plan|schedul|next|delet|renew|matur|(^|_|ts)(end|dob)`)
 )
 
-// A column with older dates, whose name does not say what it is, is about something else.
+// maxAge limits columns whose name does not say what they hold: if one has older dates, it is not about the age of
+// rows.
 const maxAge = 40 * 365 * 24 * time.Hour
 
-// A date may tell the age of rows if it is none of a plan or of a person, and not in the future.
+// tellsAge reports whether a date may tell the age of rows. It must not be about a plan or a person, nor in the
+// future.
 func tellsAge(d inventory.DateColumn, now time.Time) bool {
 	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
 	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
-// nil: no column tells the age of a row.
+// bestDate returns nil if no column tells the age of a row.
 func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn {
 	var best *inventory.DateColumn
 	score := func(d *inventory.DateColumn) (points int) {
@@ -146,12 +151,13 @@ func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn
 	return best
 }
 
-// In bytes.
+// maxPolicyName is the length of a suggested name in bytes.
 const maxPolicyName = 40
 
 var notInPolicyNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Keyed by table. Each name is that of one table, and of no policy that exists.
+// policyNames returns a name of a policy for each table, by table. Each name is unique, and no existing policy has
+// it.
 func (c covered) policyNames(tables []*Table) map[string]string {
 	names, used := map[string]string{}, map[string]int{}
 	for _, t := range tables {

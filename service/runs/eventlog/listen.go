@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// Listen receives the notifications of all replicas until the context ends. While it is disconnected, tails poll.
+// Listen receives the notifications of all replicas until the context ends. While it is disconnected, tails still
+// poll.
 func (l *Log) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := rescue.Call(func() error { return l.listen(ctx) })
@@ -54,17 +55,17 @@ func (l *Log) listen(ctx context.Context) error {
 		if t := l.tails[id]; t != nil {
 			select {
 			case t.wake <- struct{}{}:
-			default: // it is awake
+			default: // a wake-up is already pending
 			}
 		}
 		l.mu.Unlock()
 	}
 }
 
-// After this long without a notification the connection is checked.
+// pingAfter is how long no notification may arrive before the connection is checked.
 const pingAfter = 30 * time.Second
 
-// nil: no notification for a while, and the connection is alive.
+// waitForNotification returns nil if no notification arrived for a while and the connection is alive.
 func waitForNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, stop := context.WithTimeout(ctx, pingAfter)
 	defer stop()

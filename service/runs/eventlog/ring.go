@@ -7,13 +7,14 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// ring has the newest events of a run. Sequences have no gaps, so the position of an event follows from its sequence.
+// ring has the newest events of a run. Sequences have no gaps, so the position of an event follows from its
+// sequence.
 type ring struct {
 	mu      sync.Mutex
 	events  []store.Event
-	newest  store.Place // of the last event, or where the ring begins
+	newest  store.Place // of the last event, or where the ring begins if it is empty
 	changed chan struct{}
-	ended   *store.Run // as in its last event; nil until that is read
+	ended   *store.Run // the run as in its last event; nil until that is read
 	err     error
 }
 
@@ -25,7 +26,7 @@ func (r *ring) last() store.Place {
 	return r.newest
 }
 
-// add drops the oldest events that do not fit.
+// add appends events, and drops the oldest ones that do not fit.
 func (r *ring) add(events []store.Event) {
 	if len(events) == 0 {
 		return
@@ -44,7 +45,7 @@ func (r *ring) add(events []store.Event) {
 	r.wake()
 }
 
-// fail ends the ring: after returns the error instead of waiting for more events.
+// fail ends the ring, so that after returns the error instead of waiting for more events.
 func (r *ring) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,8 +58,8 @@ func (r *ring) wake() {
 	r.changed = make(chan struct{})
 }
 
-// after returns the events after a sequence and a channel that is closed when there are more, or the run if it ended
-// with the last of them; nothing if the ring does not reach back that far.
+// after returns the events after a sequence, with a channel that is closed when there are more. If the run ended
+// with the last of them, it returns the run. It returns nothing if the ring does not reach back that far.
 func (r *ring) after(sequence int64) (events []store.Event, more <-chan struct{}, ended *store.Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,14 +14,15 @@ import (
 
 const (
 	// ringSize is how many of the newest events of a run a replica keeps in memory. A watcher that is further behind
-	// reads pages.
+	// reads them from the database.
 	ringSize = 1024
-	// Events per query.
+	// pageSize is how many events a query reads.
 	pageSize = 500
 	// pollEvery is how often a tail polls, in case a notification was missed.
 	pollEvery = time.Second
-	// gatherPerWatcher is how long events are gathered per watcher, up to pollEvery: about fifty times what delivering one
-	// to one watcher takes, since the worker of the run competes with the watchers for processor time.
+	// gatherPerWatcher is how long events are gathered for each watcher, up to pollEvery in total. It is about fifty
+	// times as long as it takes to deliver an event to a watcher, so that watchers leave processor time to the worker
+	// of the run.
 	gatherPerWatcher = time.Millisecond
 )
 
@@ -36,7 +37,8 @@ type tail struct {
 	failedSince time.Time // when the database first failed to answer; zero while it answers
 }
 
-// The first watcher starts the tail after a place. running: it was running already.
+// join joins the tail of a run. The first watcher starts it after the given place. running means that it was
+// running already.
 func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +52,7 @@ func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
 	return t, running
 }
 
-// The last watcher to leave stops the tail.
+// leave stops the tail when its last watcher leaves.
 func (l *Log) leave(t *tail) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +72,8 @@ func (l *Log) run(ctx context.Context, t *tail) {
 	}
 }
 
-// read fills the ring of a tail until it is stopped, and checks that the stored log still has the ring's last event.
+// read fills the ring of a tail until it is stopped. It also checks that the stored log still has the last event of
+// the ring.
 func (l *Log) read(ctx context.Context, t *tail) error {
 	for {
 		reading, stop := context.WithTimeout(ctx, store.Timeout)
@@ -112,7 +115,7 @@ func (l *Log) gatherFor(t *tail) time.Duration {
 	return min(time.Duration(t.watchers)*gatherPerWatcher, pollEvery)
 }
 
-// drop ends a tail with an error for its watchers; the next watcher starts a new one.
+// drop ends a tail with an error for its watchers. The next watcher starts a new tail.
 func (l *Log) drop(t *tail, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

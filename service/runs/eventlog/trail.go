@@ -12,10 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// ReplacedError reports that a watcher was sent events that the stored log does not have.
+// ReplacedError says that a watcher was sent events that the stored log no longer has.
 type ReplacedError struct {
 	RunID string
-	// AfterSequence is the last event that the watcher was sent and the log still has; 0 if none or unknown.
+	// AfterSequence is the last event that the watcher was sent and that the log still has; 0 if there is none or it
+	// is unknown.
 	AfterSequence int64
 }
 
@@ -38,7 +39,7 @@ func (e *ReplacedError) Info() (reason string, metadata map[string]string) {
 	}
 }
 
-// trail is the last event of each generation that a watcher was sent, oldest first.
+// trail has the last event of each generation that a watcher was sent, oldest first.
 type trail []store.Place
 
 func (t trail) last() store.Place { return t[len(t)-1] }
@@ -51,7 +52,7 @@ func (t *trail) add(p store.Place) {
 	}
 }
 
-// verify fails with a ReplacedError if the stored log does not have all of the trail, and with store.ErrNotFound if the
+// verify fails with a ReplacedError if the stored log lacks part of the trail, and with store.ErrNotFound if the
 // run was pruned.
 func (t trail) verify(ctx context.Context, db campaign.Querier, id uuid.UUID) error {
 	shared, err := store.SharedSequence(ctx, db, id, t)

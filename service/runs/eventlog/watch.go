@@ -13,7 +13,7 @@ import (
 )
 
 type Log struct {
-	// listener: only its configuration is used, for the connection that listens.
+	// listener is only used for its configuration, with which the connection that listens is opened.
 	pool, listener *pgxpool.Pool
 	waiting        func()
 	log            *slog.Logger
@@ -22,15 +22,15 @@ type Log struct {
 	tails map[uuid.UUID]*tail
 }
 
-// waiting is called when a notification says that a run waits to be claimed. listener's configuration is used for the
-// connection that listens.
+// New returns a log. It calls waiting when a notification says that a run waits to be claimed. It opens the
+// connection that listens with the configuration of listener.
 func New(pool, listener *pgxpool.Pool, waiting func(), log *slog.Logger) *Log {
 	return &Log{pool: pool, listener: listener, waiting: waiting, log: log, tails: map[uuid.UUID]*tail{}}
 }
 
-// Watch sends past events first, then new ones, and returns the run as it ended. It fails with store.ErrNotFound, with
-// a ReplacedError if the stored log lacks the place, or loses an event that was sent, with the error of send, or with
-// the database's.
+// Watch sends past events first, then new ones, and returns the run when it has ended. It fails with
+// store.ErrNotFound, with a ReplacedError if the stored log lacks the place or loses an event that was sent, and
+// with errors of send or of the database.
 func (l *Log) Watch(
 	ctx context.Context, runID string, after store.Place, send func(store.Event) error,
 ) (*store.Run, error) {
@@ -57,20 +57,20 @@ func (l *Log) Watch(
 		if !errors.Is(err, store.ErrNoPlace) {
 			return ended, err
 		}
-		// Perhaps only other watchers were sent the events that were lost.
+		// The lost events may have been sent only to other watchers.
 		if err = sent.verify(ctx, l.pool, id); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// watchHistory fails with store.ErrNoPlace when the log is replaced.
+// watchHistory fails with store.ErrNoPlace if the log is replaced meanwhile.
 func (l *Log) watchHistory(
 	ctx context.Context, id uuid.UUID, sent *trail, send func(store.Event) error,
 ) (*store.Run, error) {
 	t, joined := l.join(id, sent.last())
 	defer l.leave(t)
-	if joined { // perhaps one that was started before the log was replaced
+	if joined { // the tail may have been started before the log was replaced
 		_, _, err := store.ReadEvents(ctx, l.pool, id, t.ring.last(), 0)
 		if errors.Is(err, store.ErrNoPlace) {
 			l.drop(t, err)

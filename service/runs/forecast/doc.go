@@ -1,3 +1,3 @@
-// Package forecast says whether runs keep up: it combines what package tasks/forecast expects to become obsolete with
-// how fast former runs were, and what stopped them.
+// Package forecast says whether runs keep up. It combines what package tasks/forecast expects to become obsolete
+// with how fast earlier runs were, and what stopped them.
 package forecast

@@ -19,32 +19,33 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// How long a forecast is used.
+// maxAge is how long a forecast is used before the next one is made.
 const maxAge = time.Minute
 
 type Task struct {
 	forecast.Due
 	Outlook
-	// Rows that the next run will find, and how long it will work on them; 0: unknown.
+	// NextRun is how many rows the next run will find, and Took how long it will work on them; 0 if unknown.
 	NextRun int64
 	Took    time.Duration
 }
 
-// Whether runs keep up, and when sequences end.
+// Forecast says whether runs keep up, and when sequences reach their limits.
 type Forecast struct {
 	Time      time.Time
 	Tasks     []Task
 	Sequences []Sequence
-	// Which sequences are missing, and why; "" if none is.
+	// SequencesProblem says which sequences are missing and why; "" if none is missing.
 	SequencesProblem string
 	Size             Size
 }
 
-// Forecaster makes one forecast at a time, and records one after each sampling of the tables, while no run works.
+// Forecaster makes one forecast at a time. It also records one after each sampling of the tables, while no run
+// works.
 type Forecaster struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
-	// Configuration of a run, with all tasks as they are now.
+	// Config returns the configuration of a run with all tasks as they are now.
 	Config   func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
 	Schedule func(ctx context.Context) (*schedule.Schedule, error)
 
@@ -53,7 +54,7 @@ type Forecaster struct {
 	last *Forecast
 }
 
-// The forecast is at most a minute old.
+// Forecast returns a forecast that is at most a minute old.
 func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,8 +124,8 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	return made, err
 }
 
-// A forecast is due if the tables have been sampled since the last one, no run works, and none has ended in the last
-// minutes, since others may follow.
+// isDue is the SQL condition that a forecast has to be recorded: the tables have been sampled since the last one,
+// but not in the last five minutes, because runs may follow each other, and no run is queued or works.
 const isDue = `
 EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
   AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
@@ -141,7 +142,7 @@ func (f *Forecaster) Tick(ctx context.Context) error {
 	return f.Record(ctx)
 }
 
-// Record stores what metrics need of a new forecast, with a sample of the sequences.
+// Record makes a forecast, and stores a sample of the sequences and the part of the forecast that metrics need.
 func (f *Forecaster) Record(ctx context.Context) error {
 	made, err := f.Forecast(ctx)
 	if err != nil {
@@ -152,10 +153,10 @@ func (f *Forecaster) Record(ctx context.Context) error {
 	})
 }
 
-// Only what metrics need is stored.
+// store stores only what metrics need.
 func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	b := &pgx.Batch{}
-	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make one at the same time
+	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make forecasts at the same time
 	b.Queue("DELETE FROM cleanupd.forecast")
 	for _, t := range f.Tasks {
 		b.Queue("INSERT INTO cleanupd.forecast VALUES ($1, $2, $3, $4)", t.Task, t.Trend, t.Bound, f.Time)
@@ -163,9 +164,8 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks of the last forecast that any replica made whose trend it knows, and whether
-// they
-// fall behind. Forecasts of more than two days ago do not count.
+// FallingBehindTasks returns the tasks whose trend the last forecast of any replica knows, and whether they fall
+// behind. Forecasts that are more than two days old do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE trend <> '' AND forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// What the last runs did of each task, newest first, and how long they worked, without pauses. Runs that somebody
-// cancelled show nothing.
+// selectNights reads what the last runs did of each task, newest first, and how long the tasks worked, without
+// pauses. It leaves out runs that somebody cancelled, because they show nothing.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,

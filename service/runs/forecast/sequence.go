@@ -12,23 +12,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// When a sequence reaches the limit of the ids that it gives.
+// Sequence is a sequence, with the limit of the ids that it gives.
 type Sequence struct {
-	// Quoted, with the schema.
+	// Name is quoted, with the schema.
 	Name string
-	// Columns that it gives ids to: SCHEMA.TABLE.COLUMN.
+	// Columns are the columns that get their ids from it, as SCHEMA.TABLE.COLUMN.
 	Columns []string
 	Last    int64
-	// The greatest value that the sequence, and the types of the columns, can have.
+	// Limit is the greatest value that both the sequence and the types of its columns allow.
 	Limit int64
-	// Values a day; negative: unknown.
+	// PerDay is the number of values a day; negative if unknown.
 	PerDay float64
 }
 
-// Ends that are farther in the future are not forecast.
+// maxYears limits the forecast: later ends are not reported.
 const maxYears = 100
 
-// nil: unknown, or far away.
+// End returns when the sequence reaches its limit, or nil if that is unknown or far away.
 func (s Sequence) End(now time.Time) *time.Time {
 	days := (float64(s.Limit) - float64(s.Last)) / s.PerDay
 	if s.PerDay <= 0 || days > maxYears*365 {
@@ -38,10 +38,10 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// A WITH of the ascending sequences outside the system's schemas that do not begin again at their end, with their last
-// value: NULL if they have given none, or if the role may not read them. A column of a domain has the type that the
-// domain is based on. The application takes ids of all its tables from XtkNewId, which no column names, and they have
-// 32 bits.
+// allSequences is a WITH clause. It selects the ascending sequences outside the system's schemas that do not start
+// over at their end. last_value is NULL if a sequence has not given a value, or if the role may not read it. A
+// column of a domain has the type on which the domain is based. The application takes the ids of all its tables,
+// which have 32 bits, from XtkNewId, to which no column refers.
 const allSequences = `
 WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
@@ -74,8 +74,9 @@ sequences AS (
     AND c.relpersistence <> 't')
 `
 
-// Sequences that the role may read and that have given a value; those that end first come first. Values a day are those
-// between the last sample of at least a day ago and the first one of the last 30 days.
+// Sequences returns the sequences that the role may read and that have given a value. The first ones are those that
+// will reach their limits first. Values per day are computed from the oldest sample that is between one and 30 days
+// old.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -97,10 +98,11 @@ func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	return list, nil
 }
 
-// Named in a problem.
+// maxHidden is how many sequences a problem names.
 const maxHidden = 10
 
-// hiddenSequences says which sequences the role may not read, with the GRANT that helps; "" if it may read all.
+// hiddenSequences says which sequences the role may not read, with the GRANT that helps. It returns "" if the role
+// may read all of them.
 func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 	var (
 		role  string
@@ -114,7 +116,7 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role), nil
 }
 
-// SampleSequences does nothing if a sample was stored today. It forgets old samples.
+// SampleSequences does nothing if a sample was stored less than 20 hours ago. It also deletes old samples.
 func SampleSequences(ctx context.Context, tx pgx.Tx) error {
 	const forget = "DELETE FROM cleanupd.sequence_sample WHERE sample_time < clock_timestamp() - interval '400 days'"
 	if _, err := tx.Exec(ctx, forget); err != nil {

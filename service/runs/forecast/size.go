@@ -10,15 +10,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Bytes of the database, and how much it grows.
+// Size is the size of the database in bytes, and how fast it grows.
 type Size struct {
 	Bytes int64
-	// Bytes a day, and what they would be without the cleanup; nil until the tables were sampled for a day. Space that
-	// rows leave is used again by the same table, and is not given back.
+	// PerDay is the growth in bytes a day, and WithoutPerDay what it would be without the cleanup. They are nil until
+	// the tables have been sampled for a day. Space that deleted rows leave is not returned, but the same table uses
+	// it again.
 	PerDay, WithoutPerDay *float64
 }
 
-// nil: unknown.
+// In returns the size after some days, or nil if the growth is unknown.
 func (s Size) In(days int, perDay *float64) *int64 {
 	if perDay == nil {
 		return nil
@@ -27,8 +28,9 @@ func (s Size) In(days int, perDay *float64) *int64 {
 	return &bytes
 }
 
-// The growth is that of rows that were inserted into each table and not deleted again since the first sampling of the
-// last 30 days, with their mean size. Without the cleanup, the rows remain that its runs have deleted.
+// selectSize computes the growth from the rows that were inserted into each table and not deleted since the first
+// sampling of the last 30 days, and from their mean size. Without the cleanup, the rows that its runs deleted would
+// remain.
 const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),

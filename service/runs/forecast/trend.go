@@ -7,55 +7,56 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/forecast"
 )
 
-// Whether runs keep up with what becomes obsolete.
+// Trend says whether runs keep up with what becomes obsolete.
 type Trend string
 
 const (
-	// Nothing is known of the task.
+	// Unknown means that nothing is known about the task.
 	Unknown Trend = ""
-	// Each run deletes what is obsolete.
+	// InBalance means that each run deletes everything that is obsolete.
 	InBalance Trend = "IN_BALANCE"
-	// Some rows wait for later runs, and become fewer.
+	// CatchingUp means that some rows wait for later runs, and that they become fewer.
 	CatchingUp Trend = "CATCHING_UP"
-	// Some rows wait for later runs, and become more.
+	// FallingBehind means that some rows wait for later runs, and that they become more.
 	FallingBehind Trend = "FALLING_BEHIND"
 )
 
-// What keeps a run from deleting all that is obsolete.
+// Bound is what keeps a run from deleting everything that is obsolete.
 type Bound string
 
 const (
-	MaxDuration Bound = "MAX_DURATION" // the run stopped after its time
-	Throttled   Bound = "THROTTLED"    // batches waited for the server's load, so that the run stopped after its time
+	MaxDuration Bound = "MAX_DURATION" // the run reached its time limit
+	Throttled   Bound = "THROTTLED"    // batches waited for the load to fall until the time limit was reached
 	Locks       Bound = "LOCKS"        // tables or rows remained locked
 	Failing     Bound = "FAILING"      // the task failed, or was refused
 )
 
-// What one run did of a task.
+// Night is what one run did of a task.
 type Night struct {
 	Start time.Time
 	Rows  int64
 	Took  time.Duration
-	Bound Bound // empty if nothing kept it from deleting all
+	Bound Bound // empty if the run deleted everything
 }
 
-// How a task will do.
+// Outlook says how a task will do.
 type Outlook struct {
 	Trend Trend
-	// When a task that catches up has done so, or since when it falls behind; zero: unknown.
+	// At is when a task that catches up will have caught up, or since when a task falls behind; zero if unknown.
 	At    time.Time
 	Bound Bound
-	// Rows a second that it deletes; 0: unknown.
+	// Rate is how many rows a second the task deletes; 0 if unknown.
 	Rate float64
 }
 
-// A task of a pipeline, with its former nights, newest first.
+// member is a task of a pipeline with its past nights, newest first.
 type member struct {
 	due    forecast.Due
 	nights []Night
 }
 
-// The pipeline runs daily. budget is how long a run may take; 0: no limit.
+// judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means
+// no limit.
 func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
@@ -69,13 +70,13 @@ func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
 	return outlooks
 }
 
-// How many rows a night must have to show how fast a task is, and how many such nights count.
+// minRows is how many rows a night must have to show how fast a task is. recentRates is how many such nights count.
 const (
 	minRows     = 1_000
 	recentRates = 7
 )
 
-// medianRate returns the rows a second of the last nights that had enough; 0: none had.
+// medianRate returns the median of rows a second in the last nights that had enough rows, or 0 if none had.
 func medianRate(nights []Night) float64 {
 	var rates []float64
 	for _, n := range nights {
@@ -90,8 +91,8 @@ func medianRate(nights []Night) float64 {
 	return rates[len(rates)/2]
 }
 
-// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before and
-// stop after their budget.
+// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before
+// and stop when their budget is used up.
 func simulate(pipeline []member, rates []float64, budget time.Duration) [][forecast.Days]float64 {
 	left := make([][forecast.Days]float64, len(pipeline))
 	backlog := make([]float64, len(pipeline))
@@ -118,7 +119,7 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 	return left
 }
 
-// A task is judged by its former nights, and by what the next ones will leave.
+// outlook judges a task by its past nights, and by what the next nights will leave.
 func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
@@ -144,16 +145,16 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 		if done := slices.IndexFunc(left[:], func(rows float64) bool { return rows < 1 }); done > 0 {
 			o.At = night(now, done)
 		}
-	default: // a single night that leaves rows for the next ones is no trend
+	default: // a single night that leaves rows is no trend
 		o.Trend = InBalance
 	}
 	return o
 }
 
-// Nights for which a backlog must grow to be a trend.
+// lasting is for how many nights a backlog must grow to count as a trend.
 const lasting = 5
 
-// grows reports whether more and more rows are left in the last nights of a simulation.
+// grows reports whether the rows left become more in each of the last nights of a simulation.
 func grows(left [forecast.Days]float64) bool {
 	for i := len(left) - lasting; i < len(left); i++ {
 		if left[i] < 1 || left[i] <= left[i-1] {
@@ -165,7 +166,8 @@ func grows(left [forecast.Days]float64) bool {
 
 func night(now time.Time, i int) time.Time { return now.Add(time.Duration(i) * 24 * time.Hour) }
 
-// bounded returns since when the task has not deleted all that was obsolete, and why; "" if it has last time.
+// bounded returns since when the task has not deleted everything that was obsolete, and what kept it from that; ""
+// if the last run deleted everything.
 func (m member) bounded() (since time.Time, bound Bound) {
 	for i, n := range m.nights {
 		if n.Bound == "" {
@@ -178,13 +180,14 @@ func (m member) bounded() (since time.Time, bound Bound) {
 	return since, bound
 }
 
-// Nights that show how much runs delete, and how much comes.
+// recentRuns is how many nights show how much runs delete. recentArrivals is how many show how much becomes
+// obsolete.
 const (
 	recentRuns     = 3
 	recentArrivals = 7
 )
 
-// usual is the average of the last nights in which something kept runs from deleting all.
+// usual returns the average of the last nights in which something kept runs from deleting everything.
 func (m member) usual() float64 {
 	rows, nights := int64(0), 0
 	for _, n := range m.nights[:min(recentRuns, len(m.nights))] {
@@ -196,8 +199,8 @@ func (m member) usual() float64 {
 	return float64(rows) / float64(max(nights, 1))
 }
 
-// arrivals returns the rows that become obsolete a day on average; for a task without dates, those that the last nights
-// deleted that nothing bounded.
+// arrivals returns how many rows become obsolete a day on average. For a task without dates, it is what the last
+// nights without a bound deleted.
 func (m member) arrivals() float64 {
 	rows, days := int64(0), 0
 	if m.due.Dated {

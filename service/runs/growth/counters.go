@@ -9,25 +9,25 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// The server's counters of rows at the last sampling, by relation.
+// counters has the server's counts of rows at the last sampling, by relation.
 type counters struct {
 	stored map[uint32]counter
-	// first: there was no sampling before, so what was counted until now is not known to be recent.
+	// first means that there was no sampling before, so that earlier counts cannot be assigned to a time.
 	first bool
-	// reset: all statistics were reset since.
+	// reset means that all statistics were reset since the last sampling.
 	reset bool
-	// Counters to store.
+	// changed has the counters that have to be stored.
 	changed []counter
 	seen    map[uint32]bool
 }
 
-// Rows inserted and deleted since the relation's statistics were reset.
+// counter has the rows that were inserted and deleted since the statistics of the relation were reset.
 type counter struct {
 	Relation          uint32
 	Inserted, Deleted int64
 }
 
-// nil: there was no sampling before.
+// readCounters reads the stored counters. last is the time of the last sampling, or nil if there was none.
 func readCounters(ctx context.Context, tx pgx.Tx, last *time.Time) (*counters, error) {
 	c := &counters{stored: map[uint32]counter{}, seen: map[uint32]bool{}, first: last == nil}
 	if err := tx.QueryRow(
@@ -47,7 +47,8 @@ func readCounters(ctx context.Context, tx pgx.Tx, last *time.Time) (*counters, e
 	return c, err
 }
 
-// reset: the numbers may be too low, since the relation's statistics were reset.
+// since returns how many rows were inserted and deleted since the last sampling. reset means that the numbers may
+// be too low, because the statistics of the relation were reset in between.
 func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset bool) {
 	before, known := c.stored[r.OID]
 	c.seen[r.OID] = true
@@ -58,7 +59,7 @@ func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset b
 	switch {
 	case c.first:
 		return 0, 0, false
-	case !known: // it was created since
+	case !known: // the relation was created since the last sampling
 		return now.Inserted, now.Deleted, false
 	case c.reset, now.Inserted < before.Inserted, now.Deleted < before.Deleted:
 		return now.Inserted, now.Deleted, true
@@ -66,7 +67,7 @@ func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset b
 	return now.Inserted - before.Inserted, now.Deleted - before.Deleted, false
 }
 
-// store also deletes the counters of dropped relations.
+// store also deletes the counters of relations that were dropped.
 func (c *counters) store(ctx context.Context, tx pgx.Tx) error {
 	var (
 		relations, gone   []uint32

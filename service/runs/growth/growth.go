@@ -12,25 +12,25 @@ import (
 
 const day = 24 * time.Hour
 
-// Tables are keyed by name.
+// Growth has the samples of the tables, by name.
 type Growth struct {
-	// LastTime is when the tables were last sampled; nil: never.
+	// LastTime is when the tables were last sampled; nil if never.
 	Now      time.Time
 	LastTime *time.Time
 	tables   map[string]past
-	// The samplings that 7 and 30 days are compared with; nil if none is old enough.
+	// week and month are the samplings with which the sizes are compared for 7 and 30 days; nil if none is old enough.
 	week, month *time.Time
 }
 
 type past struct {
 	firstTime         time.Time
-	week, month       *int64 // bytes with indexes at these samplings; nil if it has no sample so old
+	week, month       *int64 // bytes with indexes at these samplings; nil if the table has no sample that is old enough
 	inserted, deleted int64  // rows since week
 	reset             bool
 }
 
-// selectSamplings finds the last sampling that is at least 7 (30) days old, or else the first that is at least a day (a
-// week) old.
+// selectSamplings finds the last sampling that is at least 7 or 30 days old. If there is none, it takes the first
+// one that is at least a day or 7 days old.
 const selectSamplings = `
 SELECT $1::timestamptz, (SELECT max(time) FROM cleanupd.table_sampling),
   COALESCE((SELECT max(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '7 days'),
@@ -38,7 +38,7 @@ SELECT $1::timestamptz, (SELECT max(time) FROM cleanupd.table_sampling),
   COALESCE((SELECT max(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '30 days'),
     (SELECT min(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '7 days'))`
 
-// $1, $2: two samplings. Counted: since the first one.
+// selectPast reads the sizes at two samplings, $1 and $2, and the rows that were counted since $1.
 const selectPast = `
 SELECT t.name, t.first_time, week.bytes, month.bytes, COALESCE(since.inserted, 0), COALESCE(since.deleted, 0),
   COALESCE(since.reset, false)
@@ -51,7 +51,7 @@ FROM cleanupd.sampled_table t
     FROM cleanupd.table_sample WHERE table_id = t.id AND time > $1) AS since ON true
 WHERE t.drop_time IS NULL`
 
-// now is when the tables are measured.
+// Read reads the growth; now is when the tables are measured.
 func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, error) {
 	g := &Growth{tables: map[string]past{}}
 	if err := db.QueryRow(ctx, selectSamplings, now).Scan(&g.Now, &g.LastTime, &g.week, &g.month); err != nil {
@@ -70,15 +70,15 @@ func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, err
 	return g, err
 }
 
-// Per day; nil where unknown.
+// Rates are per day; nil where unknown.
 type Rates struct {
-	// Bytes, with indexes, over 7 and 30 days.
+	// Week and Month are bytes with indexes, averaged over 7 and 30 days.
 	Week, Month *int64
-	// Rows over 7 days, at least.
+	// Inserted and Deleted are rows, averaged over 7 days. They may be too low if statistics were reset.
 	Inserted, Deleted *int64
 }
 
-// A table that an early sampling did not find was empty then.
+// Rates treats a table that an early sampling did not find as empty at that time.
 func (g *Growth) Rates(t *inventory.Table) (r Rates) {
 	p, known := g.tables[t.Name]
 	if g.week == nil || !known {
@@ -102,7 +102,7 @@ func (g *Growth) perDay(now int64, then *int64, firstTime, since time.Time) *int
 	switch {
 	case then != nil:
 		before = *then
-	case !firstTime.After(since): // its size at that time is unknown
+	case !firstTime.After(since): // the size of the table at that time is unknown
 		return nil
 	}
 	grown := int64(float64(now-before) / g.days(since))
@@ -115,10 +115,10 @@ type Point struct {
 	Bytes int64 // with indexes
 }
 
-// historyDays is the length of a table's history.
+// historyDays is how many days the history of a table covers.
 const historyDays = 30
 
-// selectHistory finds the last sample of each day ($2: since when) of tables ($1), and the sample before.
+// selectHistory finds the last sample of each day since $2 of the tables $1, and the last sample before $2.
 const selectHistory = `
 SELECT t.name, s.time, s.rows, s.bytes + s.index_bytes
 FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
@@ -131,7 +131,7 @@ FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
 WHERE t.name = ANY ($1::text[])
 ORDER BY t.name, s.time`
 
-// History has the last 30 days, by table name, only where the size changed.
+// History returns the last 30 days, by name of the table. It only has points at which the size had changed.
 func History(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
 	rows, _ := db.Query(ctx, selectHistory, names, now.Add(-historyDays*day))
 	history := map[string][]Point{}

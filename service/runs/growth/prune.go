@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// All samples are kept for a while, then the last of each week.
+// All samples that are younger than keepAll are kept. Of older ones, only the last of each week is kept, until it
+// is older than keepWeekly.
 const (
 	keepAll    = 90 * 24 * time.Hour
 	keepWeekly = 400 * 24 * time.Hour
 )
 
-// thin keeps the last sample of each week before $1, and adds to it what the others count.
+// thin keeps only the last sample of each week before $1, and adds to it what the deleted ones counted.
 const thin = `
 WITH week AS (
   SELECT table_id, max(time) AS last, sum(inserted)::bigint AS inserted, sum(deleted)::bigint AS deleted,
@@ -26,13 +27,14 @@ others AS (
 UPDATE cleanupd.table_sample s SET inserted = w.inserted, deleted = w.deleted, reset = w.reset
 FROM week w WHERE s.table_id = w.table_id AND s.time = w.last`
 
-// expire deletes the samples before $1, except the last of each table: until the next one, the table has not changed.
+// expire deletes the samples before $1, except the last one of each table, which says how large the table is until
+// the next sample.
 const expire = `
 DELETE FROM cleanupd.table_sample s WHERE time < $1 AND EXISTS (
   SELECT FROM cleanupd.table_sample later WHERE later.table_id = s.table_id AND later.time > s.time
     AND later.time < $1)`
 
-// prune also forgets tables that were dropped long ago.
+// prune also deletes tables that were dropped long ago.
 func prune(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	for _, statement := range []struct {
 		sql   string

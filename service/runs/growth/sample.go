@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// All tables at a sampling, one column per field.
+// batch has all tables of a sampling, with one slice for each column.
 type batch struct {
 	names                   []string
 	rows, bytes, indexBytes []int64
@@ -50,7 +50,7 @@ added AS (
 UPDATE cleanupd.sampled_table t SET drop_time = $2
   WHERE drop_time IS NULL AND NOT EXISTS (SELECT FROM found WHERE found.name = t.name)`
 
-// Only of tables that have changed since their last sample.
+// insertSamples stores samples only of tables that have changed since their last sample.
 const insertSamples = `
 WITH found AS (
   SELECT * FROM unnest($1::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::boolean[])
@@ -63,7 +63,7 @@ INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, ins
   WHERE f.inserted > 0 OR f.deleted > 0 OR f.reset
     OR (f.rows, f.bytes, f.index_bytes) IS DISTINCT FROM (last.rows, last.bytes, last.index_bytes)`
 
-// changed is how many tables have.
+// store returns in changed how many tables have changed.
 func (b *batch) store(ctx context.Context, tx pgx.Tx, now time.Time) (changed int64, err error) {
 	if _, err := tx.Exec(ctx, registerTables, b.names, now); err != nil {
 		return 0, err

@@ -18,24 +18,24 @@ import (
 type Sampler struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
-	// Work tables, sampled by kind.
+	// Masks match the names of work tables, which are sampled by kind.
 	Masks []inventory.Mask
 	Log   *slog.Logger
 }
 
 const (
 	sampleTimeout = time.Minute
-	// While no run ends.
+	// sampleEvery is how often tables are sampled while no run ends.
 	sampleEvery      = "interval '24 hours'"
 	statementTimeout = "SET LOCAL statement_timeout = '30s'"
 )
 
-// Tables are sampled daily, and after each run that deletes. A last sampling in the future comes from a clock that was
-// set back.
+// isDue is the SQL condition that the tables have to be sampled, which happens daily and after each run that
+// deletes. It is also true if the last sampling is in the future, because the clock was set back.
 const isDue = `(last_time IS NULL OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
 	OR EXISTS (SELECT FROM cleanupd.run WHERE NOT dry_run AND end_time > last_time))`
 
-// Of several replicas that call Tick at the same time, one samples.
+// Tick samples the tables if that is due. If several replicas call it at the same time, only one of them samples.
 func (s *Sampler) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -65,7 +65,8 @@ func (s *Sampler) Tick(ctx context.Context) error {
 	})
 }
 
-// locked: a sampling is due and no other replica does it. last is nil if there was none.
+// lock reports in locked that a sampling is due and that no other replica makes it. last is nil if there was no
+// sampling before.
 func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err error) {
 	err = tx.QueryRow(ctx, "SELECT last_time FROM cleanupd.table_sampler WHERE "+isDue+" FOR UPDATE SKIP LOCKED").
 		Scan(&last)
@@ -75,7 +76,7 @@ func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err err
 	return last, err == nil, err
 }
 
-// last is when tables were sampled before; nil: never.
+// sample samples the tables; last is when that was done before, or nil if never.
 func (s *Sampler) sample(ctx context.Context, tx pgx.Tx, last *time.Time) (changed int64, err error) {
 	now, err := store.Now(ctx, tx)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package instance decides whether a service may change a database: only the instance that owns it may, and not in a
-// copy. It needs the identity in package store. Every transaction that changes something calls it first.
+// Package instance decides whether a service may change a database. Only the instance that owns the database may,
+// and not in a copy of it. The identity is stored by package store. Every transaction that changes something calls
+// this package first.
 package instance
 
 import (
@@ -18,10 +19,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// OtherInstance: another instance owns the database, or it is a copy, so nothing is changed.
+// OtherInstance is the reason why nothing is changed: another instance owns the database, or the database is a
+// copy.
 const OtherInstance = "INSTANCE"
 
-// Own also claims a database that no instance owns yet. It fails with a refused.Error of the reason OtherInstance.
+// Own fails with a refused.Error with the reason OtherInstance. If no instance owns the database yet, it makes this
+// one the owner.
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	stored, now, err := store.ReadIdentities(ctx, db)
 	if err != nil {
@@ -61,17 +64,17 @@ func compare(stored, now store.Identity) (differences []string) {
 type Owner struct {
 	name    string
 	log     *slog.Logger
-	foreign atomic.Bool // as last logged
+	foreign atomic.Bool // what Owns has logged last
 }
 
 func NewOwner(name string, log *slog.Logger) *Owner { return &Owner{name: name, log: log} }
 
 func (o *Owner) Name() string { return o.name }
 
-// Check fails as Own does.
+// Check fails like Own.
 func (o *Owner) Check(ctx context.Context, db campaign.Querier) error { return Own(ctx, db, o.name) }
 
-// Lock fails as Own does, and keeps other instances from adopting the database until the transaction ends.
+// Lock fails like Own, and keeps other instances from adopting the database until the transaction ends.
 func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
 	if err := store.LockIdentity(ctx, tx); err != nil {
 		return err
@@ -79,7 +82,7 @@ func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
 	return o.Check(ctx, tx)
 }
 
-// Owns logs once when the answer becomes no.
+// Owns reports whether this instance owns the database. It logs once when that is no longer so.
 func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 	err := o.Check(ctx, db)
 	refusal := (*refused.Error)(nil)
@@ -95,9 +98,9 @@ func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 
 type Adoption struct {
 	From, To string
-	// Active runs, which end.
+	// Runs are the active runs, which adoption ends.
 	Runs []uuid.UUID
-	// The schedule is enabled, and will be disabled.
+	// Scheduled means that the schedule is enabled, which adoption disables.
 	Scheduled bool
 }
 

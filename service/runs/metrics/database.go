@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// At most.
+	// queryEvery is the least time between two queries of the metrics.
 	queryEvery   = 15 * time.Second
 	queryTimeout = 2 * time.Second
 )
 
-// Metrics read from the database when they are scraped, the same on every replica. Those that cannot be read are left
-// out.
+// Database has the metrics that are read from the database when they are scraped. They are the same on every
+// replica. Metrics that cannot be read are left out.
 type Database struct {
-	// Pool is for callers, and Include as in pipeline.Config.
+	// Pool is the pool for API calls. Include is as in pipeline.Config.
 	Pool    *pgxpool.Pool
 	Tasks   tasklist.Source
 	Include map[string][]string
-	// Names of the targets of notifications.
+	// Targets are the names of the targets of notifications.
 	Targets []string
 	Log     *slog.Logger
 
@@ -132,7 +132,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// query also records whether it failed.
+// query reads some metrics, and records whether that failed.
 func (d *Database) query(ctx context.Context, what string, read func(context.Context) error) {
 	err := rescue.Call(func() error { return read(ctx) })
 	if err != nil {
@@ -206,7 +206,7 @@ func (d *Database) queryPending(ctx context.Context) error {
 		return err
 	}
 	for _, target := range d.Targets {
-		pending[target] += 0 // a target without any has a sample, too
+		pending[target] += 0 // so that a target without any notification has a sample too
 	}
 	for target, n := range pending {
 		d.gauge(pendingNotifications, n, target)
@@ -214,7 +214,7 @@ func (d *Database) queryPending(ctx context.Context) error {
 	return nil
 }
 
-// queryTables reads ages of obsolete rows, and whether the application cleans the database as well.
+// queryTables reads the ages of obsolete rows, and whether the application also cleans the database.
 func (d *Database) queryTables(ctx context.Context) error {
 	list, err := d.Tasks.Read(ctx, d.Pool)
 	if err != nil {

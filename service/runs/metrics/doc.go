@@ -1,3 +1,4 @@
-// Package metrics has the Prometheus metrics of runs: what this replica did, what the database has about all replicas,
-// and the pools of connections. It needs package store. Workers update the first, and Manager registers all of them.
+// Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
+// replicas, and the pools of connections. It uses package store. Workers update the first kind, and Manager
+// registers all of them.
 package metrics

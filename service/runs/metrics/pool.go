@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Units and names are those that Prometheus recommends.
+// RegisterPools uses units and names as Prometheus recommends.
 func RegisterPools(r prometheus.Registerer, pools ...*pgxpool.Pool) {
 	pools = slices.Compact(pools) // there may be only one
 	sum := func(value func(*pgxpool.Stat) float64) func() float64 {

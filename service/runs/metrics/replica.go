@@ -16,15 +16,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
-// Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task;
-// of a run, which may take a night.
+// The buckets are upper bounds in seconds. A batch ought to take 50 milliseconds and is halved after 30 seconds; a
+// run may take a whole night.
 var (
 	batchBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	taskBuckets  = []float64{.01, .1, 1, 10, 60, 300, 900, 3600, 14400}
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// Counters are updated after a COMMIT that was answered; the results of runs are exact.
+// Replica has counters that are updated after a COMMIT that was answered. They may therefore miss something; the
+// results of runs are exact.
 type Replica struct {
 	runs           *prometheus.CounterVec
 	runSeconds     *prometheus.HistogramVec
@@ -83,7 +84,7 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	return m
 }
 
-// Every possible series starts at 0, so that its first increase is seen.
+// initialize makes every possible series start at 0, so that its first increase is seen.
 func (m *Replica) initialize() {
 	for _, dry := range []string{"false", "true"} {
 		for _, state := range []store.State{store.Succeeded, store.Failed, store.Cancelled} {
@@ -116,7 +117,8 @@ func (m *Replica) initialize() {
 
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// RunEnded counts the tasks that were cancelled with the run first, so that a run's tasks are counted whenever it is.
+// RunEnded first counts the tasks that were cancelled with the run, so that the tasks of a run are counted whenever
+// the run is.
 func (m *Replica) RunEnded(r *store.Run) {
 	for _, t := range r.Results {
 		if t.State == pipeline.Cancelled {

@@ -6,7 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// The end of the event's type, and of its id.
+// Cause says what an event is about. The type and the id of the event end with it.
 type Cause string
 
 const (
@@ -18,22 +18,22 @@ const (
 	TestRequested  Cause = "test"
 )
 
-// How much a run must retain for an event.
+// Bounds say how much a run must retain for an event.
 type Bounds struct {
-	// Lowest numbers with an event; 0: none.
+	// Rows and Tables are the lowest numbers that make an event; 0 means never.
 	Rows, Tables int64
 }
 
 var DefaultBounds = Bounds{Rows: 1000, Tables: 1}
 
-// No tasks: it is about the run.
+// occurrence is something to report about a run. It is about the whole run if it has no tasks.
 type occurrence struct {
 	cause Cause
 	tasks []store.Result
 }
 
-// failedBefore are the run's tasks that had failed when they were last executed. A run that failed only because of
-// guards is not reported as failed in addition.
+// judge returns what has to be reported about a run. failedBefore are those of its tasks that failed when they were
+// last executed before. A run that failed only because of guards is not reported as failed as well.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	var failed, refusals, retained, recovered []store.Result
 	var rows, tables int64
@@ -55,7 +55,7 @@ func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurr
 			recovered = append(recovered, *r)
 		}
 	}
-	guarded := len(refusals) > 0 || run.Cause == store.CauseGuarded // some guards refuse a run as a whole
+	guarded := len(refusals) > 0 || run.Cause == store.CauseGuarded // some guards refuse the whole run
 	if run.State == store.Failed && (len(failed) > 0 || !guarded) {
 		found = append(found, occurrence{RunFailed, failed})
 	}

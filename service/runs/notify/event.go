@@ -13,11 +13,11 @@ import (
 
 const typePrefix = "io.github.cleanupd."
 
-// In bytes, of a text that comes from the database.
+// maxText is the longest text from the database in bytes.
 const maxText = 1000
 
-// Event is a CloudEvent, as stored and sent. Its id is made of the run and the cause, or of the missed time, so that it
-// is the same in each attempt, for all targets, and if it is made again after a failover.
+// Event is a CloudEvent as it is stored and sent. Its id consists of the run and the cause, or of the missed time.
+// It is therefore the same in each attempt, for all targets, and if the event is created again after a failover.
 type Event struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -29,16 +29,16 @@ type Event struct {
 	Data            Data      `json:"data"`
 }
 
-// All texts are single printable lines, except Description.
+// Data has texts that are all single printable lines, except Description.
 type Data struct {
 	Summary     string     `json:"summary"`
 	Description string     `json:"description"`
-	Command     string     `json:"command,omitempty"` // shows more
+	Command     string     `json:"command,omitempty"` // a command that shows more
 	Database    string     `json:"database,omitempty"`
 	Host        string     `json:"host,omitempty"`
 	Instance    string     `json:"instance,omitempty"`
 	Run         *Run       `json:"run,omitempty"`
-	DueTime     *time.Time `json:"dueTime,omitempty"` // of a run of the schedule that was missed
+	DueTime     *time.Time `json:"dueTime,omitempty"` // when the missed run of the schedule was due
 }
 
 type Run struct {
@@ -51,7 +51,7 @@ type Run struct {
 	RowsDeleted    int64      `json:"rowsDeleted"`
 	RowsRetained   int64      `json:"rowsRetained"`
 	TablesRetained int64      `json:"tablesRetained"`
-	Tasks          []Task     `json:"tasks,omitempty"` // those that the event is about
+	Tasks          []Task     `json:"tasks,omitempty"` // the tasks that the event is about
 }
 
 type Task struct {
@@ -77,7 +77,7 @@ func (o Origin) source() string {
 	return source
 }
 
-// event leaves the subject and the text empty.
+// event returns an event without a subject and without texts.
 func (o Origin) event(id string, cause Cause, at time.Time) Event {
 	return Event{
 		SpecVersion:     "1.0",
@@ -145,7 +145,7 @@ func describe(run *store.Run, tasks []store.Result) *Run {
 	return r
 }
 
-// printable returns one line of limited length: anyone may have chosen names and errors.
+// printable returns a single line of limited length, because anyone may have chosen names and errors.
 func printable(text string) string {
 	const ellipsis = "…"
 	text = terminal.OneLine(strings.ToValidUTF8(text, "\uFFFD"))

@@ -27,9 +27,9 @@ type mailer struct {
 	port           int
 	tls            *tls.Config
 	policy         gomail.TLSPolicy
-	implicit       bool // TLS from the beginning
+	implicit       bool // whether TLS is used from the beginning of the connection
 	user, password string
-	passwordFile   string // read for each mail; "" without one
+	passwordFile   string // read again for each mail; "" if there is none
 	from           string
 	to             []string
 	userAgent      string
@@ -67,7 +67,7 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 }
 
 func (m *mailer) parseQuery(u *url.URL) error {
-	// A plus sign is part of an address here, not a space.
+	// In an address a plus sign is not a space.
 	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
 	if err != nil || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return errors.New("this is not smtp://HOST?to=ADDRESS&from=ADDRESS")
@@ -132,14 +132,14 @@ func (m *mailer) send(ctx context.Context, e *Event) error {
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("the mail server did not answer: %w", ctx.Err())
-	case password != "": // a server may quote it
+	case password != "": // the server may quote the password
 		return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
 	}
 	return err
 }
 
-// After one address was refused, each gets its own mail. sendEach fails only if all are refused: another attempt would
-// be no better, and the others would get the mail again.
+// sendEach sends each address its own mail, after one address was refused. It fails only if all addresses are
+// refused: another attempt would not help the refused ones, and the others would get the mail again.
 func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error {
 	var refused []error
 	for _, to := range m.to {
@@ -171,13 +171,14 @@ func (m *mailer) sendTo(ctx context.Context, e *Event, password string, to ...st
 	return err
 }
 
-// Some servers require a full host name; without one it is the address.
+// hello returns the name for the SMTP greeting. Some servers require a full host name; without one it is the
+// address.
 func (m *mailer) hello() string {
 	name, err := os.Hostname()
 	if err == nil && strings.Contains(name, ".") {
 		return name
 	}
-	conn, err := net.Dial("udp", net.JoinHostPort(m.host, strconv.Itoa(m.port))) // which sends nothing
+	conn, err := net.Dial("udp", net.JoinHostPort(m.host, strconv.Itoa(m.port))) // sends nothing, because it is UDP
 	if err != nil {
 		return "[127.0.0.1]"
 	}
@@ -189,7 +190,7 @@ func (m *mailer) hello() string {
 	return "[" + local + "]"
 }
 
-// The connection is closed when the context ends.
+// client returns a client whose connection is closed when the context ends.
 func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, error) {
 	options := []gomail.Option{
 		gomail.WithPort(m.port),
@@ -198,7 +199,7 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 		gomail.WithTLSPolicy(m.policy),
 		gomail.WithTimeout(sendTimeout),
 		gomail.WithDialContextFunc(func(dial context.Context, network, _ string) (net.Conn, error) {
-			// the client's own IPv6 address has no brackets
+			// The client's own dialer would use an IPv6 address without brackets.
 			conn, err := (&net.Dialer{}).DialContext(dial, network, net.JoinHostPort(m.host, strconv.Itoa(m.port)))
 			if err != nil {
 				return nil, err
@@ -221,7 +222,7 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 	return gomail.NewClient(m.host, options...)
 }
 
-// The Message-ID is the same in each attempt.
+// message gives the mail the same Message-ID in each attempt.
 func (m *mailer) message(e *Event, to []string) (*gomail.Msg, error) {
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	if err := errors.Join(msg.From(m.from), msg.To(to...)); err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// A notification is retried for this long.
+	// patience is how long a notification is retried.
 	patience = 24 * time.Hour
-	// How long a replica that sends a notification keeps it.
+	// claim is how long no other replica sends a notification that a replica is sending.
 	claim = 2 * sendTimeout
 )
 
@@ -28,7 +28,7 @@ type Counters interface {
 }
 
 type Config struct {
-	// None: the Notifier does nothing.
+	// Targets may be empty; the Notifier then does nothing.
 	Targets []*Target
 	Bounds  Bounds
 }
@@ -40,7 +40,7 @@ type Notifier struct {
 	Origin   Origin
 	Counters Counters
 	Log      *slog.Logger
-	// The same on all replicas; nil: the database's time.
+	// Clock must be the same on all replicas; nil means the clock of the database.
 	Clock func(context.Context) (time.Time, error)
 }
 
@@ -58,7 +58,8 @@ func (c Config) Names() (names []string) {
 	return names
 }
 
-// Each notification is stored once, whichever replicas call Collect at the same time.
+// Collect stores notifications about runs that ended and about missed times. Each is stored only once, even if
+// several replicas call Collect at the same time.
 func (n *Notifier) Collect(ctx context.Context) error {
 	if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
 		return err
@@ -87,7 +88,8 @@ func (n *Notifier) Collect(ctx context.Context) error {
 	return nil
 }
 
-// dropOld gives up what happened too long ago, and what waits for targets that are no longer configured.
+// dropOld gives up on events of more than a day ago, and on notifications for targets that are no longer
+// configured.
 func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 	before := now.Add(-patience)
 	skipped, err := store.SkipNotNotified(ctx, n.Pool, before)
@@ -141,7 +143,7 @@ func (n *Notifier) insert(ctx context.Context, tx pgx.Tx, subject string, cause 
 	return store.InsertNotifications(ctx, tx, subject, string(cause), body, n.Names(), now)
 }
 
-// Notifications that are due are sent one after the other.
+// Deliver sends the notifications that are due to the target, one after the other.
 func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
 	for {
 		if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
@@ -161,7 +163,8 @@ func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
 	}
 }
 
-// If the context ends before the target has answered, the notification is sent again when the claim ends.
+// attempt tries once. If the context ends before the target has answered, the notification is sent again after the
+// claim has expired.
 func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notification) error {
 	var e Event
 	if err := json.Unmarshal(next.Event, &e); err != nil {
@@ -203,7 +206,8 @@ func (n *Notifier) givenUp(d *store.Notification, failure error) {
 		"attempts", d.Attempts, "error", failure)
 }
 
-// The pause is 10 seconds after the first attempt, then twice as long each time, up to half an hour.
+// backoff returns the pause after an attempt: 10 seconds after the first one, then twice as long each time, up to
+// half an hour.
 func backoff(attempts int) time.Duration {
 	const first, most = 10 * time.Second, 30 * time.Minute
 	return min(first<<min(max(attempts-1, 0), 8), most)

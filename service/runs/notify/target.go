@@ -14,27 +14,28 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// Per attempt.
+// sendTimeout limits each attempt.
 const sendTimeout = 20 * time.Second
 
 type Options struct {
-	// The secret that signs HTTP requests, read for each of them; "": not signed.
+	// SecretFile has the secret that signs HTTP requests. It is read for each request; if empty, requests are not
+	// signed.
 	SecretFile string
-	// nil: the system's.
+	// Roots are the trusted authorities; nil means those of the system.
 	Roots *x509.CertPool
-	// Other hosts than this one are allowed without TLS, unless a password would be sent.
+	// Insecure allows targets without TLS on other hosts, unless a password would be sent.
 	Insecure  bool
 	UserAgent string
 }
 
 type Target struct {
-	// For people, metrics and the database; has no secrets.
+	// Name is shown to people, in metrics and in the database. It has no secrets.
 	Name string
-	// How requests or mails are protected, for people.
+	// Protection tells people how requests or mails are protected.
 	Protection string
 
 	sender sender
-	// These must not be in errors.
+	// secrets must not appear in errors.
 	secrets []string
 }
 
@@ -42,7 +43,7 @@ type sender interface {
 	send(ctx context.Context, e *Event) error
 }
 
-// Errors quote nothing of the URL that may be a secret.
+// ParseTarget fails with errors that quote no part of the URL that may be a secret.
 func ParseTarget(address string, o Options) (*Target, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
@@ -66,7 +67,7 @@ func ParseTarget(address string, o Options) (*Target, error) {
 	return t, nil
 }
 
-// The error is one printable line without secrets.
+// Send fails with an error that is one printable line without secrets.
 func (t *Target) Send(ctx context.Context, e *Event) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -83,7 +84,7 @@ func (t *Target) Send(ctx context.Context, e *Event) error {
 	return errors.New(printable(text))
 }
 
-// Without TLS a target must be on this host, or allowed.
+// checkPlain fails if a target without TLS is neither on this host nor allowed.
 func checkPlain(u *url.URL, o Options, alternative string) error {
 	_, password := u.User.Password()
 	switch {
@@ -102,7 +103,8 @@ func tlsConfig(host string, o Options) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
 }
 
-// digest returns a few characters that distinguish the URLs of one host: too few to find a secret in the URL.
+// digest returns a few characters that distinguish the URLs of one host. They are too few to find a secret in the
+// URL.
 func digest(u url.URL) string {
 	u.User = nil
 	sum := sha256.Sum256([]byte(u.String()))

@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// %s in the command is the id of the run.
+// words are the texts about a cause. %s in the command is the id of the run.
 type words struct {
 	happened, remedy, command string
 }
@@ -82,7 +82,7 @@ func (d *Data) facts(cause Cause) (lines []string) {
 		return lines
 	}
 	requested := ""
-	if r.RequestedBy != "" { // empty without authentication
+	if r.RequestedBy != "" { // RequestedBy is empty without authentication
 		requested = fmt.Sprintf(", requested by %q,", r.RequestedBy)
 	}
 	lines = append(lines, fmt.Sprintf("Run %s%s ended at %s.", r.ID, requested, utc(*r.EndTime)))
@@ -98,7 +98,7 @@ func (d *Data) facts(cause Cause) (lines []string) {
 			lines = append(lines, fmt.Sprintf("Task %s had failed before.", t.Task))
 		}
 	}
-	if len(r.Tasks) == 0 { // it failed as a whole
+	if len(r.Tasks) == 0 { // the run failed as a whole
 		lines = append(lines, "Error: "+r.Error)
 	}
 	return lines

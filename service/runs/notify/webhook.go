@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// t=TIME,v1=HMAC: the time of an attempt in Unix seconds, and the HMAC-SHA256 of "TIME.BODY" in hexadecimal.
+// SignatureHeader has the form t=TIME,v1=HMAC. TIME is the time of the attempt in Unix seconds, HMAC the
+// HMAC-SHA256 of "TIME.BODY" in hexadecimal.
 const SignatureHeader = "Cleanupd-Signature"
 
-// Of a response, in bytes.
+// maxResponse and maxHeaders limit a response, in bytes.
 const (
 	maxResponse = 64 << 10
 	maxHeaders  = 64 << 10
@@ -51,7 +52,7 @@ func (t *Target) parseWebhook(u *url.URL, o Options) error {
 				DisableKeepAlives:      true, // the next notification may be sent in a week
 				MaxResponseHeaderBytes: maxHeaders,
 			},
-			// a signed request is for one receiver
+			// A signed request is meant for one receiver only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -77,7 +78,7 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 		req.Header.Set(SignatureHeader, sign(secret, body, time.Now()))
 	}
 	resp, err := w.client.Do(req)
-	var withURL *url.Error // its text has the URL
+	var withURL *url.Error // its text would reveal the URL
 	if errors.As(err, &withURL) {
 		err = withURL.Err
 	}
@@ -95,12 +96,12 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 	return fmt.Errorf("the receiver responded %s", status(resp))
 }
 
-// status returns the standard text: the server's own may be anything.
+// status returns the standard text of the code, because the receiver's own text may be anything.
 func status(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 }
 
-// ReadSecret removes surrounding blanks. It fails if the file is empty.
+// ReadSecret removes white space around the secret. It fails if the file is empty.
 func ReadSecret(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

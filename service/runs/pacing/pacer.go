@@ -21,28 +21,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Whichever replica executes the runs.
+// Pacer works on runs no matter which replica executes them.
 type Pacer struct {
-	// Pool is for callers, Runs for Tick.
+	// Pool is for API calls, Runs for Tick.
 	Pool, Runs *pgxpool.Pool
 	Owner      *instance.Owner
 	Scheduler  *scheduler.Scheduler
 	Worker     *worker.Worker
-	// Of scheduled runs whose schedule and windows have none.
+	// Pace is that of scheduled runs whose schedule and windows name none.
 	Pace pace.Pace
-	// A run that is paused for longer ends.
+	// MaxPause is how long a run may be paused before it ends.
 	MaxPause time.Duration
 }
 
 var errEnded = failure.New(failure.Precondition, "the run has ended")
 
-// awaitRelease is how long Pause waits until no replica works on the run.
+// awaitRelease is how long Pause waits for the replica to leave the run.
 const (
 	awaitRelease = 10 * time.Second
 	pollEvery    = 20 * time.Millisecond
 )
 
-// Pause returns when no replica works on the run. It fails with store.ErrNotFound, or errEnded.
+// Pause returns when no replica works on the run any more. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
 	run, err := p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.RequestedBySchedule {
@@ -80,7 +80,7 @@ func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, erro
 	})
 }
 
-// The pace applies from the next batch on. Fails with store.ErrNotFound, or errEnded.
+// SetPace changes the pace from the next batch on. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
 	return p.change(ctx, id, audit.Details{"pace": to}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.Pace == to {
@@ -90,7 +90,7 @@ func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller str
 	})
 }
 
-// The run is locked; so for resumeRun and setPace.
+// pauseRun, resumeRun and setPace need a run that the caller has locked.
 func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
 	if err := store.PauseRun(ctx, tx, e.RunID, by); err != nil {
 		return err
@@ -112,7 +112,7 @@ func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by str
 	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
 }
 
-// do runs in a transaction that has locked an active run, with a note in the audit.
+// change locks an active run, notes the change in the audit, and calls do in the same transaction.
 func (p *Pacer) change(
 	ctx context.Context, id string, details audit.Details, do func(tx pgx.Tx, run *store.Run, e store.Epoch) error,
 ) (run *store.Run, err error) {
@@ -152,8 +152,8 @@ func (p *Pacer) change(
 	return run, err
 }
 
-// Tick ends paused runs that have to end, and applies the schedule's windows to its active run. In a database of
-// another instance it only ends dry runs.
+// Tick ends paused runs that have to end, and applies the schedule's windows to its active run. If another instance
+// owns the database, it only ends dry runs.
 func (p *Pacer) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -161,7 +161,7 @@ func (p *Pacer) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if owns { // first, since a run that ends leaves its last batch alone
+	if owns { // first, because ending a run does not end its last batch
 		if err := p.leaveSilentReplicas(ctx); err != nil {
 			return err
 		}
@@ -172,7 +172,8 @@ func (p *Pacer) Tick(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
 }
 
-// No other replica claims a paused run and ends the batch of a replica that no longer renews its lease, so this does.
+// leaveSilentReplicas ends the batch of a replica that no longer renews its lease on a paused run. No other replica
+// would do that, because nobody claims a paused run.
 func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	found, err := store.FindLeftPaused(ctx, p.Runs)
 	if err != nil {
@@ -189,7 +190,7 @@ func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	return nil
 }
 
-// endPauses ends the paused runs that were cancelled, were paused for too long, or whose time limit has passed.
+// endPauses ends the paused runs that were cancelled, were paused for too long, or have reached their time limit.
 func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
 	found, err := store.FindPausesToEnd(ctx, p.Runs, p.MaxPause, dryRuns)
 	if err != nil {
@@ -211,7 +212,7 @@ func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
 func (p *Pacer) end(ctx context.Context, id uuid.UUID, o worker.Outcome) error {
 	var ended *store.Run
 	err := pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error {
-		if _, err := p.Scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as whenever a run ends
+		if _, err := p.Scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
 			return err
 		}
 		state, _, err := store.LockRun(ctx, tx, id)

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// applyWindows acts when a window has opened or closed.
+// applyWindows pauses or resumes the run of the schedule, or changes its pace, when a window has opened or closed.
 func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 	run, err := store.LockWindowedRun(ctx, tx)
 	if err != nil || run == nil {

@@ -1,3 +1,3 @@
-// Package policies stores the policies of an installation, in the service's own schema. What a policy is, and which
-// task it makes, is defined in package tasks/policy.
+// Package policies stores the policies of an installation in the service's own schema. Package tasks/policy defines
+// what a policy is and which task it becomes.
 package policies

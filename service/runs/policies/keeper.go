@@ -22,32 +22,32 @@ import (
 // Keeper checks policies against the database before it stores them.
 type Keeper struct {
 	Pool *pgxpool.Pool
-	// Fails if another instance owns the database.
+	// Own fails if another instance owns the database.
 	Own func(ctx context.Context, db campaign.Querier) error
-	// Configuration of a run, with all tasks as they are now.
+	// Config returns the configuration of a run with all tasks as they are now.
 	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
-	// Waits until the current batches of a task have ended.
+	// Await waits until the current batches of a task have ended.
 	Await func(ctx context.Context, task string) error
 }
 
 type Change struct {
-	// Etag is what the caller has read, or empty.
+	// Etag is the one that the caller has read, or empty.
 	Name, Etag string
-	// Make gets the current policy; nil if there is none. A Change without Make deletes.
+	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by Delete.
 	Make func(before *policy.Policy) (policy.Policy, error)
-	// The new policy is checked and not stored.
+	// ValidateOnly means that the new policy is checked and not stored.
 	ValidateOnly bool
-	// Called in the transaction of the change; before or after is nil if there is none.
+	// Note is called in the transaction of the change; before or after is nil if there is no such policy.
 	Note func(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error
 }
 
-// With what an operator should know of it.
+// Described is a policy with what an operator should know about it.
 type Described struct {
 	policy.Policy
 	Warnings []message.Message
 }
 
-// Ends the transaction of a change that is only validated.
+// errChecked rolls back the transaction of a change that is only validated.
 var errChecked = errors.New("only checked")
 
 // Get fails with ErrNotFound.
@@ -80,10 +80,10 @@ func isAboutPolicy(err error) bool {
 	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
 }
 
-// A run has a task for each policy.
+// maxPolicies limits the policies, because a run has a task for each of them.
 const maxPolicies = 2_000
 
-// requireRoom fails if there are maxPolicies already.
+// requireRoom fails if there are already maxPolicies policies.
 func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	var full bool
 	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
@@ -94,8 +94,8 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// When Set returns, no run goes on by the rule before. It fails with failure.Violations, failure.Precondition if the
-// role lacks rights, or etag.ErrStale.
+// Set stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations, with
+// failure.Precondition if the role lacks rights, or with etag.ErrStale.
 func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
@@ -140,7 +140,8 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	return d, k.Await(ctx, d.TaskName())
 }
 
-// When Delete returns, no run goes on by the policy. It fails with ErrNotFound, or etag.ErrStale.
+// Delete deletes a policy. When it returns, no run goes on by the policy. It fails with ErrNotFound, or
+// etag.ErrStale.
 func (k *Keeper) Delete(ctx context.Context, c Change) error {
 	err := k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if before == nil {
@@ -157,7 +158,7 @@ func (k *Keeper) Delete(ctx context.Context, c Change) error {
 	return k.Await(ctx, policy.Prefix+c.Name)
 }
 
-// do gets the current policy; nil if there is none.
+// change locks the policy and passes it to do, or nil if there is none.
 func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before *policy.Policy) error) error {
 	return pgx.BeginFunc(ctx, k.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
@@ -177,7 +178,7 @@ func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before
 	})
 }
 
-// The environment has all tasks.
+// env returns the environment of all tasks, including the given policy.
 func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.Env, err error) {
 	config, err := k.Config(ctx, tx)
 	if err != nil {
@@ -195,7 +196,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
 }
 
-// Unproven returns a warning that no run has done the rule by a saved plan; none if one has.
+// Unproven returns a warning if no run has yet executed the rule by a saved plan.
 func (s Stored) Unproven() []message.Message {
 	if s.Proven {
 		return nil
@@ -204,7 +205,7 @@ func (s Stored) Unproven() []message.Message {
 	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
 }
 
-// table is nil if there is none.
+// warnings returns what an operator should know about a policy; table is nil if it does not exist.
 func warnings(
 	ctx context.Context, db campaign.Querier, env plan.Env, s Stored, table *campaign.Table,
 ) (found []message.Message, err error) {
@@ -253,7 +254,7 @@ func warnings(
 
 // covering returns the other tasks that change rows of the table.
 func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
-	env.DryRun = true // what the role may do to other tables does not matter
+	env.DryRun = true // so that it does not matter what the role may do to other tables
 	for _, t := range env.Pipeline {
 		if t.Name == self {
 			continue

@@ -20,11 +20,11 @@ func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, n
 
 type Stored struct {
 	policy.Policy
-	// A run has done the rule by a saved plan.
+	// Proven means that a run has executed the current rule by a saved plan.
 	Proven bool
 }
 
-// With the identities of what has the names of their relations now.
+// selectPolicies also reads the identities of the relations that have the stored names now.
 const selectPolicies = `
 SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
   SELECT concat_ws(' ', c.oid, (
@@ -56,7 +56,7 @@ func scan(row pgx.CollectableRow) (s Stored, err error) {
 	return s, err
 }
 
-// List is ordered by name.
+// List returns the policies ordered by name.
 func List(ctx context.Context, db campaign.Querier) ([]Stored, error) {
 	rows, _ := db.Query(ctx, selectPolicies+"ORDER BY name")
 	return pgx.CollectRows(rows, scan)
@@ -72,9 +72,10 @@ func Get(ctx context.Context, db campaign.Querier, name string) (Stored, error) 
 	return s, err
 }
 
-// Lock returns nil if the policy does not exist. It fails with etag.ErrStale if the given etag is not the policy's.
+// Lock returns nil if the policy does not exist. It fails with etag.ErrStale if givenEtag is not that of the
+// policy.
 func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, error) {
-	// a row that does not exist cannot be locked
+	// The whole table is locked, because a row that does not exist cannot be locked.
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.policy IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type recurring struct {
 
 var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// The error completes a sentence that begins with the name of a field.
+// parseCron returns an error that completes a sentence beginning with the name of a field.
 func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if strings.Contains(expression, "=") { // the library would read a time zone there
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
@@ -34,7 +34,7 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if !ok {
 		return nil, errors.New("never comes")
 	}
-	// The library gets UTC, which has no clock changes: its search may not end where a time zone has one.
+	// The library gets UTC, because its search may not end in a time zone in which clocks change.
 	spec.Location = time.UTC
 	if spec.Next(time.Now()).IsZero() {
 		return nil, errors.New("never comes")
@@ -42,10 +42,10 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	return &recurring{spec, zone}, nil
 }
 
-// Matches 7, or a range that ends with it, in a list of days of the week.
+// toSeven matches 7, or a range that ends with 7, in a list of days of the week.
 var toSeven = regexp.MustCompile(`^(?:([0-7])-)?7(?:/([1-9]\d{0,2}))?$`)
 
-// The library accepts Sunday only as 0.
+// sundayAsZero replaces 7 by 0, because the library accepts Sunday only as 0.
 func sundayAsZero(days string) string {
 	parts := strings.Split(days, ",")
 	for i, part := range parts {
@@ -54,11 +54,11 @@ func sundayAsZero(days string) string {
 			continue
 		}
 		first, err := strconv.Atoi(bounds[1])
-		if err != nil { // 7 alone
+		if err != nil { // it is 7 alone
 			first = 7
 		}
 		step, err := strconv.Atoi(bounds[2])
-		if err != nil { // none
+		if err != nil { // it has no step
 			step = 1
 		}
 		var list []string
@@ -70,11 +70,11 @@ func sundayAsZero(days string) string {
 	return strings.Join(parts, ",")
 }
 
-// The library marks a field that is an asterisk with this bit.
+// star is the bit with which the library marks a field that is an asterisk.
 const star = 1 << 63
 
-// A time that clocks repeat in autumn comes once, and one that they skip in spring comes right after the change, unless
-// the expression is for every hour: then every hour that passes counts.
+// next returns the next time. If the expression is for every hour, every hour that passes counts. Otherwise a time
+// that clocks repeat in autumn comes once, and a time that they skip in spring comes right after the change.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
 	if r.Hour&star != 0 {
@@ -106,25 +106,26 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// shown returns the wall clock time, as a time in UTC.
+// shown returns what a wall clock shows, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// instant returns when a wall clock of the zone first shows a time, or the clock change that skips it.
+// instant returns when a wall clock of the zone first shows a time. If the clock skips that time, it returns the
+// time of the change.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()
 	switch got := shown(at); {
-	case got.Before(wall): // skipped, and taken for a time before the change
+	case got.Before(wall): // the time is skipped, and was read as a time before the change
 		return to
 	case got.After(wall):
 		return from
 	case from.IsZero():
 		return at
 	}
-	// Repeated? The first time has the offset from before the change.
+	// If the time is repeated, the first one has the offset from before the change.
 	_, before := from.Add(-time.Nanosecond).Zone()
 	if first := wall.Add(-time.Duration(before) * time.Second); first.Before(from) {
 		return first.In(zone)

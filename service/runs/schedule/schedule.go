@@ -1,5 +1,5 @@
-// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes times
-// and stores nothing. Packages store and scheduler use it, and Manager for package service.
+// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes
+// times and stores nothing. The packages store and scheduler use it, and Manager uses it for package service.
 package schedule
 
 import (
@@ -15,29 +15,29 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Runs of the whole pipeline.
+// Schedule says when runs of the whole pipeline start.
 type Schedule struct {
-	Cron            string     // five fields; "" if it starts Once
-	MoreCrons       []string   // in addition to Cron
-	Once            *time.Time // nil if it has cron expressions
-	TimeZone        string     // of the cron expressions, an IANA name
+	Cron            string     // an expression of five fields; "" if Once is set
+	MoreCrons       []string   // further expressions besides Cron
+	Once            *time.Time // nil if Cron is set
+	TimeZone        string     // the IANA name of the time zone of the cron expressions
 	Enabled         bool
-	MaxDuration     time.Duration // of its runs; 0 for no limit
-	ContinueOnError bool          // whether its runs continue after a failed task
-	PauseStopsClock bool          // whether MaxDuration does not count pauses
-	NextPlan        string        // the dry run that the next run follows; "" for none
-	Pace            pace.Pace     // of its runs; "" for that of the service
-	Windows         []Window      // in which its runs may work; empty for always
+	MaxDuration     time.Duration // of a run; 0 for no limit
+	ContinueOnError bool          // whether a run continues after a failed task
+	PauseStopsClock bool          // whether MaxDuration leaves out the time in which the run is paused
+	NextPlan        string        // the dry run whose plan the next run follows; "" if none
+	Pace            pace.Pace     // of a run; "" for the default of the service
+	Windows         []Window      // the windows in which a run may work; empty for always
 
 	NextRunTime *time.Time // nil if no run is due
-	LastRunID   string     // "" before the first one, or if it was pruned
+	LastRunID   string     // "" before the first run, or if that run was pruned
 }
 
-// Default is used until another schedule is stored; Complete fills in the rest. The replicas that keep the schedule
+// Default is used until another schedule is stored. Complete fills in the rest. Replicas that keep the schedule
 // store it.
 func Default(enabled bool) Schedule { return Schedule{Enabled: enabled, ContinueOnError: true} }
 
-// Etag leaves out what callers cannot set.
+// Etag leaves out the fields that callers cannot set.
 func (s *Schedule) Etag() string {
 	var once time.Time
 	if s.Once != nil {
@@ -90,11 +90,11 @@ func (s *Schedule) crons() []string { return slices.Concat([]string{s.Cron}, s.M
 
 const defaultCron = "0 4 * * *"
 
-// In addition to the first expression.
+// maxMoreCrons limits the expressions besides Cron.
 const maxMoreCrons = 20
 
-// Complete fills in what was omitted, and sets the next time after now. timeZone is the database's TimeZone. It fails
-// with failure.Violations.
+// Complete fills in omitted fields, and sets the next time after now. timeZone is the TimeZone setting of the
+// database. It fails with failure.Violations.
 func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	var wrong failure.Violations
 	if s.TimeZone == "" {
@@ -131,10 +131,11 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	return wrong.Err()
 }
 
-// 100 years of 365 days.
+// MaxTimeLimit is 100 years of 365 days.
 const MaxTimeLimit = 36_500 * 24 * time.Hour
 
-// "": valid. The database stores microseconds. 0 means no limit.
+// TimeLimitProblem returns "" if the limit is valid; 0 means no limit. The database stores microseconds, so a limit
+// cannot be less.
 func TimeLimitProblem(limit time.Duration) string {
 	if limit == 0 || (time.Microsecond <= limit && limit <= MaxTimeLimit) {
 		return ""
@@ -160,7 +161,8 @@ func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Tim
 	return first, wrong
 }
 
-// Next needs a complete schedule, and returns nil after the last time.
+// Next returns the next time of the cron expressions after now, or nil if the schedule starts only once. The
+// schedule must be complete.
 func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	if s.Once != nil {
 		return nil, nil
@@ -173,14 +175,15 @@ func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	return next, wrong.Err()
 }
 
-// Starts within upcomingFor of the first one, but no fewer and no more than these numbers.
+// These limit what Upcoming returns: the starts within upcomingFor of the first one, but at least fewestStarts and
+// at most mostStarts.
 const (
 	upcomingFor  = 7 * 24 * time.Hour
 	fewestStarts = 5
 	mostStarts   = 100
 )
 
-// The soonest start comes first; nil if none is due.
+// Upcoming returns the next starts in order, or none if no run is due.
 func (s *Schedule) Upcoming() (starts []time.Time, err error) {
 	for next := s.NextRunTime; next != nil && len(starts) < mostStarts; {
 		if len(starts) >= fewestStarts && next.Sub(starts[0]) >= upcomingFor {

@@ -10,15 +10,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Weekly. Its JSON is stored.
+// Window is a time of the week in which runs may work. It is stored as JSON.
 type Window struct {
-	Days  []string  `json:"days,omitempty"` // the days on which it opens, as in days; every day if it is empty
+	Days  []string  `json:"days,omitempty"` // names of the days on which it opens; empty for every day
 	Start string    `json:"start"`          // HH:MM
-	End   string    `json:"end"`            // on the next day if it is not after Start
-	Pace  pace.Pace `json:"pace,omitempty"` // "" for that of the schedule
+	End   string    `json:"end"`            // HH:MM; on the next day if it is not after Start
+	Pace  pace.Pace `json:"pace,omitempty"` // "" for the pace of the schedule
 }
 
-// In the order of time.Weekday.
+// days has the order of time.Weekday.
 var days = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
 const maxWindows = 20
@@ -58,17 +58,17 @@ func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	return wrong
 }
 
-// A time in which the same windows are open.
+// Phase is a time in which the same windows are open.
 type Phase struct {
-	Open  bool      // a window is
-	Pace  pace.Pace // of the first one that is; "" for that of the schedule
+	Open  bool      // whether a window is open
+	Pace  pace.Pace // of the first open window; "" for the pace of the schedule
 	Until time.Time // when the next window opens or closes
 }
 
-// Days within which any window opens or closes.
+// longest is the number of days within which every window opens or closes at least once.
 const longest = 8
 
-// Phase needs a complete schedule, and returns nil without windows.
+// Phase returns the phase at a time, or nil if there are no windows. The schedule must be complete.
 func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	if len(s.Windows) == 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	return p, nil
 }
 
-// opens: the window opens on that day.
+// on returns when the window opens and closes if it opens on the given day.
 func (w Window) on(day time.Time, zone *time.Location) (from, to time.Time, opens bool) {
 	if len(w.Days) > 0 && !slices.Contains(w.Days, days[day.Weekday()]) {
 		return from, to, false

@@ -1,5 +1,6 @@
-// Package scheduler starts the runs of the schedule, on the replicas that keep it. It needs packages store, schedule
-// and instance. Manager calls Tick again and again; the worker that ends a run starts one that became due during it.
+// Package scheduler starts the runs of the schedule on the replicas that keep it. It uses the packages store,
+// schedule and instance. Manager calls Tick periodically. The worker that ends a run also starts a run that became
+// due in the meantime.
 package scheduler
 
 import (
@@ -22,18 +23,19 @@ import (
 )
 
 type Scheduler struct {
-	// This replica keeps the schedule.
+	// Enabled means that this replica keeps the schedule.
 	Enabled bool
 	Pool    *pgxpool.Pool
 	Owner   *instance.Owner
 	Tasks   tasklist.Source
-	// Of runs whose schedule has none.
+	// Pace is that of runs whose schedule names none.
 	Pace pace.Pace
 	Log  *slog.Logger
 }
 
-// Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule
-// if none is stored. Of several replicas that call it at the same time, one does it.
+// Tick starts a run that is due, or that was left pending by a replica that does not keep the schedule. It also
+// stores the default schedule if none is stored. If several replicas call it at the same time, only one of them
+// does it.
 func (s *Scheduler) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -71,8 +73,8 @@ func insertDefault(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// A schedule that was stored on another timeline gets a new next time. A missed run is not caught up: in the data of
-// this timeline it may delete other rows than expected.
+// skipMissed sets a new next time for a schedule that was stored on another timeline. A missed run is not caught
+// up, because in the data of this timeline it might delete other rows than expected.
 func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	stored, err := store.LockScheduleOfOtherTimeline(ctx, tx)
 	if err != nil || stored == nil {
@@ -95,7 +97,8 @@ func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	return store.SetNextTime(ctx, tx, next)
 }
 
-// One run starts, however many times have passed. While another run is active, it is pending.
+// startDue starts a single run, even if several times have passed. While another run is active, the new one stays
+// pending.
 func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	stored, err := store.LockDueSchedule(ctx, tx)
 	if err != nil || stored == nil {
@@ -118,8 +121,8 @@ func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	return s.StartPending(ctx, tx, stored)
 }
 
-// LockPending locks the schedule before any other lock when a run ends. nil: no run is pending, or this replica does
-// not keep the schedule, or another instance owns the database.
+// LockPending locks the schedule when a run ends; it must be called before any other lock is taken. It returns nil
+// if no run is pending, if this replica does not keep the schedule, or if another instance owns the database.
 func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if !s.Enabled {
 		return nil, nil
@@ -135,7 +138,7 @@ func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Sched
 	return pending, err
 }
 
-// While another run is active, the run remains pending.
+// StartPending starts a pending run. While another run is active, it stays pending.
 func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedule.Schedule) error {
 	var (
 		plan      uuid.UUID
@@ -146,7 +149,7 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 		if plan, err = store.ParseID(pending.NextPlan); err != nil {
 			return err
 		}
-		// A plan that was pruned meanwhile is refused when the run starts.
+		// If the plan was pruned in the meantime, the run is refused when it starts.
 		if dryRun, err := store.GetRun(ctx, tx, plan); err == nil {
 			planTasks = dryRun.Started()
 		}

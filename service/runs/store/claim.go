@@ -23,9 +23,9 @@ type ClaimQuery struct {
 	args            pgx.StrictNamedArgs
 }
 
-// Waiting selects runs that are queued, or whose replica no longer renews its lease, except those that this replica
-// works on, and those with a task that this replica cannot run: of a kind not in kinds, or built only into a newer
-// version.
+// Waiting selects the runs that are queued, and those whose replica no longer renews its lease. It leaves out the
+// runs that this replica works on, and those with a task that this replica cannot run, because its kind is not in
+// kinds or only a newer version has it built in.
 func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
 	return ClaimQuery{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
@@ -42,7 +42,8 @@ func (c ClaimQuery) DryRuns() ClaimQuery {
 	return c
 }
 
-// The run may still be locked by a transaction of its worker that was cut off.
+// Interrupted selects the run if no other replica has claimed it since epoch e. It waits for the row, which a
+// transaction of the worker that was cut off may still lock.
 func Interrupted(e Epoch) ClaimQuery {
 	return ClaimQuery{
 		"state = 'RUNNING' AND id = @run_id AND epoch = @epoch", " FOR UPDATE", e.args(pgx.StrictNamedArgs{}),
@@ -58,22 +59,23 @@ type Claim struct {
 	Epoch
 	DryRun          bool
 	ContinueOnError bool
-	Plan            uuid.UUID    // the dry run that it follows; uuid.Nil for none
-	Accepted        []guard.Trip // the guards that do not refuse it
+	Plan            uuid.UUID    // the dry run whose plan the run follows; uuid.Nil if none
+	Accepted        []guard.Trip // the guards that the run may pass
 	WhatIf          map[string]int
 	ReferenceTime   time.Time
-	TraceParent     string // the span of the call that requested it
+	TraceParent     string // the trace context of the call that requested the run
 	Pace            pace.Pace
 	LeaseUntil      time.Time
-	Resumed         bool // it was claimed before, and may have done something
-	FailedAttempts  int  // the last ones, without progress
-	// As before the claim.
+	Resumed         bool // an earlier claim started the run, so it may already have deleted rows
+	FailedAttempts  int  // how many of the last attempts in a row made no progress
+	// State and Replica are the values from before this claim.
 	State   State
 	Replica string
 }
 
-// ClaimRun begins an epoch of the first candidate; nil without one. An attempt counts as failed if it made no progress,
-// unless its replica released the run, or had not confirmed its start.
+// ClaimRun claims the first run that from selects and begins a new epoch of it. It returns nil if there is no such
+// run. The previous attempt counts as failed if it made no progress, unless its replica released the run or had not
+// yet confirmed its start.
 func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
 	args["replica"], args["lease"] = replica, lease
@@ -101,7 +103,8 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, l
 
 var ErrNotClaimed = errors.New("the claim was not committed")
 
-// VerifyClaim waits for the end of a claim's transaction whose COMMIT was not answered. It fails with ErrNotClaimed.
+// VerifyClaim finds out whether a claim was committed although its COMMIT was not answered. It waits until that
+// transaction has ended, and fails with ErrNotClaimed if it was rolled back.
 func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error {
 	var committed bool
 	err := tx.QueryRow(
@@ -122,7 +125,7 @@ type ClaimedTask struct {
 	Cursor purge.Cursor
 }
 
-// ClaimTasks returns the chosen tasks in order. It waits for a batch that the previous worker is just committing.
+// ClaimTasks returns the chosen tasks in order. It waits for a batch that the previous worker is still committing.
 func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -133,7 +136,8 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
 }
 
-// The current task of a dry run has no cursor, and is counted from its beginning.
+// ResetCounts sets the counts of the current task to zero. A dry run calls it because it has no cursor and counts
+// the task again from the beginning.
 func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -147,32 +151,32 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// Reasons to stop a run, as in its error.
+// These are the reasons why a run has to stop, as its error states them.
 const (
 	StopCancelled   = "cancelled by request"
 	StopMaxDuration = "max_duration reached"
-	// Only the attempt ends: the run is paused.
+	// StopPaused ends only the attempt; the run itself is paused.
 	StopPaused = "paused"
 )
 
-// limitReached: the run's time limit is reached. It compares intervals, in which a day has 24 hours: adding a day to a
-// time would not, where the clock is changed on that day.
+// limitReached is the SQL condition that the run has reached its time limit. It compares intervals, in which a day
+// has 24 hours. Adding a day to a timestamp would be wrong on days when the clocks change.
 const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clock THEN paused_for
 	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
 
-// Order is what a worker has to do from its next batch on.
+// Instructions say what a worker has to do from its next batch on.
 type Instructions struct {
 	Stop string // why the run must stop; "" if it need not
 	Pace pace.Pace
 }
 
-// instructions has the fields of Instructions, as an array; NULL if the epoch has ended.
+// instructions selects the fields of Instructions as an array, or NULL if the epoch has ended.
 const instructions = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` +
 	limitReached + ` THEN '` +
 	StopMaxDuration + `' WHEN state = 'PAUSED' THEN '` + StopPaused + `' ELSE '' END, pace]
 	FROM cleanupd.run WHERE ` + inEpoch + `)`
 
-// nil: the epoch has ended.
+// ParseInstructions returns nil if the epoch has ended.
 func ParseInstructions(fields []string) *Instructions {
 	if fields == nil {
 		return nil
@@ -180,7 +184,7 @@ func ParseInstructions(fields []string) *Instructions {
 	return &Instructions{fields[0], pace.Pace(fields[1])}
 }
 
-// idle: no replica works on the run.
+// RequestCancel reports in idle that no replica works on the run, so that the caller has to end it.
 func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
 	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1 AND `+active+`
 		RETURNING `+idleRun, id).

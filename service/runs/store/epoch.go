@@ -12,14 +12,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Of short transactions of the service's own: a connection that does not answer must not block a replica forever.
+// Timeout limits the short transactions of the service itself, so that a connection that does not answer cannot
+// block a replica forever.
 const Timeout = 10 * time.Second
 
-// The worker does not have the run any more.
+// ErrFenced says that the worker no longer has the run.
 var ErrFenced = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced",
 	pipeline.ErrLost)
 
-// Epoch is the time for which one worker has a run. Everything that the worker writes is written only during its epoch.
+// Epoch identifies the period in which one worker has a run. What that worker writes takes effect only during this
+// period.
 type Epoch struct {
 	RunID  uuid.UUID
 	Number int64
@@ -30,17 +32,17 @@ func (e Epoch) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return args
 }
 
-// inEpoch also compares the server on which the epoch began: a worker whose connections lead to another server may have
-// written what this one never received. The history of a server does not change while it runs, and every role may read
-// when it was started, even where timelines are hidden.
+// inEpoch also requires that the server is the one on which the epoch began. If the worker's connections now lead
+// to another server, that server may lack what the worker has written. The start time identifies the server: it
+// does not change while the server runs, and every role may read it, even where timelines are hidden.
 const inEpoch = "id = @run_id AND epoch = @epoch AND server_start = pg_postmaster_start_time()"
 
-// No two epochs have the same number, not even in two histories of the database, as after a failover to a standby that
-// lagged, or a restore: a generation of events belongs to one worker.
+// newEpoch takes the number from the clock, so that no two epochs have the same number, not even after a restore or
+// a failover to a standby that lagged. Each generation of events therefore belongs to one worker.
 const newEpoch = "epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), " +
 	"server_start = pg_postmaster_start_time()"
 
-// BeginEpoch fences the worker that has the run.
+// BeginEpoch begins a new epoch of the run, which fences the worker that has it.
 func BeginEpoch(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Epoch, error) {
 	e := Epoch{RunID: id}
 	if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1 RETURNING epoch", id).
@@ -67,8 +69,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// progressHash is the SQL for a hash of a run's progress. The column progress_hash has the hash of when the worker
-// confirmed its start; it is empty if no worker has confirmed that since the run was claimed.
+// progressHash is the SQL for a hash of the progress of a run. The column progress_hash holds the hash from when
+// the worker confirmed its start; it is empty if no worker has done so since the run was claimed.
 //
 // An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the
 // current task are not progress, since the next attempt counts that task again.
@@ -76,13 +78,13 @@ const progressHash = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN N
 	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.cursor) END), ',' ORDER BY t.position))
 		FROM cleanupd.task t WHERE t.run_id = run.id)`
 
-// RenewLease fails with ErrFenced.
+// RenewLease fails with ErrFenced if the epoch has ended.
 func RenewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration) error {
 	return renewLease(ctx, db, e, lease, "")
 }
 
-// ConfirmStart renews the lease of a run and records its progress. If the worker makes none from then on, its attempt
-// counts as failed.
+// ConfirmStart renews the lease of a run and records its progress so far. If the worker makes no progress
+// afterwards, its attempt counts as failed.
 func ConfirmStart(ctx context.Context, db Execer, e Epoch, lease time.Duration) error {
 	return renewLease(ctx, db, e, lease, ", progress_hash = "+progressHash)
 }
@@ -96,7 +98,8 @@ func renewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration, as
 	))
 }
 
-// ReleaseLease tells the replicas that the run waits. It does nothing if another replica has the run.
+// ReleaseLease ends the lease and notifies the replicas that the run waits for one of them. It does nothing if
+// another replica has the run.
 func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(
 		ctx,
@@ -109,13 +112,13 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return NotifyWaiting(ctx, tx, e.RunID)
 }
 
-// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim does not count it
-// as failed. Progress it made remains recorded. It waits for no standby.
+// DiscountAttempt makes the current attempt look as if its start was not confirmed, so that the next claim does not
+// count it as failed. The progress that it made stays recorded. The COMMIT does not wait for a standby.
 func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 		return err
 	}
-	// This also waits for a confirmation whose COMMIT was not answered.
+	// The UPDATE also waits for a confirmation whose COMMIT was not answered.
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.run SET progress_hash = '', failed_attempts = CASE WHEN progress_hash IN ('', `+progressHash+`) THEN
@@ -133,5 +136,5 @@ func fencedIfNone(tag pgconn.CommandTag, err error) error {
 	return err
 }
 
-// WriteProbe changes nothing. It fails where the database is read-only, or lacks the schema.
+// WriteProbe is a statement that changes nothing, and fails if the database is read-only or lacks the schema.
 const WriteProbe = "UPDATE cleanupd.run SET epoch = epoch WHERE false"

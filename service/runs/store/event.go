@@ -45,34 +45,35 @@ type Event struct {
 	Result   *Result        `json:"Result,omitempty"`   // task_finished
 	Level    severity.Level `json:"Level,omitempty"`    // log
 	Message  string         `json:"Message,omitempty"`  // log
-	// Of the message of a log event.
+	// Code and Params are those of the message of a log event.
 	Code   string            `json:"Code,omitempty"`
 	Params map[string]string `json:"Params,omitempty"`
 
 	derived *derived // shared by all copies of an event that was read
 }
 
-// task is "" if the message is about the run.
+// LogEvent returns a log event; task is "" if the message is about the whole run.
 func LogEvent(task string, m message.Message) Event {
 	return Event{Kind: LogLine, Level: m.Level, Task: task, Message: m.Text, Code: m.Code, Params: m.Params}
 }
 
-// Place is where an event is in its run's log. A log that another history of the database replaced may have another
-// event with the same sequence, but not with the same generation too.
+// Place is the position of an event in the log of its run. After a restore or failover the log may have another
+// event with the same sequence, but that one has another generation.
 type Place struct {
 	Sequence int64
-	// Generation is the epoch in which the event was written; 0: unknown.
+	// Generation is the epoch in which the event was written; 0 if unknown.
 	Generation int64
 }
 
-// derived is made from an event when it is first needed.
+// derived is a value that is computed from an event when it is first needed.
 type derived struct {
 	sync.Once
 	value any
 	err   error
 }
 
-// Once calls derive once for all callers that share one reading of the event.
+// Once calls derive only once for all watchers that share one reading of the event, and returns its result to each
+// of them.
 func (e Event) Once(derive func() (any, error)) (any, error) {
 	e.derived.Do(func() { e.derived.value, e.derived.err = derive() })
 	return e.derived.value, e.derived.err
@@ -87,13 +88,13 @@ type Progress struct {
 	Batches       int64   `json:"Batches"`
 	RowsExpected  *int64  `json:"RowsExpected"`
 	RowsPerSecond float64 `json:"RowsPerSecond"`
-	// Both are stored as text.
+	// Scan and Throttle are stored as text.
 	Scan     purge.Scan     `json:"Scan,omitzero"`
 	Throttle purge.Throttle `json:"Throttle,omitzero"`
 	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
 
-// Notifications say that a run has new events, or waits to be claimed.
+// Channel carries the notifications that a run has new events, or waits to be claimed.
 const Channel = "cleanupd"
 
 func NotifyWaiting(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
@@ -101,15 +102,15 @@ func NotifyWaiting(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// waiting: the run waits to be claimed.
+// ParseNotification reads the payload of a notification; waiting means that the run waits to be claimed.
 func ParseNotification(payload string) (id uuid.UUID, waiting bool) {
 	text, sequence, _ := strings.Cut(payload, " ")
 	id, _ = uuid.Parse(text)
 	return id, sequence == "0"
 }
 
-// AppendEvents also notifies the replicas. It fails with ErrFenced if the epoch has ended. The row of the run remains
-// locked until the transaction ends, so that sequences are committed in order.
+// AppendEvents stores events and notifies the replicas. It fails with ErrFenced if the epoch has ended. The row of
+// the run stays locked until the transaction ends, so that sequences are committed in order.
 func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) error {
 	return fencedIfNone(tx.Exec(
 		ctx,
@@ -123,10 +124,11 @@ func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) erro
 	))
 }
 
-// ErrNoPlace: the log of the run does not have the place.
+// ErrNoPlace says that the log of the run has no event at the requested place.
 var ErrNoPlace = errors.New("the log was replaced")
 
-// ReadEvents returns the place after which it read with its generation. It fails with ErrNotFound or ErrNoPlace.
+// ReadEvents returns up to limit events that follow the place after, and that place with its generation filled in.
+// It fails with ErrNotFound or ErrNoPlace.
 func ReadEvents(
 	ctx context.Context, db campaign.Querier, id uuid.UUID, after Place, limit int,
 ) (Place, []Event, error) {
@@ -168,9 +170,9 @@ func ReadEvents(
 	return at, page[1:], nil
 }
 
-// SharedSequence is the last event that the log of a run has in common with another history of it; 0 if none, or
-// unknown. places has the last event of each generation of that history: logs that share an event share all events
-// before. It fails with ErrNotFound.
+// SharedSequence compares the log of a run with another history of it, and returns the sequence of the last event
+// that both have; 0 if there is none or it is unknown. places holds the last event of each generation in that other
+// history. That is enough, because logs that share an event share all events before it. It fails with ErrNotFound.
 func SharedSequence(ctx context.Context, db campaign.Querier, id uuid.UUID, places []Place) (shared int64, err error) {
 	var sequences, generations []int64
 	for _, p := range places {

@@ -17,20 +17,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// GuardRefusal is a guard that tripped in a task, and has refused it since.
+// GuardRefusal is a guard that tripped and refuses the task until the guard is accepted or released.
 type GuardRefusal struct {
 	guard.Trip
 	Task  string
-	RunID string // the first run that it refused
+	RunID string // the first run in which the guard refused the task
 	Time  time.Time
 }
 
-// Limits that are not stored have their defaults.
+// GuardLimits returns the stored limits, with the default for each limit that is not stored.
 func GuardLimits(ctx context.Context, db campaign.Querier) (guard.Limits, error) {
 	return readLimits(ctx, db, "")
 }
 
-// LockGuardLimits stores the defaults first if no limits are stored, since only a row can be locked.
+// LockGuardLimits stores the default limits first if none are stored, because only a row can be locked.
 func LockGuardLimits(ctx context.Context, tx pgx.Tx) (guard.Limits, error) {
 	if _, err := tx.Exec(
 		ctx, "INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT DO NOTHING", guard.DefaultLimits,
@@ -53,7 +53,8 @@ func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Li
 	return limits, json.Unmarshal(stored, &limits)
 }
 
-// SetGuardLimits needs the limits that LockGuardLimits read. It releases refusals by guards whose limits change.
+// SetGuardLimits stores new limits, and ends the refusals by guards whose limits changed. before must come from
+// LockGuardLimits.
 func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits) error {
 	if _, err := tx.Exec(ctx, "UPDATE cleanupd.guards SET settings = $1", limits); err != nil {
 		return err
@@ -74,7 +75,7 @@ func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, er
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
 }
 
-// ReleaseRefusals releases the guards that tripped with other values of options than the effective ones.
+// ReleaseRefusals ends the refusals that were made while the options had other values than now.
 func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,
@@ -85,7 +86,7 @@ func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string
 	return err
 }
 
-// GuardHistory is what the guards compare with when they judge a task.
+// GuardHistory returns the history that the guards compare with when they judge a task of the run.
 func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) (*guard.History, error) {
 	h := &guard.History{}
 	var err error
@@ -112,10 +113,11 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 		Scan(&h.LastStart)
 }
 
-// No run by hand, or of a saved plan, has succeeded in the database.
+// noFirstRun is the SQL condition that no run that was started by hand or followed a saved plan has succeeded yet.
 const noFirstRun = "NOT EXISTS (SELECT FROM cleanupd.first_run)"
 
-// Unattended: the schedule started the run without a saved plan before any other run succeeded.
+// isUnattended reports whether the schedule started the run without a saved plan, before any run by hand or by a
+// saved plan has succeeded.
 func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unattended bool, err error) {
 	return unattended, db.QueryRow(
 		ctx,
@@ -125,8 +127,8 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 	).Scan(&unattended)
 }
 
-// provenBasis returns the basis of a policy when a run last did it by a saved plan; "" if none did, and for other
-// tasks.
+// provenBasis returns the basis that a policy had when a run that followed a saved plan last executed it. It is ""
+// if no such run exists, and for tasks that are not policies.
 func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
 	err = db.QueryRow(ctx, "SELECT proven_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
 		Scan(&basis)
@@ -136,13 +138,13 @@ func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis s
 	return basis, err
 }
 
-// NextIsUnattended is about the schedule's next run without a saved plan.
+// NextIsUnattended reports whether the next scheduled run would be unattended if it followed no saved plan.
 func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
 
-// RecordFirst stores a run that ended, if it is the first one that deleted, succeeded, and was started by hand or
-// followed a saved plan.
+// RecordFirst stores the run as the first one if none is stored yet and it was no dry run, succeeded, and was
+// started by hand or followed a saved plan.
 func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -162,8 +164,8 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
-// readDeletions returns, by table, what other runs have deleted, and this one unless it is a dry run. Recent rows
-// exclude those whose deletion was accepted as an unusual share of the table.
+// readDeletions returns for each table what all runs have deleted, including the given run unless it is a dry run.
+// Recent rows leave out the runs in which the share guard was accepted for the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -202,7 +204,8 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 	return deletions, err
 }
 
-// Cutoffs are those of when the task last succeeded, by the options with their delays.
+// readCutoffs returns the cutoffs with which the task last succeeded, by the name of the option that sets their
+// delay.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
 	rows, _ := db.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
 		task)
@@ -220,8 +223,9 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 	return cutoffs, err
 }
 
-// RecordJudgement stores the guards that refused a task of a run that deletes, releases those that no longer do, and
-// stores the cutoffs of a task that succeeded. accepted are the guards that the run may pass.
+// RecordJudgement stores the guards that refused a task, and deletes the stored refusals that no longer apply. If
+// the task succeeded, it also stores the cutoffs. accepted are the guards that the run may pass. It is not called
+// for dry runs.
 func RecordJudgement(
 	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o pipeline.Outcome, accepted []guard.Trip,
 ) error {
@@ -251,7 +255,8 @@ func RecordJudgement(
 			)
 		}
 	}
-	// This holds even if the task failed before the guards judged it: they will judge it again.
+	// An accepted guard is released even if the task failed before the guards judged it, because they judge it again
+	// next time.
 	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range accepted {
 			b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task,
@@ -262,7 +267,7 @@ func RecordJudgement(
 		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND options <> $2", task, o.Options)
 	}
 	for _, t := range o.Trips {
-		if t.Guard == guard.Policy { // the next saved plan passes it, whatever its number
+		if t.Guard == guard.Policy { // the next saved plan passes this guard, whatever the number
 			continue
 		}
 		b.Queue(
@@ -284,8 +289,8 @@ func RecordJudgement(
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// RecordDeletions stores how many rows a run deleted from each table, for longer than the run. They are not typical if
-// a guard refused the run, or was accepted.
+// RecordDeletions stores how many rows a run deleted from each table; these numbers outlive the run. They do not
+// count as typical if a guard refused a task of the run or was accepted.
 func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -304,10 +309,10 @@ type Deletion struct {
 	RunID       string
 	StartTime   time.Time
 	RowsDeleted int64
-	Tasks       []string // the ones that did; nil if the run was pruned
+	Tasks       []string // the tasks that deleted from the table; nil if the run was pruned
 }
 
-// Deletions returns the last runs, at most limit.
+// Deletions returns the last runs that deleted from the table, at most limit of them.
 func Deletions(ctx context.Context, db campaign.Querier, table string, limit int) ([]Deletion, error) {
 	rows, _ := db.Query(
 		ctx,

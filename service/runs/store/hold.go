@@ -32,10 +32,11 @@ const (
 type Hold struct {
 	ID   string
 	Kind HoldKind
-	// The rows it covers: those with these ids, or those of Table.
+	// IDs and Table say which rows are on hold: those with these ids, or all rows of the table.
 	IDs   []int64
 	Table string
-	// Tables that refer to its recipients by another column than iRecipientId.
+	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
+	// not cover their rows.
 	NotCovered  []string
 	Reason      string
 	CreatedBy   string
@@ -52,8 +53,8 @@ func holdApplies(at string) string {
 	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + at + ")"
 }
 
-// LockHolds makes transactions that create holds wait for each other, so that holds are numbered in the order of their
-// commits.
+// LockHolds makes transactions that create holds wait for each other, so that holds are numbered in the order in
+// which they are committed.
 func LockHolds(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE")
 	return err
@@ -88,7 +89,7 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
 }
 
-// A hold that was released before is not changed. ReleaseHold fails with ErrNoHold.
+// ReleaseHold releases a hold. It returns a hold that was released before unchanged, and fails with ErrNoHold.
 func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -108,8 +109,8 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	return h, err
 }
 
-// Newest first; the token is "" on the last page. ended includes holds that were released or have expired. ListHolds
-// fails with pagetoken.ErrInvalid.
+// ListHolds returns holds, newest first, and the token of the next page, "" on the last page. If ended is true, it
+// includes holds that were released or have expired. It fails with pagetoken.ErrInvalid.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
 	before, err := pagetoken.ParseNumber(token)
 	if err != nil {
@@ -137,7 +138,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
-// last is the number of the newest hold when the statement runs.
+// EffectiveHolds returns the holds that apply at a time, and in last the number of the newest hold that exists.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
 	rows, _ := db.Query(
 		ctx,
@@ -166,7 +167,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 			all.Recipients = append(all.Recipients, ids...)
 		case HoldTable:
 			all.Tables = append(all.Tables, *table)
-		default: // a kind that this version does not know also holds everything
+		default: // a hold whose kind this version does not know holds everything
 			all.Everything = true
 		}
 		return nil
@@ -174,7 +175,8 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	return all, last, err
 }
 
-// DeletingRuns returns the runs that delete now: with a task, or with any if it is "".
+// DeletingRuns returns the runs that delete now. If task is not "", only those are returned that are executing this
+// task.
 func DeletingRuns(ctx context.Context, db campaign.Querier, task string) ([]uuid.UUID, error) {
 	rows, _ := db.Query(
 		ctx,

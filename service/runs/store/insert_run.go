@@ -24,15 +24,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// The slots that a run may take, in order. Each has one active run at most. Dry runs of viewers share one, so that
-// another is left to callers who may do more.
+// A run takes the first free slot of its list, and each slot has at most one active run. Viewers may use only one
+// of the two slots for dry runs, so that the other one stays free for callers with more rights.
 var (
 	DeletingSlots  = []int16{0}
 	DryRunSlots    = []int16{2, 1}
 	ViewerRunSlots = []int16{1}
 )
 
-// Schedule is the RequestedBy of scheduled runs. The names of callers contain a colon.
+// RequestedBySchedule is the RequestedBy of scheduled runs. It cannot be the name of a caller, because those
+// contain a colon.
 const RequestedBySchedule = "schedule"
 
 type NewRun struct {
@@ -40,28 +41,29 @@ type NewRun struct {
 	DryRun          bool
 	ContinueOnError bool
 	MaxDuration     time.Duration   // 0 for no limit
-	PauseStopsClock bool            // whether MaxDuration does not count pauses
+	PauseStopsClock bool            // whether MaxDuration leaves out the time in which the run is paused
 	Pace            pace.Pace       // "" for pace.Balanced
-	Phase           *schedule.Phase // of the windows that apply to it; nil without windows
+	Phase           *schedule.Phase // the current phase of the schedule's windows; nil if no windows apply to the run
 	RequestedBy     string
-	Plan            uuid.UUID // uuid.Nil if it follows none
+	Plan            uuid.UUID // the dry run whose plan the run follows; uuid.Nil if none
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
 	Pipeline        []plan.Task // all tasks
-	Chosen          []string    // the names of its tasks
-	// RequestDigest is a digest of the rest of the request; RequestID is uuid.Nil if it has none.
+	Chosen          []string    // the names of the tasks to run
+	// RequestID is uuid.Nil if the request has none. RequestDigest is a digest of the rest of the request.
 	RequestID     uuid.UUID
 	RequestDigest []byte
 }
 
-// requestLifetime is how long a repeated request returns the first one's run, by the clock of the database.
+// requestLifetime is how long a repeated request returns the run of the first one. The clock of the database
+// counts.
 const requestLifetime = "'24 hours'"
 
-// The request has the id of another one.
+// ErrRequestReused says that the request has the id of a different request.
 var ErrRequestReused = failure.Field("request_id", "is the id of another request of the last 24 hours")
 
-// nil: no run was started by a request of this id. FindRequested fails with ErrRequestReused if that request had
-// another digest.
+// FindRequested returns the run that was started by a request with this id, or nil. It fails with ErrRequestReused
+// if the digest of that request differs.
 func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID, digest []byte) (*Run, error) {
 	var id uuid.UUID
 	var same bool
@@ -80,11 +82,11 @@ func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID
 	return GetRun(ctx, db, id)
 }
 
-// The W3C trace context in which the span that requested a run is stored.
+// TraceHeader is the W3C header under which a run stores the trace context of the call that requested it.
 const TraceHeader = "traceparent"
 
-// InsertRun returns nil if no slot is free, or if another call has stored a run of the same request meanwhile. It tells
-// the replicas that the run waits.
+// InsertRun stores a run and notifies the replicas that it waits. It returns nil if no slot is free, or if another
+// call has stored a run of the same request in the meantime.
 func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -92,7 +94,7 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	}
 	trace := propagation.MapCarrier{}
 	otel.GetTextMapPropagator().Inject(ctx, trace)
-	var accepted []guard.Trip // NULL if it is empty
+	var accepted []guard.Trip // stored as NULL if empty
 	if len(r.Accepted) > 0 {
 		accepted = r.Accepted
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Which database it is, and the instance that cleans it.
+// Identity says which database it is, and which instance cleans it.
 type Identity struct {
 	Instance    string
 	System      string // the system identifier of the server; "" if no instance cleans the database
 	DatabaseOID int64
 }
 
-// ReadIdentities returns the stored identity, and the one that the database has now, without an instance.
+// ReadIdentities returns the stored identity, and the current identity of the database, whose Instance is empty.
 func ReadIdentities(ctx context.Context, db campaign.Querier) (stored, now Identity, err error) {
 	err = db.QueryRow(
 		ctx,
@@ -34,7 +34,7 @@ func LockIdentity(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// InsertIdentity does nothing if an identity is stored.
+// InsertIdentity does nothing if an identity is stored already.
 func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error {
 	return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
 		VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)
@@ -42,7 +42,7 @@ func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error 
 		Scan(new(int64))
 }
 
-// SetIdentity waits for transactions with LockIdentity.
+// SetIdentity stores the current identity of the database. It waits for transactions that called LockIdentity.
 func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
 		SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database
@@ -53,7 +53,7 @@ func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 	return err
 }
 
-// The ids are those of active runs; scheduled: the schedule is enabled.
+// ActiveIDs returns the ids of the active runs, and whether the schedule is enabled.
 func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, scheduled bool, err error) {
 	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE `+active+`
 		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
@@ -69,7 +69,7 @@ type Replica struct {
 	SeenTime  time.Time
 }
 
-// RecordReplica also deletes replicas that have been silent for a day.
+// RecordReplica stores that the replica is alive. It also deletes the replicas that have been silent for a day.
 func RecordReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
 	_, err := db.Exec(
 		ctx,

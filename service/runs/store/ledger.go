@@ -14,22 +14,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// SQLSTATEs of the service's own: the epoch has ended, or a hold was created or the policy changed since the task
-// began.
+// These SQLSTATEs are raised by functions of the schema: the epoch has ended, a hold was created after the task had
+// read the holds, or the policy was changed after the task had read it.
 const (
 	stateFenced        = "CU001"
 	stateHoldCreated   = "CU002"
 	statePolicyChanged = "CU003"
 )
 
-// PolicyRevision changes if the rule of a policy does, or if it is enabled or disabled.
+// PolicyRevision is the SQL for a hash that changes if the rule of a policy changes, or if the policy is enabled or
+// disabled.
 const PolicyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
 
-// Known is what a task has read that may change while it works.
+// Known is what a task has read and what may change while the task works.
 type Known struct {
-	// Number of the last hold; nil if holds do not matter.
+	// LastHold is the number of the newest hold that the task knows; nil if holds do not matter.
 	LastHold *int64
-	// The policy that the task carries out, and the revision that it has read; nil if that does not matter.
+	// Policy and Revision are the policy that the task executes and the revision that it has read; nil if the task is
+	// no policy.
 	Policy, Revision *string
 }
 
@@ -38,9 +40,9 @@ func (k Known) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return args
 }
 
-// orFail returns a query of the instructions for a run. It fails, and its transaction with it, if from has no
-// instructions because the epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is
-// not @revision; NULL if that does not matter.
+// orFail returns a query that reads a run's instructions from the given source. The query fails, and its
+// transaction with it, if the source has none because the epoch has ended, if a hold was created after @last_hold,
+// or if the revision of @policy is no longer @revision. With NULL for @last_hold or @policy it does not check that.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
@@ -49,8 +51,8 @@ func orFail(from string) string {
 		ELSE max(fields) END FROM ` + from
 }
 
-// askToProceed queries the instructions; writeLedger also writes the counts of a batch, and the size that its tables
-// had before their first batch.
+// askToProceed only reads the instructions. writeLedger also adds the counts of a batch, and stores the size that
+// each table had before its first batch.
 var (
 	askToProceed = orFail("(SELECT " + instructions + " AS fields) AS asked")
 
@@ -89,12 +91,14 @@ func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["dependent"], args["on_hold"], args["tables_retained"] = r.Dependent, r.OnHold, r.Tables
 }
 
-// ParseInstructions reads the result, and LedgerError translates the errors.
+// ProceedStatement returns a statement that reads the instructions. ParseInstructions reads its result, and
+// LedgerError translates its errors.
 func ProceedStatement(e Epoch, k Known) (sql string, args pgx.StrictNamedArgs) {
 	return askToProceed, e.args(k.args(pgx.StrictNamedArgs{}))
 }
 
-// LedgerStatement adds a batch to the exact counts of a task. Results and errors are as with ProceedStatement.
+// LedgerStatement returns a statement that adds a batch to the exact counts of a task. Its result and its errors
+// are those of ProceedStatement.
 func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
 	args = e.args(k.args(pgx.StrictNamedArgs{
 		"task":     task,
@@ -126,7 +130,8 @@ func Batches(d purge.Delta) int64 {
 	return max(d.Statements, 1)
 }
 
-// LedgerError returns ErrFenced, pipeline.ErrHoldCreated or pipeline.ErrPolicyChanged where the ledger raised it.
+// LedgerError translates the errors that the ledger raises to ErrFenced, pipeline.ErrHoldCreated or
+// pipeline.ErrPolicyChanged, and returns other errors unchanged.
 func LedgerError(err error) error {
 	switch {
 	case sqlstate.Is(err, stateFenced):
@@ -141,11 +146,12 @@ func LedgerError(err error) error {
 
 type StartedTask struct {
 	Instructions *Instructions // nil if the epoch has ended
-	Started      bool          // now, and not by a previous worker
+	Started      bool          // false if a previous worker had started the task
 	Progress
 }
 
-// StartTask leaves a task that a previous worker has started as it is.
+// StartTask starts a task, and reads its counts so far. It does not change a task that a previous worker has
+// started.
 func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
 	var fields []string
 	err = tx.QueryRow(
@@ -162,7 +168,8 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 	return t, err
 }
 
-// With what a dry run has found. FinishTask locks the run before the task, as pauses and AppendEvents do.
+// FinishTask stores the outcome of a task, including the preview of a dry run. It locks the run before the task, as
+// pauses and AppendEvents do, to avoid deadlocks.
 func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
 	args := e.args(pgx.StrictNamedArgs{
 		"task":       task,
@@ -182,7 +189,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 		args["details"] = o.Details
 	}
 	retained := ""
-	if o.State != pipeline.Cancelled { // the batches have counted what it retained
+	if o.State != pipeline.Cancelled { // the batches have already counted what the task retained
 		retained = setRetained + ", "
 		addRetained(args, o.Retained)
 	}
@@ -198,7 +205,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	return err
 }
 
-// DoneByTable returns the rows that a task has deleted and updated, by relation.
+// DoneByTable returns how many rows a task has deleted and updated in each relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task "+
@@ -209,8 +216,8 @@ func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task st
 	})
 }
 
-// Emptied returns the quoted names of the tables that a task, or any task of the run if it is "", has deleted rows
-// from, those with the most rows first.
+// Emptied returns the quoted names of the tables from which a task has deleted rows, those with the most rows
+// first. If task is "", all tasks of the run count.
 func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -20,5 +20,5 @@ func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "schema_version")
 }
 
-// SchemaSQL creates tables, without rows.
+// SchemaSQL returns the SQL that creates the tables, without any rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "schema_version") }

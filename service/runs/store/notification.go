@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// A scheduled run that starts later than this counts as missed.
+// MissedAfter is how late a scheduled run may start before it counts as missed.
 const MissedAfter = 10 * time.Minute
 
-// RecordMissed stores a missed time of the schedule once it has passed by more than grace.
+// RecordMissed stores the next time of the schedule as missed once it has passed by more than grace.
 func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
 	_, err := db.Exec(
 		ctx,
@@ -26,10 +26,11 @@ func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
 	return err
 }
 
-// Runs that ended, and whose notifications are not stored.
+// notNotified is the SQL condition for runs that have ended and whose notifications are not stored yet.
 const notNotified = "end_time IS NOT NULL AND NOT dry_run AND NOT notified"
 
-// LockNotNotified reads the oldest such run; nil if there is none. It skips a run that another replica has locked.
+// LockNotNotified locks and reads the oldest run whose notifications are not stored yet; nil if there is none. It
+// skips a run that another replica has locked.
 func LockNotNotified(ctx context.Context, tx pgx.Tx) (*Run, error) {
 	var id uuid.UUID
 	err := tx.QueryRow(
@@ -53,8 +54,8 @@ func SetNotified(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// FailedBefore returns the run's tasks that failed when a run last executed them before it. All tasks of a run that
-// failed as a whole count.
+// FailedBefore returns those tasks of the run that failed the last time an earlier run executed them. If an earlier
+// run failed without a failed task, all its tasks count as failed.
 func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -73,8 +74,8 @@ func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]str
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// The oldest missed time whose notifications are not stored; nil if there is none. LockMissed skips one that another
-// replica has locked.
+// LockMissed locks and returns the oldest missed time whose notifications are not stored yet; nil if there is none.
+// It skips a time that another replica has locked.
 func LockMissed(ctx context.Context, tx pgx.Tx) (due *time.Time, err error) {
 	err = tx.QueryRow(
 		ctx,
@@ -91,8 +92,8 @@ func SetMissedNotified(ctx context.Context, tx pgx.Tx, due time.Time) error {
 	return err
 }
 
-// No notifications are sent about runs that ended, and times found to be missed, before a time. skipped is how many
-// there are.
+// SkipNotNotified prevents notifications about runs that ended before the given time, and about missed times that
+// were found before it. It returns how many runs and times it skipped.
 func SkipNotNotified(ctx context.Context, db Execer, before time.Time) (skipped int64, err error) {
 	for _, sql := range []string{
 		"UPDATE cleanupd.run SET notified = true WHERE " + notNotified + " AND end_time < $1",
@@ -112,11 +113,12 @@ type Notification struct {
 	Event                  json.RawMessage
 	CreateTime             time.Time
 	Attempts               int
-	// Of the last attempt; "" if there was none.
+	// Error is the error of the last attempt; "" if there was none.
 	Error string
 }
 
-// Each target gets one notification of an event, however often it is stored.
+// InsertNotifications stores a notification for each target. Each target gets only one notification of an event,
+// however often it is stored.
 func InsertNotifications(
 	ctx context.Context, tx pgx.Tx, subject, cause string, event json.RawMessage, targets []string, now time.Time,
 ) error {
@@ -138,8 +140,8 @@ func InsertNotifications(
 
 const notificationColumns = "subject, cause, target, event, create_time, attempts, error"
 
-// ClaimNotification returns the oldest notification for a target that is due; nil if there is none. No replica claims
-// it again before until.
+// ClaimNotification returns the oldest notification for the target that is due, or nil if there is none. No replica
+// can claim it again before the time until.
 func ClaimNotification(
 	ctx context.Context, db campaign.Querier, target string, now, until time.Time,
 ) (*Notification, error) {
@@ -171,7 +173,7 @@ func SetGivenUp(ctx context.Context, db Execer, n *Notification, now time.Time, 
 	return setNotification(ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error())
 }
 
-// setNotification changes nothing if another replica has claimed the notification since.
+// setNotification records a failure only if no other replica has claimed the notification in the meantime.
 func setNotification(
 	ctx context.Context, db Execer, n *Notification, assignments string, at time.Time, failure string,
 ) error {
@@ -191,7 +193,8 @@ func setNotification(
 	return err
 }
 
-// GiveUpOthers gives up the notifications that were stored before a time for other targets than these.
+// GiveUpOthers gives up the notifications that were stored before the given time for targets that are not listed,
+// and returns them.
 func GiveUpOthers(
 	ctx context.Context, db campaign.Querier, targets []string, before, now time.Time,
 ) ([]*Notification, error) {
@@ -217,8 +220,8 @@ func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]
 	return pending, err
 }
 
-// PruneNotifications deletes the notifications that were sent or given up, and the missed times that were notified,
-// longer ago than the history.
+// PruneNotifications deletes the notifications that were sent or given up longer ago than history, and the missed
+// times that were found longer ago and were notified.
 func PruneNotifications(ctx context.Context, db Execer, history time.Duration) error {
 	for _, sql := range []string{
 		"DELETE FROM cleanupd.notification WHERE end_time < clock_timestamp() - $1::interval",

@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// No replica works on an active run.
+// idleRun is the SQL condition that no replica works on an active run.
 const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
 
-// nil: the epoch has ended.
+// ReadInstructions returns nil if the epoch has ended.
 func ReadInstructions(ctx context.Context, db campaign.Querier, e Epoch) (*Instructions, error) {
 	var fields []string
 	err := db.QueryRow(ctx, "SELECT "+instructions, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
@@ -31,8 +31,8 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// The run is locked. If it is paused already, a new pause begins, so that the time of the first one does not count for
-// the longest pause.
+// PauseRun pauses a run that the caller has locked. If the run is paused already, a new pause begins, so that the
+// longest pause is counted from now.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -47,7 +47,8 @@ func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	return err
 }
 
-// The run, which is locked, continues on its replica, if that has not left it yet, or on any other.
+// ResumeRun resumes a paused run that the caller has locked. Its replica continues it if it has not left the run
+// yet, otherwise any replica may.
 func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -65,7 +66,7 @@ func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return NotifyWaiting(ctx, tx, id)
 }
 
-// addPause adds the current pause of a run, if it is paused, to those of the task that it pauses.
+// addPause adds the time of the current pause, if the run is paused, to the pauses of its running task.
 func addPause(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -82,8 +83,8 @@ func SetPace(ctx context.Context, tx pgx.Tx, id uuid.UUID, p pace.Pace) error {
 	return err
 }
 
-// LogToRun works whether or not a replica works on the locked run. If the server was restarted since the epoch of the
-// run began, it begins another epoch.
+// LogToRun writes a message to the log of a run that the caller has locked, whether or not a replica works on the
+// run. If the server was restarted since the epoch began, it begins a new epoch first.
 func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error {
 	err := AppendEvents(ctx, tx, e, LogEvent("", m))
 	if !errors.Is(err, ErrFenced) {
@@ -95,14 +96,15 @@ func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error 
 	return AppendEvents(ctx, tx, e, LogEvent("", m))
 }
 
-// A paused run that has to end.
+// PausedRun is a paused run that has to end.
 type PausedRun struct {
 	ID   uuid.UUID
-	Stop string // why; "" because of the longest pause
+	Stop string // why the run has to end; "" if it was paused for too long
 }
 
-// FindPausesToEnd returns the paused runs that no replica works on and that were cancelled, whose time limit has
-// passed, or that were paused for longer than longest. A pause outside the windows of the schedule ends by itself.
+// FindPausesToEnd returns the paused runs that no replica works on and that were cancelled, have reached their time
+// limit, or were paused for longer than longest. A pause by the schedule's windows may last longer, because it ends
+// by itself.
 func FindPausesToEnd(
 	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
 ) ([]PausedRun, error) {
@@ -127,7 +129,7 @@ func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Epoch])
 }
 
-// An active run of the schedule, to which its windows apply.
+// WindowedRun is an active run to which the windows of the schedule apply.
 type WindowedRun struct {
 	Epoch
 	State    State
@@ -135,8 +137,8 @@ type WindowedRun struct {
 	Pace     pace.Pace
 }
 
-// LockWindowedRun returns the run for which a window has opened or closed; nil without such a run, or while another
-// replica has locked it.
+// LockWindowedRun returns the run for which a window has opened or closed. It returns nil if there is none, or if
+// another replica has locked it.
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -152,13 +154,13 @@ func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	return &r, err
 }
 
-// SetWindowUntil stores until when the windows leave the run as it is; nil without windows.
+// SetWindowUntil stores when the next window opens or closes for the run; nil if no windows apply.
 func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = $2 WHERE id = $1", id, until)
 	return err
 }
 
-// ReapplyWindows makes windows apply again to the active run of the schedule.
+// ReapplyWindows makes the windows of the schedule apply again to its active run.
 func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
 		RequestedBySchedule)

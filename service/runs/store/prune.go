@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// PruneRuns deletes runs one by one: a run may have many events. What guards compare with is kept for longer.
+// PruneRuns deletes runs that ended longer ago than history, one at a time because a run may have many events. It
+// keeps the numbers that guards compare with for longer.
 func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 	for {
 		tag, err := db.Exec(ctx, `DELETE FROM cleanupd.run WHERE id = (
@@ -26,8 +27,9 @@ func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 	return err
 }
 
-// PruneDryRuns deletes what dry runs that ended longer ago than age have found, and their events except the last, one
-// run at a time. It skips dry runs that another run follows, or will follow.
+// PruneDryRuns deletes the findings of dry runs that ended longer ago than age, and all but the last of their
+// events, one run at a time. It skips a dry run whose plan an active run follows, or the next scheduled run will
+// follow.
 func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) error {
 	for {
 		var pruned bool

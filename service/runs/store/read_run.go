@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// One consistent snapshot; %s is the view.
+// selectRun reads a run and its tasks in one consistent snapshot; %s is the View.
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
@@ -32,10 +32,10 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
 
-// How much of a run is read.
+// View says how much of a run is read.
 type View string
 
-// Basic leaves out the tables that a task deleted from or made smaller, and what a dry run has found.
+// Basic leaves out the sizes of tables and what a dry run has found.
 const (
 	Basic View = "NULL::json, NULL::json"
 	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted,
@@ -89,12 +89,12 @@ func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run
 	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
 }
 
-// The zero value selects all runs.
+// Filter selects runs; its zero value selects all of them.
 type Filter struct {
 	State  State  // "" for any
-	Task   string // one that was chosen; "" for any
+	Task   string // a task that the run includes; "" for any
 	DryRun *bool  // nil for both
-	// By when a run was requested, Before exclusively; nil: no limit.
+	// From and Before limit when the run was requested. Before is exclusive; nil means no limit.
 	From, Before *time.Time
 }
 
@@ -103,7 +103,8 @@ type runKey struct {
 	ID         uuid.UUID
 }
 
-// Newest first; the token is "" on the last page. ListRuns fails with pagetoken.ErrInvalid.
+// ListRuns returns runs, newest first, and the token of the next page, "" on the last page. It fails with
+// pagetoken.ErrInvalid.
 func ListRuns(
 	ctx context.Context, db campaign.Querier, v View, f Filter, size int, token string,
 ) ([]*Run, string, error) {

@@ -13,13 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// A delivery that remains on a mid-sourcing server, and was deleted in the main database.
+// RemoteDelivery is a delivery that was deleted in the main database but remains on a mid-sourcing server.
 type RemoteDelivery struct {
-	Account    string // "" if it had none
-	RemoteID   int64  // its id there
-	DeliveryID int64  // its id in the main database
+	Account    string // the account of the mid-sourcing server; "" if the delivery had none
+	RemoteID   int64  // the delivery's id on the mid-sourcing server
+	DeliveryID int64  // the delivery's id in the main database
 	Label      string
-	RunID      string // the run that deleted it, which may be pruned by now
+	RunID      string // the run that deleted it in the main database; may be pruned by now
 	RetainTime time.Time
 }
 
@@ -28,8 +28,8 @@ type remoteKey struct {
 	RemoteID, DeliveryID int64
 }
 
-// By account (nil: all) and the ids there; the token is "" on the last page. ListRemoteDeliveries fails with
-// pagetoken.ErrInvalid.
+// ListRemoteDeliveries returns deliveries ordered by account and remote id, and the token of the next page, "" on
+// the last page. A nil account means all accounts. It fails with pagetoken.ErrInvalid.
 func ListRemoteDeliveries(
 	ctx context.Context, db campaign.Querier, account *string, size int, token string,
 ) ([]RemoteDelivery, string, error) {
@@ -65,8 +65,8 @@ func ListRemoteDeliveries(
 	return list, next, nil
 }
 
-// RecordRemote records the deliveries of a query. A delivery that was restored after an earlier run has an entry
-// already.
+// RecordRemote returns SQL that records the deliveries that the query selects. A delivery that was restored after
+// an earlier run has an entry already, which is replaced.
 func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
@@ -74,7 +74,8 @@ func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, retain_time = EXCLUDED.retain_time`, id, query)
 }
 
-// RemoteIDs are ids on the mid-sourcing server, except those whose ids in the main database are on hold.
+// RemoteIDs returns the recorded ids on the mid-sourcing server, leaving out those whose ids in the main database
+// are on hold.
 func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -85,7 +86,8 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// ids are those on the mid-sourcing server. No fence is needed: another worker of the run would delete the same.
+// ForgetRemote deletes the records with these ids on the mid-sourcing server. It is not fenced, because another
+// worker of the run would delete the same records.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
 	_, err := db.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account,
 		ids)

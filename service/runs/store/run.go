@@ -19,7 +19,7 @@ import (
 
 var ErrNotFound = failure.New(failure.NotFound, "no such run")
 
-// ParseID fails with ErrNotFound for any text but a UUID.
+// ParseID fails with ErrNotFound for any text that is not a UUID.
 func ParseID(id string) (uuid.UUID, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -39,13 +39,13 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Active runs have not ended.
+// Active reports whether the run has not ended.
 func (s State) Active() bool { return s == Queued || s == Running || s == Paused }
 
-// SQL for State.Active.
+// active is the SQL condition that corresponds to State.Active.
 const active = "state IN ('QUEUED', 'RUNNING', 'PAUSED')"
 
-// Why a run did not succeed. A run whose task was refused has the task's reason.
+// Cause says why a run did not succeed. If a task was refused, it is the reason of that task.
 type Cause string
 
 const (
@@ -69,17 +69,17 @@ type Run struct {
 	EndTime       *time.Time `json:"EndTime"`
 	Error         string     `json:"Error"`
 	Cause         Cause      `json:"Cause"`
-	// The dry run that it follows; "": none.
+	// Plan is the id of the dry run whose plan the run follows; "" if none.
 	Plan string `json:"Plan"`
-	// Options that a dry run replaces, by name; nil: none.
+	// WhatIf has the options that a dry run replaces, by name; nil if none.
 	WhatIf map[string]int `json:"WhatIf"`
-	// Guards that do not refuse it.
+	// Accepted lists the guards that the run may pass.
 	Accepted []guard.Trip `json:"Accepted,omitempty"`
 	Pace     pace.Pace    `json:"Pace,omitempty"`
-	// Since when the run is paused, and by whom; nil: it is not.
+	// PauseTime and PausedBy say since when and by whom the run is paused; PauseTime is nil if it is not paused.
 	PauseTime *time.Time `json:"PauseTime,omitempty"`
 	PausedBy  string     `json:"PausedBy,omitempty"`
-	// The time limit does not count pauses.
+	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool     `json:"PauseStopsClock,omitempty"`
 	LastSequence    int64    `json:"-"`
 	Results         []Result `json:"Results"`
@@ -97,10 +97,11 @@ type Result struct {
 	EndTime       *time.Time     `json:"EndTime"`
 	Error         string         `json:"Error"`
 	Space         []Space        `json:"Space,omitempty"`
-	// Deliveries that remain on mid-sourcing servers that no database is configured for.
+	// RemoteDeliveriesRetained counts deliveries that remain on mid-sourcing servers for which no database is
+	// configured.
 	RemoteDeliveriesRetained int64 `json:"RemoteDeliveriesRetained,omitempty"`
-	// RowsRetained are the obsolete rows that were retained for any reason except a hold: the sum of the four below. Rows
-	// of the TablesRetained tables whose sweep did not reach the end are not in it.
+	// RowsRetained counts the obsolete rows that were retained for any reason except a hold. It is the sum of the four
+	// fields below. It leaves out rows of the TablesRetained tables, whose sweep did not reach the end.
 	RowsRetained   int64 `json:"RowsRetained,omitempty"`
 	RowsFailed     int64 `json:"RowsFailed,omitempty"`
 	RowsLocked     int64 `json:"RowsLocked,omitempty"`
@@ -108,10 +109,11 @@ type Result struct {
 	RowsDependent  int64 `json:"RowsDependent,omitempty"`
 	RowsOnHold     int64 `json:"RowsOnHold,omitempty"`
 	TablesRetained int64 `json:"TablesRetained,omitempty"`
-	// What was retained, or why the task was not run; "" if neither. Details are the messages in it.
+	// Detail says what was retained, or why the task was not run; "" if neither applies. Details has the same messages
+	// one by one.
 	Detail  string            `json:"Detail,omitempty"`
 	Details []message.Message `json:"Details,omitempty"`
-	// Why the task was refused, for programs, with Metadata; "" if it was not.
+	// Reason says for programs why the task was refused; "" if it was not. Metadata has the details.
 	Reason   string            `json:"Reason,omitempty"`
 	Metadata map[string]string `json:"Metadata,omitempty"`
 	Preview  []preview.Table   `json:"Preview,omitempty"`
@@ -119,7 +121,7 @@ type Result struct {
 
 func (r *Run) UUID() uuid.UUID { return uuid.MustParse(r.ID) }
 
-// nil: no such task.
+// Result returns the result of a task, or nil if the run has no such task.
 func (r *Run) Result(task string) *Result {
 	i := slices.IndexFunc(r.Results, func(t Result) bool { return t.Task == task })
 	if i < 0 {
@@ -128,7 +130,7 @@ func (r *Run) Result(task string) *Result {
 	return &r.Results[i]
 }
 
-// FailedTask returns the first task that failed, or else one that was stopped, or "".
+// FailedTask returns the first task that failed. If none failed, it returns the first one that was stopped, or "".
 func (r *Run) FailedTask() string {
 	for _, state := range []pipeline.State{pipeline.Failed, pipeline.Cancelled} {
 		if i := slices.IndexFunc(r.Results, func(t Result) bool { return t.State == state }); i >= 0 {
@@ -138,7 +140,7 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
-// Reason is for programs; "" if the run was not refused.
+// Reason returns the reason for programs if the run was refused, otherwise "".
 func (r *Run) Reason() string {
 	switch r.Cause {
 	case CausePlanStale, CausePlanExceeded, CauseGuarded:
@@ -147,7 +149,7 @@ func (r *Run) Reason() string {
 	return ""
 }
 
-// "": no task was refused.
+// RefusedTask returns the reason of the first task that was refused, or "" if none was.
 func (r *Run) RefusedTask() Cause {
 	for _, t := range r.Results {
 		if t.Reason != "" {
@@ -157,7 +159,7 @@ func (r *Run) RefusedTask() Cause {
 	return ""
 }
 
-// One line per failed task.
+// Failures returns one line for each failed task.
 func (r *Run) Failures() string {
 	var lines []string
 	for _, t := range r.Results {

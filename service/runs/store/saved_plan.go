@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// field is where the request names the dry run. FindPlan fails with ErrNotFound, or a failure.FieldError if that is not
-// a dry run that succeeded.
+// FindPlan returns a dry run that another run can follow. field is the request field that names it. FindPlan fails
+// with ErrNotFound, or with a failure.FieldError if the run is not a dry run that succeeded, or used what_if.
 func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
 	parsed, err := ParseID(id)
 	if err != nil {
@@ -29,8 +29,8 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 	return run, err
 }
 
-// CheckPlan fails with a refused.Error if a saved plan is older than maxAge, or a run has ended since, unless a guard
-// refused that run before it changed anything.
+// CheckPlan fails with a refused.Error if the saved plan is older than maxAge, or if another run has ended since
+// then. A run that was refused by a guard before it changed anything does not count.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
 		age   time.Duration
@@ -56,7 +56,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	return nil
 }
 
-// SavedPlan is keyed by task.
+// SavedPlan returns what the dry run has found, keyed by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)

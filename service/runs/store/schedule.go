@@ -13,19 +13,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// timeline is the server's timeline, which a promotion and a restore change; NULL on a standby. otherTimeline: the
-// schedule was stored on another one, if that is known.
+// timeline is the SQL for the server's timeline, which changes with a promotion or a restore; it is NULL on a
+// standby. otherTimeline is the condition that the schedule was stored on another timeline.
 const (
 	timeline      = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 	otherTimeline = "timeline <> '' AND timeline <> " + timeline
 )
 
-// nil: none is stored.
+// GetSchedule returns nil if no schedule is stored.
 func GetSchedule(ctx context.Context, db campaign.Querier) (*schedule.Schedule, error) {
 	return readSchedule(ctx, db, "")
 }
 
-// nil: the condition is false, or no schedule is stored.
+// readSchedule returns nil if no schedule is stored, or if the condition is false.
 func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*schedule.Schedule, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -40,8 +40,8 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	return s, err
 }
 
-// LockSchedule is called before any other lock. If no schedule is stored, it stores unstored first, since only a row
-// can be locked (inserted).
+// LockSchedule must be called before any other lock is taken. If no schedule is stored, it first stores unstored
+// and returns inserted, because only a row can be locked.
 func LockSchedule(
 	ctx context.Context, tx pgx.Tx, unstored schedule.Schedule,
 ) (s *schedule.Schedule, inserted bool, err error) {
@@ -52,7 +52,7 @@ func LockSchedule(
 	return s, inserted, err
 }
 
-// LockPendingSchedule is called before any other lock; nil: no run is pending.
+// LockPendingSchedule must be called before any other lock is taken. It returns nil if no run is pending.
 func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
 		return nil, err
@@ -60,22 +60,24 @@ func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, er
 	return readSchedule(ctx, tx, "WHERE pending")
 }
 
-// nil: no run is due, or another replica is starting it.
+// LockDueSchedule returns nil if no run is due, or if another replica is starting it.
 func LockDueSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
 }
 
-// nil: the schedule was stored on this timeline, or another replica has locked it.
+// LockScheduleOfOtherTimeline returns nil if the schedule was stored on the current timeline, or if another replica
+// has locked it.
 func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
-// What the scheduler has to do.
+// ScheduleState tells the scheduler what it has to do.
 type ScheduleState struct {
 	Stored bool
-	// The server was promoted or restored since the schedule was stored.
+	// OtherTimeline means that the server was promoted or restored since the schedule was stored.
 	OtherTimeline bool
-	// Pending: a run became due during another run, which has ended.
+	// Due means that a run is due now. Pending means that a run became due during another run, which has ended in the
+	// meantime.
 	Due, Pending bool
 }
 
@@ -93,7 +95,8 @@ func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState
 	return s, err
 }
 
-// CompleteSchedule uses the clock and the time zone of the database. It fails with failure.Violations.
+// CompleteSchedule completes a schedule, using the clock and the time zone of the database. It fails with
+// failure.Violations.
 func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Schedule) error {
 	var (
 		now      time.Time
@@ -106,12 +109,13 @@ func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Sche
 	return s.Complete(now, timeZone)
 }
 
-// InsertSchedule does nothing if a schedule is stored.
+// InsertSchedule does nothing if a schedule is stored already.
 func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (inserted bool, err error) {
 	return storeSchedule(ctx, tx, s, "DO NOTHING")
 }
 
-// A pending run remains pending unless the schedule is disabled. SetSchedule fails with failure.Violations.
+// SetSchedule replaces the schedule. A pending run stays pending unless the new schedule is disabled. It fails with
+// failure.Violations.
 func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 	_, err := storeSchedule(ctx, tx, s, `DO UPDATE
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
@@ -164,7 +168,7 @@ func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	return err
 }
 
-// SetPending makes a run pending, and stores when the next one is due.
+// SetPending marks a run as pending, and stores when the next one is due.
 func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
 		next)

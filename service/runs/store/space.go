@@ -11,22 +11,22 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Size in bytes of a table that a task deleted from or vacuumed.
+// Space holds the sizes in bytes of a table that a task deleted from or vacuumed.
 type Space struct {
 	Relation         string `json:"Relation"` // quoted, with its schema
 	RowsDeleted      int64  `json:"RowsDeleted"`
-	RowsCascaded     int64  `json:"RowsCascaded,omitempty"` // deleted or changed by foreign keys
+	RowsCascaded     int64  `json:"RowsCascaded,omitempty"` // deleted or changed through foreign keys
 	TableBytesBefore int64  `json:"TableBytesBefore"`
 	IndexBytesBefore int64  `json:"IndexBytesBefore"`
 	TableBytesAfter  int64  `json:"TableBytesAfter"`
 	IndexBytesAfter  int64  `json:"IndexBytesAfter"`
-	DeadBytes        *int64 `json:"DeadBytes"` // of dead rows, until VACUUM; nil if unknown
-	FreeBytes        *int64 `json:"FreeBytes"` // new rows will use them; nil if unknown
+	DeadBytes        *int64 `json:"DeadBytes"` // taken by dead rows until the next VACUUM; nil if unknown
+	FreeBytes        *int64 `json:"FreeBytes"` // free for new rows; nil if unknown
 }
 
-// Dead and free bytes are computed from the statistics of a table's columns, or come from pgstattuple (%s) if VACUUM
-// has left little for it to read. After VACUUM its row count is used, since sessions may still report earlier changes
-// to the server's counters.
+// measureSQL computes dead and free bytes from the statistics of a table's columns. If VACUUM has left little to
+// read, it uses pgstattuple (%s) instead. After VACUUM it takes the row count that VACUUM stored, since sessions
+// may still report earlier changes to the server's counters.
 const measureSQL = `
 UPDATE cleanupd.space AS s
   SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
@@ -52,11 +52,12 @@ FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
   LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
 WHERE s.run_id = $1 AND s.task = $2 AND s.relation = m.relation`
 
-// Where pgstattuple is not installed, or not permitted.
+// noPgstattuple replaces the query of pgstattuple where that is not installed or not permitted.
 const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 
-// Measure returns warnings about tables that are much larger than their rows. It neither fails nor waits long for a
-// table that cannot be measured, since the end of the run would wait as well, and its lease run out.
+// Measure stores the sizes of the task's tables, and returns warnings about tables that are much larger than their
+// rows. If a table cannot be measured, it neither fails nor waits long, because the end of the run waits for it and
+// the lease could expire.
 func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event, error) {
 	queries, err := pgstattuple(ctx, tx, id, task)
 	if err != nil {
@@ -87,8 +88,8 @@ func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event
 	return warnOfLargeTables(ctx, tx, id)
 }
 
-// The query of pgstattuple, if this role may use it, and the query that replaces it; none for a task without tables to
-// measure.
+// pgstattuple returns the queries to try in order: that of pgstattuple, if this role may use it, and its
+// replacement. It returns none if the task has no tables to measure.
 func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -109,13 +110,13 @@ func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]s
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// The task that vacuums.
+// statistics is the task that vacuums.
 const statistics = "statistics"
 
-// From this size a table is reported if half of it is free.
+// largeTable is the size in bytes from which a table is reported if at least half of it is free.
 const largeTable = 64 << 20
 
-// There is a warning for each table that remains much larger than its rows.
+// warnOfLargeTables returns a warning for each table that remains much larger than its rows.
 func warnOfLargeTables(ctx context.Context, tx pgx.Tx, id uuid.UUID) ([]Event, error) {
 	rows, _ := tx.Query(
 		ctx,

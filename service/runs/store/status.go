@@ -12,17 +12,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// For metrics.
+// Status is read for metrics.
 type Status struct {
-	// When the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0: none did.
+	// LastSuccess is when a run of the whole pipeline last succeeded, LastPartialSuccess when a run of only some tasks
+	// did. Both are in Unix seconds; 0 if there was none.
 	LastSuccess, LastPartialSuccess float64
-	// Numbers of active runs.
+	// The next fields count the active runs.
 	Queued, Running, Paused, QueuedDry, RunningDry, PausedDry float64
 
 	ScheduleEnabled float64  // 1 or 0
 	NextRunTime     *float64 // in Unix seconds; nil if no run is due
-	// Pace of the active run that deletes; "" without one. PausedByCaller and PausedBySchedule are since when that run is
-	// paused, by whom, in Unix seconds; 0: it is not.
+	// Pace is that of the active run that deletes; "" without such a run. PausedByCaller and PausedBySchedule say
+	// since when this run has been paused by a caller or by the schedule, in Unix seconds; 0 if it is not.
 	Pace                             pace.Pace
 	PausedByCaller, PausedBySchedule float64
 }
@@ -51,14 +52,14 @@ FROM active`, RequestedBySchedule)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }
 
-// Rows that the last run of a task retained, for metrics.
+// Retained counts the rows that the last run of a task retained. It is read for metrics.
 type Retained struct {
 	Task                                          string
 	Failed, Locked, Suppressed, Dependent, OnHold float64
-	Tables                                        float64 // whose sweep did not reach the end
+	Tables                                        float64 // tables whose sweep did not reach the end
 }
 
-// LastRetained is by the last run of each task. Dry runs do not count.
+// LastRetained returns what the last run of each task retained. Dry runs do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -71,7 +72,8 @@ func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
 }
 
-// LastSuccesses are the reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
+// LastSuccesses returns for each task the reference time of the last run in which it succeeded. Dry runs do not
+// count.
 func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -87,13 +89,14 @@ func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Ti
 	return last, err
 }
 
-// An entry of the audit with its number.
+// Act is an entry of the audit with its number.
 type Act struct {
 	ID int64
 	audit.Entry
 }
 
-// Newest first; the token is "" on the last page. ListActs fails with pagetoken.ErrInvalid.
+// ListActs returns entries of the audit, newest first, and the token of the next page, "" on the last page. It
+// fails with pagetoken.ErrInvalid.
 func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
 	before, err := pagetoken.ParseNumber(token)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Which tasks a database has.
+// Profile says which tasks a database has.
 type Profile string
 
 const (
-	// Campaign if the database has tables of the application, otherwise None.
+	// Auto stands for Campaign if the database has tables of the application, otherwise for None.
 	Auto Profile = "auto"
-	// The tasks of package tasks, which fail without the application's tables.
+	// Campaign has the tasks of package tasks, which fail without the application's tables.
 	Campaign Profile = "campaign"
-	// None of these tasks.
+	// None has none of these tasks.
 	None Profile = "none"
 )
 

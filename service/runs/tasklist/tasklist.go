@@ -1,5 +1,5 @@
 // Package tasklist lists the tasks of a run: the pipeline of package tasks, policies, and tasks on other databases.
-// Reading the latter two needs the database. Manager, the scheduler and workers use it.
+// The latter two are read from the database. Manager, the scheduler and workers use it.
 package tasklist
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// In the order of a run: the tasks of package tasks, with policies before the last task that vacuums, and then those on
-// other databases.
+// List has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
+// before the task of package tasks that vacuums.
 type List struct {
-	// The database is not the application's: package tasks has nothing to do there.
+	// NoCampaign means that the database is not the application's, so that package tasks has nothing to do there.
 	NoCampaign bool
 	Tasks      []plan.Task
-	// By name.
+	// External has the tasks on other databases, by name.
 	External map[string]external.Task
 }
 
@@ -36,7 +36,7 @@ func (l List) Names() (names []string) {
 	return names
 }
 
-// Choose returns the given tasks, or all that are not disabled if none is given, except those to skip.
+// Choose returns the given tasks, or all that are not disabled if none is given. It leaves out the tasks to skip.
 func (l List) Choose(given, skip []string) (names []string) {
 	for _, t := range l.Tasks {
 		chosen := slices.Contains(given, t.Name) || (len(given) == 0 && !l.Disabled(t.Name))
@@ -48,7 +48,7 @@ func (l List) Choose(given, skip []string) (names []string) {
 	return names
 }
 
-// Disabled tasks run only in dry runs that name them.
+// Disabled reports whether a task is disabled. Such a task runs only in dry runs that name it.
 func (l List) Disabled(name string) bool {
 	t, _ := l.Find(name)
 	return t.Disabled || l.External[name].Disabled
@@ -64,7 +64,7 @@ func (l List) Find(name string) (t plan.Task, ok bool) {
 
 type Source struct {
 	Profile Profile
-	// Tasks on other databases; nil: none.
+	// External has the tasks on other databases; nil if there are none.
 	External *external.Source
 }
 
@@ -99,7 +99,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	return l, err
 }
 
-// Kinds are those that this replica can run.
+// Kinds returns the kinds of tasks that this replica can run.
 func (s Source) Kinds() []string {
 	kinds := []string{plan.BuiltIn.String(), plan.Policy.String()}
 	if s.External != nil {
@@ -108,7 +108,8 @@ func (s Source) Kinds() []string {
 	return kinds
 }
 
-// A task that was removed after the run was requested has nothing to do.
+// Resolve returns the tasks with these names. A task that was removed after the run was requested has nothing to
+// do.
 func (s Source) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
 ) (chosen []plan.Task, l List, err error) {
@@ -126,13 +127,15 @@ func (s Source) Resolve(
 	return chosen, l, nil
 }
 
-// Which tables, of names in lower case ($1), have foreign keys by which their rows keep rows of others.
+// selectKeepers finds, among the tables with the names $1 in lower case, those with foreign keys that keep rows of
+// other tables from being deleted.
 const selectKeepers = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
   JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
 WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
   AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
 
-// readKeepers returns the tables, of names in lower case, whose rows keep rows of a table, by that table.
+// readKeepers returns, by table, the tables whose rows keep its rows from being deleted. All names are in lower
+// case.
 func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	keepers := map[string][]string{}
 	if len(names) < 2 {
@@ -150,8 +153,8 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 	return keepers, nil
 }
 
-// The order is by name, but rows that keep others by a foreign key are deleted before these: otherwise only the next
-// run could delete the others.
+// inOrder orders policies by name, except that rows that keep others from being deleted by a foreign key are
+// deleted before those. Otherwise only the next run could delete the others.
 func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []plan.Task, err error) {
 	var names []string
 	for _, p := range stored {
@@ -164,7 +167,7 @@ func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored)
 	placed := make([]bool, len(stored))
 	var place func(i int)
 	place = func(i int) {
-		placed[i] = true // also in a circle
+		placed[i] = true // set at once, so that a circle of keys ends
 		for k, name := range names {
 			if !placed[k] && slices.Contains(keepers[names[i]], name) {
 				place(k)

@@ -29,7 +29,7 @@ import (
 const grace = 10 * time.Second
 
 var (
-	// errStopping: this replica is stopping, and another one will continue the run.
+	// errStopping says that this replica is stopping, so that another one has to continue the run.
 	errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
 	errPaused   = fmt.Errorf("%w: the run is paused", pipeline.ErrLost)
 )
@@ -37,12 +37,12 @@ var (
 type attempt struct {
 	w     *Worker
 	claim *claim
-	// Closed when this replica is to stop after the current batch.
+	// stopping is closed when this replica has to stop after the current batch.
 	stopping <-chan struct{}
 	pace     *pace.Setting
 
-	// Serializes transactions with events, so that these are in the order of what happened: the progress of a task never
-	// follows its end.
+	// writing allows one transaction with events at a time, so that events are stored in the order in which things
+	// happened. Otherwise the progress of a task could follow its end.
 	writing sync.Mutex
 	current current
 
@@ -54,7 +54,7 @@ func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
 	return &attempt{w: w, claim: c, stopping: ctx.Done(), pace: pace.NewSetting(c.Pace)}
 }
 
-// runAttempt returns what prevented the run from ending.
+// runAttempt executes the run until it ends, and returns an error if something prevented that.
 func (a *attempt) runAttempt(ctx context.Context) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
@@ -108,7 +108,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 			return lost(err)
 		}
 	}
-	if c.failed && !c.ContinueOnError { // nothing is left but the end of the run
+	if c.failed && !c.ContinueOnError { // nothing is left to do but end the run
 		return nil
 	}
 	chosen, all, err := a.w.Tasks.Resolve(ctx, a.w.Pool, c.chosen)
@@ -144,7 +144,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	return dryrun.Run(ctx, config, a.journal())
 }
 
-// What dry runs have found is left out.
+// config returns the configuration of the run's tasks, without what a dry run has found.
 func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config {
 	c, config := a.claim, a.w.Base
 	config.ID = c.RunID.String()
@@ -174,7 +174,7 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 // lost makes an error interrupt the attempt instead of failing the run.
 func lost(err error) error { return fmt.Errorf("%w: %w", pipeline.ErrLost, err) }
 
-// After too many failed attempts the current task, or the next one, fails.
+// giveUp makes the current task, or else the next one, fail after too many failed attempts.
 func (a *attempt) giveUp(ctx context.Context) error {
 	c, tasks := a.claim, taskRecorder{a}
 	if err := tasks.TaskStarted(ctx, c.todo[0]); err != nil {
@@ -193,12 +193,13 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// The batches of a run share an advisory lock: the random part of its id.
+// AdvisoryLock returns the key of the advisory lock that all batches of a run share. It is the random part of the
+// run's id.
 func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
 
-// EndBatch terminates a batch that a silent worker of the run may still have open. The server notices a cut connection
-// only after the statement, and the batch of a frozen worker lasts until its idle timeout. If the role may not
-// terminate it, the batch ends at its statement timeout.
+// EndBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
+// notice a cut connection only after the current statement, and the batch of a frozen worker would last until its
+// idle timeout. If the role may not terminate the batch, it ends at its statement timeout.
 func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
 	_, err := w.Pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", AdvisoryLock(id))
 	if err != nil {
@@ -206,8 +207,8 @@ func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
 	}
 }
 
-// awaitPredecessor ends the batch of the previous worker, and waits until it has ended: a batch would take its locks
-// for other sessions' locks.
+// awaitPredecessor ends the batch of the previous worker and waits until it has ended. Otherwise the next batch
+// would take the locks of the previous one for locks of other sessions.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	a.w.EndBatch(ctx, a.claim.RunID)
 	lock := AdvisoryLock(a.claim.RunID)

@@ -17,28 +17,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// After this many attempts in a row without progress the current task fails: it may be what crashes the database, or
-// the replica.
+// maxFailedAttempts is how many attempts in a row may make no progress before the current task fails, because this
+// task may be what crashes the database or the replica.
 const maxFailedAttempts = 10
 
 type claim struct {
 	*store.Claim
-	chosen     []string // the names of its tasks, in order
-	todo       []string // those that have not ended
-	started    bool     // the first one of todo was started
+	chosen     []string // the names of the run's tasks, in order
+	todo       []string // the tasks that have not ended
+	started    bool     // whether the first task of todo was started
 	succeeded  map[string]bool
-	failed     bool            // a task of it has failed
-	unmet      map[string]bool // its tasks that have failed, or were not run because another one failed
-	gaveUp     bool            // after too many failed attempts
-	cursor     purge.Cursor    // of the current task
-	reason     string          // why it was last resumed
-	progressed atomic.Bool     // since it was claimed
+	failed     bool            // whether a task of the run has failed
+	unmet      map[string]bool // the tasks that have failed, or were not run because another one failed
+	gaveUp     bool            // whether a task failed because of too many failed attempts
+	cursor     purge.Cursor    // the position within the current task
+	reason     string          // why the run was last resumed
+	progressed atomic.Bool     // whether the run has made progress since it was claimed
 }
 
-// Positions begin at 1.
+// position returns the place of a task among the chosen ones, from 1.
 func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
 
-// "": between tasks.
+// currentTask returns "" between tasks.
 func (c *claim) currentTask() string {
 	if !c.started {
 		return ""
@@ -46,7 +46,7 @@ func (c *claim) currentTask() string {
 	return c.todo[0]
 }
 
-// nil: no run waits. In a database of another instance only dry runs are claimed.
+// claimWaiting returns nil if no run waits. In a database that another instance owns, it claims only dry runs.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	waiting := store.Waiting(w.tracked(), tasks.Names(), w.Tasks.Kinds())
 	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
@@ -65,8 +65,8 @@ func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	return w.claim(ctx, waiting, "", "")
 }
 
-// claim writes to the run's log why; nil without a candidate. reason is why the run is resumed; "" if another replica
-// had it. It is not written if it was the last one reported.
+// claim claims a run and logs to it why it is resumed, unless that is the reason that was reported last. reason is
+// "" if another replica had the run before. claim returns nil if there is no run to claim.
 func (w *Worker) claim(ctx context.Context, from store.ClaimQuery, reason, reported string) (*claim, error) {
 	begun := time.Now()
 	var c *claim
@@ -86,14 +86,14 @@ func (w *Worker) claim(ctx context.Context, from store.ClaimQuery, reason, repor
 	return c, nil
 }
 
-// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts:
-// nil if so, otherwise the error of the claim.
+// verify finds out whether a claim was committed although its COMMIT was not answered. It tries until the lease has
+// expired, and returns nil if the claim was committed, otherwise the error of the COMMIT.
 func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit error) error {
 	errCommitted := errors.New("the claim was committed")
 	for time.Now().Before(until) && ctx.Err() == nil {
 		err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
-				// An error ends the transaction with a ROLLBACK: a COMMIT might wait as well.
+				// Returning an error makes the transaction end with a ROLLBACK; a COMMIT might have to wait as well.
 				return cmp.Or(store.VerifyClaim(ctx, tx, c.Claim, w.Replica), errCommitted)
 			})
 		})
@@ -113,7 +113,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 	return commit
 }
 
-// tryClaim returns the claim even if only the COMMIT fails, or is not answered.
+// tryClaim returns the claim even if only its COMMIT fails or is not answered.
 func (w *Worker) tryClaim(
 	ctx context.Context, from store.ClaimQuery, reason, reported string,
 ) (claimed *claim, err error) {
@@ -122,7 +122,7 @@ func (w *Worker) tryClaim(
 		if err != nil || row == nil {
 			return err
 		}
-		if !row.DryRun { // by now the database may be another one
+		if !row.DryRun { // the connection may lead to another database by now
 			if err := w.Owner.Check(ctx, tx); err != nil {
 				return err
 			}

@@ -8,28 +8,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// writeEvery is how often the ledger is written even if no row was deleted, so that another worker need not scan a long
-// stretch of retained rows again.
+// writeEvery is how often the ledger is written even if no row was deleted. Without this, another worker would have
+// to scan a long stretch of retained rows again.
 const writeEvery = time.Second
 
-// Workers of the task's sweeps use it concurrently.
+// current is the state of the current task. The concurrent workers of its sweeps share it.
 type current struct {
 	mu       sync.Mutex
 	task     string // "" between tasks
 	progress store.Progress
-	changed  bool      // since progress was last reported
-	expected int64     // the rows of the task; negative if unknown
-	since    time.Time // when the task was started here
-	before   int64     // the rows it had deleted and updated by then
+	changed  bool      // whether it changed since progress was last reported
+	expected int64     // how many rows the task is expected to delete or update; negative if unknown
+	since    time.Time // when this attempt started the task
+	before   int64     // how many rows the task had deleted and updated by then
 	written  time.Time // when the ledger was last written
 	cursor   purge.Cursor
 	known    store.Known
 
-	throttle       purge.Throttle // as last reported
+	throttle       purge.Throttle // the throttle that was reported last
 	throttledSince time.Time
 }
 
-// p is what previous workers have counted of the task.
+// start begins a task; p is what previous workers have counted of it.
 func (c *current) start(task string, p store.Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *current) end() {
 	c.task = ""
 }
 
-// "": between tasks.
+// name returns "" between tasks.
 func (c *current) name() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *current) knows() store.Known {
 	return c.known
 }
 
-// Nothing has to be written now after such a batch.
+// unchanged reports whether the ledger need not be written after such a batch.
 func (c *current) unchanged(d purge.Delta) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *current) unchanged(d purge.Delta) bool {
 		time.Since(c.written) < writeEvery
 }
 
-// counted: the ledger was written.
+// add adds a batch to the progress. counted means that the ledger was written.
 func (c *current) add(d purge.Delta, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *current) done() int64 {
 	return c.progress.RowsDeleted + c.progress.RowsUpdated
 }
 
-// ok is false between tasks, or if nothing has changed, unless always is set. No rows are expected once more were
-// deleted.
+// report returns a progress event. ok is false between tasks, and if nothing has changed unless always is set. The
+// event has no expected number of rows once more rows were deleted or updated than expected.
 func (c *current) report(always bool) (e store.Event, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// What the database has to be waited for, by SQLSTATE. No task causes these errors.
+// awaitedStates are the SQLSTATEs of errors that no task causes and that pass when the database recovers. The texts
+// say what is waited for.
 var awaitedStates = map[string]string{
 	pgerrcode.DiskFull:               "the disk of the database server is full",
 	pgerrcode.TooManyConnections:     "no connection to the database is free",
@@ -28,10 +29,10 @@ var awaitedStates = map[string]string{
 	pgerrcode.CannotConnectNow:       "the database server is starting up or shutting down",
 }
 
-// A COMMIT took too long because it waits for a synchronous standby.
+// errStandby says that a COMMIT took too long because it waits for a synchronous standby.
 var errStandby = errors.New("the commit waits for a synchronous standby (SyncRep)")
 
-// "": the error has another reason.
+// awaited returns what has to be waited for after an error, or "" if the error has another reason.
 func awaited(err error) string {
 	var connect *pgconn.ConnectError
 	switch cause := awaitedStates[sqlstate.Of(err)]; {
@@ -52,19 +53,20 @@ func awaited(err error) string {
 }
 
 const (
-	// Limits a write that finds out whether the database can be written.
+	// probeTimeout limits a write that finds out whether the database can be written.
 	probeTimeout = 1500 * time.Millisecond
-	// How long another answered write makes that unnecessary, or a third of the lease if that is shorter: a silent replica
-	// may have waited for a standby since.
+	// trustWrites is how long an answered write makes such a probe unnecessary, but never longer than a third of the
+	// lease. The database may have begun to wait for a standby since then.
 	trustWrites = 5 * time.Second
 )
 
-// database runs short transactions, and knows whether the database can be written.
+// database runs short transactions, and keeps track of whether the database can be written.
 type database struct {
 	pool  *pgxpool.Pool
 	log   *slog.Logger
 	trust time.Duration
-	// Of short transactions. It leaves some of the lease of a claim whose COMMIT was not answered.
+	// timeout limits short transactions. It leaves part of the lease for finding out whether a claim was committed if
+	// its COMMIT was not answered.
 	timeout time.Duration
 
 	check readiness.Check
@@ -80,15 +82,16 @@ func newDatabase(pool *pgxpool.Pool, lease time.Duration, log *slog.Logger) *dat
 	}
 }
 
-// Whether a session of this role has been waiting for a synchronous standby for some time.
+// waitsForStandby is a query whether a session of this role has been waiting for a synchronous standby for longer
+// than $1.
 const waitsForStandby = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep'
 	AND state_change < clock_timestamp() - $1::interval
 	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database
 		WHERE datname = current_database()))`
 
-// within sets a time limit. If do takes too long, or longer than lock_timeout, because a COMMIT waits for a standby,
-// the error wraps errStandby. That can be seen only while it waits: a COMMIT that is cut off waits no longer, and is
-// effective.
+// within runs do with a time limit. If do takes too long, or exceeds lock_timeout, because a COMMIT waits for a
+// standby, the error wraps errStandby. That has to be checked while do still runs, because a COMMIT that is cut off
+// stops waiting and takes effect.
 func (d *database) within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -106,7 +109,7 @@ func (d *database) within(ctx context.Context, limit time.Duration, do func(ctx 
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
-// write runs a transaction with a synchronous COMMIT, as within does. Its success shows that the database can be
+// write is like within, for a transaction with a synchronous COMMIT. Its success shows that the database can be
 // written.
 func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	err := d.within(ctx, limit, do)
@@ -116,8 +119,8 @@ func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx c
 	return err
 }
 
-// checkWritable fails while the database cannot be written, or lacks the service's schema. The error may be shown to
-// any caller.
+// checkWritable fails while the database cannot be written, or lacks the service's schema. Its error may be shown
+// to any caller.
 func (d *database) checkWritable(ctx context.Context) error {
 	return d.check.Get(func(last error) error {
 		err := d.probe(context.WithoutCancel(ctx))
@@ -135,7 +138,7 @@ func (d *database) checkWritable(ctx context.Context) error {
 	})
 }
 
-// probe writes a few bytes of WAL that belong to no table, unless another write was answered lately.
+// probe writes a few bytes of WAL that belong to no table, unless another write was answered recently.
 func (d *database) probe(ctx context.Context) error {
 	b := &pgx.Batch{}
 	b.Queue(store.WriteProbe)

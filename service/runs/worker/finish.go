@@ -22,7 +22,7 @@ type Outcome struct {
 	Cause store.Cause
 }
 
-// err is the executor's.
+// outcomeOf returns the outcome of a run; err is the error that the executor returned.
 func outcomeOf(err error, stopReason string) Outcome {
 	refusal := (*refused.Error)(nil)
 	switch {
@@ -38,15 +38,16 @@ func outcomeOf(err error, stopReason string) Outcome {
 	return Outcome{store.Failed, sqlstate.Text(err), store.CauseInternal}
 }
 
-// The final state and the last event are one transaction, so that a watcher that sees the event can start the next run.
-// A replica that keeps the schedule also starts a scheduled run that became due in the meantime. A run with a failed
-// task has failed, even if another worker executed that task.
+// finish ends a run. It stores the final state and the last event in one transaction, so that a watcher that sees
+// the event can start the next run. If this replica keeps the schedule, it also starts a scheduled run that became
+// due in the meantime. A run with a failed task fails, even if another worker executed that task.
 func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome) (*store.Run, error) {
 	pending, err := w.Scheduler.LockPending(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	// The run is locked before its tasks, as by a claim: another replica that may claim it skips it while it ends.
+	// The run is locked before its tasks, as in a claim, so that another replica that looks for runs skips it while it
+	// ends.
 	if err := store.LockEpoch(ctx, tx, e); err != nil {
 		return nil, err
 	}
@@ -89,7 +90,8 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 	return run, w.Scheduler.StartPending(ctx, tx, pending)
 }
 
-// Terminate ends a run that no replica executes, or fences the one that does. Call Terminated after the COMMIT.
+// Terminate ends a run that no replica executes, or fences the replica that executes it. Call Terminated after the
+// COMMIT.
 func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outcome) (*store.Run, error) {
 	e, err := store.BeginEpoch(ctx, tx, id)
 	if err != nil {
@@ -98,8 +100,8 @@ func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outco
 	return w.finish(ctx, tx, e, o)
 }
 
-// Terminated counts and logs the end of the run if the transaction was committed: err may only mean that its COMMIT was
-// not answered.
+// Terminated counts and logs the end of the run if the transaction was committed. An error may only mean that the
+// COMMIT was not answered, so it then reads the stored state.
 func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
@@ -112,7 +114,7 @@ func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
 	w.ended(run)
 }
 
-// ended is called once the last transaction is committed.
+// ended counts and logs the end of a run. Call it once the last transaction is committed.
 func (w *Worker) ended(r *store.Run) {
 	w.Metrics.RunEnded(r)
 	level := map[store.State]slog.Level{
@@ -129,7 +131,7 @@ func (w *Worker) ended(r *store.Run) {
 		slog.String("run_id", r.ID), slog.Any("state", r.State), slog.Bool("dry_run", r.DryRun),
 		slog.Int64("rows_deleted", deleted), slog.Int64("rows_updated", updated),
 	}
-	if r.StartTime != nil { // nil if it was cancelled before it was claimed
+	if r.StartTime != nil { // nil if the run was cancelled before it was claimed
 		attributes = append(attributes, slog.Duration("duration", r.EndTime.Sub(*r.StartTime)))
 	}
 	if r.Error != "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Each part of the journal is a view of the attempt.
+// journal returns the parts of the journal, which all use the same attempt.
 func (a *attempt) journal() pipeline.Journal {
 	return pipeline.Journal{
 		Ledger:   ledger{a},
@@ -34,7 +34,7 @@ func (a *attempt) journal() pipeline.Journal {
 	}
 }
 
-// There is one write at a time.
+// write runs a transaction and appends the events that do returns. Only one write runs at a time.
 func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -73,7 +73,7 @@ func (a *attempt) follow(o *store.Instructions) error {
 	return nil
 }
 
-// The database took what the run wrote, so the run no longer waits.
+// progressed records that the database accepted what the run wrote, so that the run no longer counts as waiting.
 func (a *attempt) progressed() {
 	if !a.claim.progressed.Swap(true) {
 		a.w.setWaits(a.claim.RunID, "")
@@ -82,7 +82,7 @@ func (a *attempt) progressed() {
 
 type taskRecorder struct{ *attempt }
 
-// A task that a previous worker started is not started again.
+// TaskStarted does not start a task again that a previous worker has started.
 func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 	var t store.StartedTask
 	err := r.write(ctx, func(tx pgx.Tx) (_ []store.Event, err error) {
@@ -134,7 +134,7 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) erro
 	})
 	if err == nil {
 		r.progressed()
-		if o.State != pipeline.Cancelled { // counted with the run
+		if o.State != pipeline.Cancelled { // the end of the run counts it
 			r.w.Metrics.TaskEnded(run, result)
 		}
 	}
@@ -198,8 +198,8 @@ func (r register) Forget(ctx context.Context, account string, ids []int64) error
 
 type counts struct{ *attempt }
 
-// Count retries a statement after a transient error: otherwise the caller would take it for an error of the table whose
-// rows are counted.
+// Count retries the statement after a transient error. Otherwise the caller would believe that the table whose rows
+// are counted caused the error.
 func (c counts) Count(ctx context.Context, d purge.Delta) error {
 	e := c.newEntry(d)
 	for try := 1; ; try++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// From now on the attempt counts as failed if it makes no progress. A database that allows claiming the run and nothing
-// else does not use up attempts.
+// confirmStart records that the attempt has started. From then on it counts as failed if it makes no progress. This
+// way a database in which the run can be claimed, but nothing else works, does not use up attempts.
 func (w *Worker) confirmStart(ctx context.Context, c *claim) error {
 	if err := w.database.write(ctx, w.Lease, func(ctx context.Context) error {
 		return store.ConfirmStart(ctx, w.Pool, c.Epoch, w.Lease)
@@ -24,7 +24,7 @@ func (w *Worker) confirmStart(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// renewLease renews the lease while any statement is running, and ends the attempt if it cannot.
+// renewLease keeps renewing the lease, also during long statements, and ends the attempt if it cannot.
 func (w *Worker) renewLease(ctx context.Context, c *claim, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(w.Lease / 3)
 	defer ticker.Stop()
@@ -54,7 +54,8 @@ func (w *Worker) renewLease(ctx context.Context, c *claim, lose context.CancelCa
 	}
 }
 
-// No replica has to wait for the lease to expire. If this fails, it expires.
+// release ends the lease so that other replicas need not wait until it expires. Errors are ignored, because the
+// lease expires anyway.
 func (w *Worker) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -12,13 +12,14 @@ import (
 type entry struct {
 	attempt *attempt
 	delta   purge.Delta
-	counted bool // it adds the delta to the exact counts; otherwise it only asks whether to proceed
+	counted bool // whether it adds the delta to the exact counts; otherwise it only asks whether to proceed
 	sql     string
 	args    pgx.StrictNamedArgs
-	order   []string // for store.ParseInstructions
+	order   []string // the result of the statement, for store.ParseInstructions
 }
 
-// Without anything to count it is a question.
+// newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
+// nothing to count.
 func (a *attempt) newEntry(d purge.Delta) *entry {
 	if a.current.unchanged(d) {
 		e := a.newQuestion()
@@ -30,7 +31,7 @@ func (a *attempt) newEntry(d purge.Delta) *entry {
 	return e
 }
 
-// A question asks whether to proceed.
+// newQuestion returns an entry that only asks whether to proceed.
 func (a *attempt) newQuestion() *entry {
 	e := &entry{attempt: a}
 	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.knows())
@@ -46,7 +47,7 @@ func (e *entry) send(ctx context.Context) error {
 	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.order)
 }
 
-// settle counts the batch if the statement succeeded, and fails if it did not, or if the run must stop.
+// settle counts the batch if the statement succeeded. It fails if the statement failed, or if the run has to stop.
 func (e *entry) settle(err error) error {
 	if err != nil {
 		return store.LedgerError(err)

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// While no batch reads them.
+	// ordersEvery is how often the instructions are read besides those that each batch reads.
 	ordersEvery = 500 * time.Millisecond
-	// How long a statement may keep running after the run is paused.
+	// pauseGrace is how long a statement may keep running after the run was paused.
 	pauseGrace = time.Second
 )
 
-// watchOrders interrupts what goes on after the run was paused, such as the count of a large table. The place of the
-// run is that of its last batch.
+// watchOrders interrupts a statement that goes on after the run was paused, such as the count of a large table.
+// Nothing is lost: the run continues after its last batch.
 func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(ordersEvery)
 	defer ticker.Stop()

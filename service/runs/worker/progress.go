@@ -45,14 +45,14 @@ func (p progress) Throttled(throttle purge.Throttle) {
 
 func (p progress) Retried(state string) { p.w.Metrics.Retried(state) }
 
-// Progress is reported one to four times a second: at every tick if something has changed, otherwise at every other
-// one.
+// Progress is checked every progressTick. It is reported if something has changed, and after progressQuiet ticks in
+// any case, which makes one to four reports a second.
 const (
 	progressTick  = 300 * time.Millisecond
 	progressQuiet = 2
 )
 
-// An event that cannot be written does not end the run: the next batch finds out why.
+// writeProgress ignores errors, because the next batch finds out why an event could not be written.
 func (a *attempt) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()

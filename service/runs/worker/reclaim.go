@@ -14,12 +14,13 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// Why an attempt ended before the run did.
+// interruption says why an attempt ended before the run did.
 type interruption struct {
 	err error
-	// What the database was waited for; "" for another reason. The attempt does not count as failed then.
+	// awaited says what the database was waited for; "" for any other reason. If it is set, the attempt does not count
+	// as failed.
 	awaited string
-	// What had to be waited for afterwards.
+	// later says what had to be waited for after that.
 	later string
 }
 
@@ -34,11 +35,11 @@ func (i *interruption) text() string {
 	return text
 }
 
-// reclaim claims the run as soon as the database can be written; nil if another replica has the run, or this one is
-// stopping.
+// reclaim claims the run again as soon as the database can be written. It returns nil if another replica has the
+// run, or if this one is stopping.
 func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff.BackOff, log *slog.Logger) *claim {
 	cause := interruption{err: err, awaited: awaited(err)}
-	if cause.awaited == "" { // a COMMIT that was cut off waits no longer, so that only now the standby may prove absent
+	if cause.awaited == "" { // a COMMIT that is cut off stops waiting, so the missing standby may show only now
 		if now := w.database.checkWritable(ctx); now != nil && now.Error() == errStandby.Error() {
 			cause.awaited = now.Error()
 		}
@@ -79,8 +80,8 @@ func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff
 	}
 }
 
-// abandon leaves a run that another replica has by now, or that has ended. It writes to the run's log why, which this
-// replica could not do before. If the run ended here, by a COMMIT that was not answered, its end is recorded now.
+// abandon leaves a run that has ended or that another replica has claimed. It writes the reason to the run's log,
+// which was not possible before. If the run ended here by a COMMIT that was not answered, it records the end now.
 func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) error {
 	var endedHere *store.Run
 	err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
@@ -105,7 +106,7 @@ func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) err
 	if err == nil && endedHere != nil {
 		w.ended(endedHere)
 	}
-	if errors.Is(err, store.ErrFenced) { // in the history of this server, no replica has the run
+	if errors.Is(err, store.ErrFenced) { // the database was replaced by one in which no replica has the run
 		return nil
 	}
 	return err

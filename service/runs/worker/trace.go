@@ -16,7 +16,7 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 
-// The parent of the span is that of the call that requested the run.
+// traceRun runs an attempt in a span whose parent is the call that requested the run.
 func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
 	ctx, span := tracer.Start(ctx, "run",

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Fields are as in runs.Config.
+// Config has fields as in runs.Config, and the parts that a worker uses.
 type Config struct {
 	Pool, Calls *pgxpool.Pool
 	Standby     pipeline.Standby
@@ -30,7 +30,7 @@ type Config struct {
 	PlanMaxAge  time.Duration
 	Replica     string
 	Log         *slog.Logger
-	// Of every run, without its tasks.
+	// Base is the configuration of every run, without the tasks.
 	Base      pipeline.Config
 	Tasks     tasklist.Source
 	Owner     *instance.Owner
@@ -38,14 +38,14 @@ type Config struct {
 	Metrics   *metrics.Replica
 }
 
-// Several runs at the same time.
+// Worker executes several runs at the same time.
 type Worker struct {
 	Config
 	database *database
-	wake     chan struct{} // a run may be waiting to be claimed
+	wake     chan struct{} // receives a value when a run may be waiting to be claimed
 
 	mu    sync.Mutex
-	waits map[uuid.UUID]string // what its runs wait for; "" while they do not
+	waits map[uuid.UUID]string // what each of its runs waits for; "" for a run that does not wait
 }
 
 func New(c Config) *Worker {
@@ -60,11 +60,11 @@ func New(c Config) *Worker {
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is already pending
 	}
 }
 
-// When the context ends, Work lets the current batches finish, and releases its runs.
+// Work claims and executes runs. When the context ends, it lets the current batches finish and releases the runs.
 func (w *Worker) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -92,9 +92,9 @@ func (w *Worker) Work(ctx context.Context) {
 	}
 }
 
-// After an interruption, by a failure of the database or its replacement by another server, executeRun claims the run
-// again, if no other replica has, and resumes it after the last committed batch, as another replica would: so it does
-// not matter whether a batch that was cut off was committed.
+// executeRun executes a run. After an interruption, such as a failure of the database or its replacement by another
+// server, it claims the run again if no other replica has done so. It then resumes the run after the last committed
+// batch, as another replica would. It therefore does not matter whether a batch that was cut off was committed.
 func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	log := w.Log.With("run_id", c.RunID.String())
 	pause := backoff.NewExponentialBackOff()
@@ -121,7 +121,7 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 		if c.progressed.Load() {
 			pause.Reset()
 		}
-		// Other connections may be broken as well, or lead to a server that was replaced.
+		// Other connections may be broken as well, or lead to a server that has been replaced.
 		for _, pool := range []*pgxpool.Pool{w.Pool, w.Calls} {
 			pool.Reset()
 		}
@@ -129,8 +129,8 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	}
 }
 
-// Ready fails while the database cannot be written, or a run of this worker waits until it can. The error says what is
-// awaited, and may be shown to any caller. It queries the database once a second at most.
+// Ready fails while the database cannot be written, or while a run of this worker waits for that. The error says
+// what is awaited, and may be shown to any caller. Ready queries the database at most once a second.
 func (w *Worker) Ready(ctx context.Context) error {
 	if err := w.database.checkWritable(ctx); err != nil {
 		return err
@@ -145,14 +145,15 @@ func (w *Worker) Ready(ctx context.Context) error {
 	return nil
 }
 
-// "": the run does not wait.
+// setWaits stores what a run waits for; cause is "" if it does not wait.
 func (w *Worker) setWaits(id uuid.UUID, cause string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waits[id] = cause
 }
 
-// A run that waits for disk space still waits: there may be space for no more than the confirmation.
+// startConfirmed records that the run no longer waits, unless it waits for disk space: there may be just enough
+// space for the confirmation.
 func (w *Worker) startConfirmed(id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
