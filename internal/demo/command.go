@@ -90,7 +90,8 @@ func (c config) check() error {
 
 func (c config) isShop() bool { return c.profile == tasklist.None }
 
-// With --keep the addresses are the usual ones if they are free.
+// serverConfig returns the configuration of the demo's server. With --keep, its addresses are the usual ones if they
+// are free.
 func (c config) serverConfig(databaseURL string) serve.Config {
 	s, usual := serve.ConfigOnFreePorts(databaseURL), serve.DefaultConfig()
 	s.GRPCListen = c.address(c.grpcListen, usual.GRPCListen, s.GRPCListen)
@@ -113,7 +114,7 @@ func isFree(address string) bool {
 	return err == nil && l.Close() == nil
 }
 
-// Cancels the demo when its output is closed.
+// cancellingWriter cancels the demo when its output is closed.
 type cancellingWriter struct {
 	io.Writer
 	cancel context.CancelFunc

@@ -32,7 +32,8 @@ const (
 	engineMySQL    = "mysql"
 )
 
-// remove removes everything outside of pg.
+// createForms makes an AEM Forms database, and its document storage in a folder. remove removes everything that is
+// not in pg.
 func createForms(
 	ctx context.Context, pg *localpg.Server, engine string,
 ) (c serve.FormsConfig, remove func(), err error) {
@@ -104,7 +105,7 @@ func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, f
 	return err
 }
 
-// eraseUser searches again afterwards. Runs the commands that it prints.
+// eraseUser finds a user's data, erases it, and searches again. It runs the commands that it prints.
 func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
