@@ -94,7 +94,7 @@ func runStates() (names []string) {
 	return names
 }
 
-// 0: any state.
+// stateFlag is a state of runs; 0 means any state.
 type stateFlag cleanupv1.RunState
 
 func (s *stateFlag) Set(text string) error {
