@@ -23,7 +23,8 @@ var (
 	prepared  = map[string]*template{} // by the names that Prepared was given
 )
 
-// prepare runs as the application's role, once for all databases of the same name, which is in lower case.
+// Prepared returns a database that prepare has filled. prepare runs as the application's role, once for all
+// databases of the same name, which is in lower case.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn *pgx.Conn) error) *DB {
 	t.Helper()
 	if whySkip != "" {

@@ -64,7 +64,7 @@ func DefaultConfig() Config {
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,
 			Workers: runs.DefaultWorkers,
-			// rows and ledger are lost together, if at all
+			// rows and their counts in the ledger are lost together, if at all
 			SynchronousCommit: "off",
 			Limits: purge.Limits{
 				ReplicaLag:      10 * time.Second,
@@ -83,7 +83,7 @@ func ConfigOnFreePorts(databaseURL string) Config {
 	return c
 }
 
-// Checked and parsed.
+// validConfig is a Config that was checked and parsed.
 type validConfig struct {
 	database    *pgxpool.Config
 	standby     *pgxpool.Config            // nil if dry runs read the database itself
@@ -94,7 +94,7 @@ type validConfig struct {
 	targets     []*notify.Target           // of notifications
 }
 
-// The error has all mistakes that can be found without connecting.
+// check returns an error with all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
 	var errs [7]error
 	v.database, errs[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)

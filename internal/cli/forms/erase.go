@@ -150,7 +150,7 @@ type eraseView struct {
 	w                io.Writer
 	erased           string // "erased", or "would be erased"
 	instances, tasks int
-	documents        int // in the database, by a sweep
+	documents        int // documents that a sweep erased from the database
 	found            bool
 }
 
