@@ -75,7 +75,7 @@ func themes() (list []theme) {
 
 type option struct {
 	Field, Name, What, Default string
-	Tasks                      []string // that read it
+	Tasks                      []string // the tasks that read it
 }
 
 // options returns the options in the order of the message's fields.

@@ -40,7 +40,7 @@ type DB interface {
 // SquattedError means that a process of another database role holds a lock.
 type SquattedError struct {
 	PID          int
-	Theirs, Ours string // roles
+	Theirs, Ours string // the names of the roles
 }
 
 func (e *SquattedError) Error() string {

@@ -18,7 +18,7 @@ type Database struct {
 }
 
 type Table struct {
-	Name    string // as stored
+	Name    string // the name as stored
 	Columns []string
 	Key     string // the only integer column of its key; empty if it has none
 	Rows    []Row

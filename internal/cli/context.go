@@ -92,7 +92,7 @@ func newAddContext() *cobra.Command {
 					return err
 				}
 			}
-			conn, err := (&rpc.Server{Context: c}).Dial() // which reads the files, and does not connect yet
+			conn, err := (&rpc.Server{Context: c}).Dial() // Dial reads the files but does not connect yet
 			if err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) 
 	default:
 		n = float64(value.Int())
 	}
-	if n == 0 && !isMinimum(f) { // it is off
+	if n == 0 && !isMinimum(f) { // the guard is off
 		return math.Inf(1)
 	}
 	return n

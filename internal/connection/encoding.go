@@ -186,7 +186,7 @@ func (has letters) json(text []byte) []byte {
 		if text[i+1] == 'u' {
 			code, _ := strconv.ParseUint(string(text[i+2:i+6]), 16, 16) // always hexadecimal
 			if code == 0 || code >= utf8.RuneSelf {
-				out = utf8.AppendRune(out, rune(code)) // for text
+				out = utf8.AppendRune(out, rune(code)) // replaced by text if necessary
 				i += 5
 				continue
 			}

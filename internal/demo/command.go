@@ -23,7 +23,7 @@ type config struct {
 	profile                tasklist.Profile
 	keep, forms            bool
 	formsEngine            string
-	grpcListen, httpListen string // empty to choose an address
+	grpcListen, httpListen string // empty means that an address is chosen
 }
 
 func NewCommand() *cobra.Command {
@@ -61,7 +61,7 @@ func NewCommand() *cobra.Command {
 	f.Var(&c.profile, "profile",
 		"none: the database of a shop, which policies clean, always with the same rows; campaign or auto: a Campaign "+
 			"database")
-	flags.WithoutVariable(f, "profile") // it is about another database than that of serve
+	flags.WithoutVariable(f, "profile") // the flag of serve is about another database
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
 	f.StringVar(&c.formsEngine, "forms-engine", "",
 		"the server of the Forms database: "+enginePostgres+" or "+engineMySQL+" (default "+enginePostgres+")")

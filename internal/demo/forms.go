@@ -77,7 +77,7 @@ func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Dat
 	}
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
-	db.SetMaxOpenConns(1) // for USE
+	db.SetMaxOpenConns(1) // USE applies to one connection only
 	if _, err := db.ExecContext(
 		ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
 	); err != nil {

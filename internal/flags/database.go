@@ -95,7 +95,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	config.AfterConnect = connection.Storable
 	config.PrepareConn = connection.Zone
 	if !strings.Contains(address, "pool_max_conns=") {
-		config.MaxConns = max(config.MaxConns, 10) // for runs
+		config.MaxConns = max(config.MaxConns, 10) // enough for runs
 	}
 	return config, nil
 }

@@ -51,7 +51,7 @@ func ParseError(cmd *cobra.Command, err error) error {
 
 // Similar returns a hint with similar names, which ends an error; "" if no name is similar.
 func Similar(unknown string, known []string) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names for unknown commands
+	names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra compares names like this for unknown commands
 	for _, name := range known {
 		names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}

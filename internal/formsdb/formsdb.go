@@ -79,7 +79,7 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 		d.Table("edcprincipalentity").add(id, user)
 		d.Table("tb_queue").add(int64(i+1), id)
 	}
-	d.Table("edcprincipalentity").add("P100", "bob") // of another domain
+	d.Table("edcprincipalentity").add("P100", "bob") // the bob of another domain
 	d.Table("tb_queue").add(int64(101), "P100")
 	for _, row := range [][]any{
 		{"pt_Loans/apply", "tb_101"},

@@ -24,7 +24,7 @@ func owner(t testing.TB, dir string) string {
 	t.Helper()
 	var is syscall.Stat_t
 	if err := syscall.Stat(dir, &is); err != nil {
-		return "nobody" // not a folder
+		return "nobody" // dir is not a folder
 	}
 	u, err := user.LookupId(strconv.FormatUint(uint64(is.Uid), 10))
 	if err != nil {

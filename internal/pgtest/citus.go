@@ -86,7 +86,7 @@ func startCitus() {
 		citus.why = err.Error()
 		return
 	}
-	_ = os.Chmod(citus.folder, 0o755) // for the server's user
+	_ = os.Chmod(citus.folder, 0o755) // the server's user must be able to enter it
 	said, err := exec.Command(citus.script, "start", citus.folder).CombinedOutput()
 	if err != nil {
 		logs, _ := os.ReadFile(filepath.Join(citus.folder, "coordinator.log"))

@@ -64,7 +64,7 @@ func (d *Disk) mount(options string) error {
 }
 
 func (d *Disk) Fill() (err error) {
-	for range 100 { // it may just have grown
+	for range 100 { // the database may just have grown
 		var is syscall.Statfs_t
 		if err := syscall.Statfs(d.dir, &is); err != nil {
 			return err

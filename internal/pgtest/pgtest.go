@@ -24,10 +24,10 @@ var (
 	// the process id, since packages may share a server
 	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid())
 
-	address func(role, database string) string // of the package's server
+	address func(role, database string) string // returns a URL of the package's server
 	// the superuser's pool to its database postgres, since a connection costs more than most statements
 	admin    *pgxpool.Pool
-	strategy string // by which its databases are cloned
+	strategy string // how its databases are cloned
 	whySkip  string // why no server is available
 	sequence atomic.Int64
 )

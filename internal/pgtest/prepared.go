@@ -15,12 +15,12 @@ import (
 
 type template struct {
 	name string
-	err  error // of its preparation
+	err  error // the error of its preparation
 }
 
 var (
 	preparing sync.Mutex
-	prepared  = map[string]*template{} // by the names that Prepared was given
+	prepared  = map[string]*template{} // templates by the names given to Prepared
 )
 
 // Prepared returns a database that prepare has filled. prepare runs as the application's role, once for all

@@ -14,7 +14,7 @@ import (
 // These limit the pool for calls; the URL cannot change them.
 const (
 	maxCallConnections = 8
-	callTimeout        = "5s" // of a statement
+	callTimeout        = "5s" // limits each statement
 )
 
 func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {

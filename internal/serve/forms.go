@@ -112,7 +112,7 @@ func (v *validForms) open(
 	if record != nil {
 		record = record.Copy()
 		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
-		record.ConnConfig.Tracer = tracer // its statements name the person
+		record.ConnConfig.Tracer = tracer // the tracer for Forms, since these statements name the person, too
 		if v.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
 			v.Forms.Close()
 			return nil, err

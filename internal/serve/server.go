@@ -32,8 +32,8 @@ type Server struct {
 	pool           *pgxpool.Pool            // for runs
 	calls          *pgxpool.Pool            // for calls, to the same database
 	fewConnections bool                     // runs and calls share a pool, without a connection for notifications
-	standby        *pgxpool.Pool            // that dry runs read, nil if they read the database itself
-	midSourcing    map[string]*pgxpool.Pool // by the names of external accounts
+	standby        *pgxpool.Pool            // the standby that dry runs read; nil if they read the database itself
+	midSourcing    map[string]*pgxpool.Pool // pools by the names of external accounts
 	forms          *userdata.Manager        // nil without a Forms database
 	manager        *runs.Manager
 	api            *transport.Server

@@ -19,7 +19,7 @@ func Lost(err error) bool {
 		connectErr *pgconn.ConnectError
 		netErr     net.Error
 	)
-	if errors.As(err, &connectErr) || errors.Is(err, connection.ErrCredentials) { // also if the server refused
+	if errors.As(err, &connectErr) || errors.Is(err, connection.ErrCredentials) { // even if the server refused
 		return true
 	}
 	switch state := Of(err); {

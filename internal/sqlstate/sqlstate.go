@@ -52,7 +52,7 @@ func ofFunctions(err error) bool {
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {
 		return false
 	}
-	raised := pgErr.Routine == "exec_stmt_raise" // of PL/pgSQL, in all versions and languages
+	raised := pgErr.Routine == "exec_stmt_raise" // RAISE in PL/pgSQL, in all versions and languages
 	switch pgErr.Code {
 	case pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled:
 		return false

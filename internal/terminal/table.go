@@ -27,7 +27,7 @@ type column struct {
 	quantities bool // whether it has only numbers, which are aligned to the right
 	filled     bool // whether a cell below the header is not empty
 	zero       bool // whether all numbers are 0
-	width      int  // of its longest cell
+	width      int  // the width of its longest cell
 	shown      bool
 	maxWidth   int // the width to which its cells are cut, 0 if they are not
 }

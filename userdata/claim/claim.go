@@ -34,7 +34,7 @@ type Erasure struct {
 	record.State
 	Config
 	conn  *pgxpool.Conn
-	epoch int64 // of this replica in the Forms database
+	epoch int64 // the epoch of this replica in the Forms database
 }
 
 // Do locks the erasure for this replica and calls work. It does nothing if another replica works on the erasure, or

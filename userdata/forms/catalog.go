@@ -9,9 +9,9 @@ import (
 )
 
 type Column struct {
-	Table  string // as stored
+	Table  string // the table's name as stored
 	Quoted string // the table's name in a statement
-	Name   string // as stored
+	Name   string // the column's name as stored
 	Type   string
 	Cast   string // the type to compare an id in
 	Number bool   // the column holds numbers

@@ -75,8 +75,8 @@ func Search(
 	defer stop()
 	var (
 		count     int
-		paths     []string              // of documents, in the order of the walk
-		markers   = map[string][]file{} // by the document's path
+		paths     []string              // paths of documents, in the order of the walk
+		markers   = map[string][]file{} // markers by the document's path
 		retained  = map[string]bool{}   // guids of documents that other sessions refer to
 		irregular = map[string]bool{}   // paths of documents with a marker that is not a regular file
 		wanted    = setOf(sessions)

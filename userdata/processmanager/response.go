@@ -40,7 +40,7 @@ func (f *faultError) Error() string {
 // check returns nil if the response is one envelope with one body that holds only the wanted element, and a
 // *faultError if the body holds only a fault. Any other error says what is wrong with the response.
 func check(response []byte, want xml.Name) error {
-	if !utf8.Valid(response) { // the decoder does not notice everywhere
+	if !utf8.Valid(response) { // the decoder does not notice this everywhere
 		return errors.New("its response is not UTF-8")
 	}
 	d := xml.NewTokenDecoder(&strictReader{in: xml.NewDecoder(bytes.NewReader(response))})
@@ -87,7 +87,7 @@ const maxDepth = 100
 // processing instructions, and text or elements outside the one element.
 type strictReader struct {
 	in    *xml.Decoder
-	begun bool // a token was read
+	begun bool // whether a token was read
 	roots int
 	depth int
 }

@@ -36,7 +36,7 @@ type Search struct {
 	Notes []message.Message
 
 	tx     *forms.Transaction
-	date   forms.Column   // DateColumn
+	date   forms.Column   // the column DateColumn
 	tables []forms.Column // the columns of the workflows' tables that name the process instance
 }
 

@@ -14,11 +14,11 @@ import (
 type Request struct {
 	FormsID          string
 	RequestedBy      string
-	UserIDHash       string // empty if ids were given
+	UserIDHash       string // empty unless a user id was given
 	Salt             string
 	Sweep            bool
 	RunID            string          // the run that the erasure belongs to; empty if a user requested it
-	Purge            *purge.Criteria // with RunID
+	Purge            *purge.Criteria // set together with RunID
 	Instances, Tasks []int64
 }
 

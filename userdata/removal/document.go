@@ -30,7 +30,7 @@ func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.S
 }
 
 func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report.Session) error {
-	itemOf := map[string]int64{} // by session
+	itemOf := map[string]int64{} // items by session
 	for _, s := range sessions {
 		itemOf[s.ID] = max(itemOf[s.ID], s.Item)
 		r.sessions[s.ID] = true

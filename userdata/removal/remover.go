@@ -28,7 +28,7 @@ var ErrKept = errors.New("a trigger or rule of its table keeps it")
 
 // Removal says what was removed of items, which are process instances or orphan tasks.
 type Removal struct {
-	Rows     map[int64]report.Rows // by item
+	Rows     map[int64]report.Rows // rows by item
 	Sessions []report.Session      // the sessions of the items' documents
 }
 

@@ -3,11 +3,11 @@ package report
 // Entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
 type Entry struct {
 	Kind     string    `json:"Kind,omitempty"`     // the kind of Items and Kept
-	Items    []int64   `json:"Items,omitempty"`    // erased
-	Kept     []int64   `json:"Kept,omitempty"`     // not erased; an event has the reason
-	Rows     Rows      `json:"Rows,omitempty"`     // sessions whose documents must be deleted afterwards
-	Sessions []Session `json:"Sessions,omitempty"` // sessions whose documents have been deleted
-	Settled  []string  `json:"Settled,omitempty"`  // sessions whose documents are deleted
+	Items    []int64   `json:"Items,omitempty"`    // the items that were erased
+	Kept     []int64   `json:"Kept,omitempty"`     // the items that were not erased; an event has the reason
+	Rows     Rows      `json:"Rows,omitempty"`     // deleted rows
+	Sessions []Session `json:"Sessions,omitempty"` // sessions whose documents must be deleted afterwards
+	Settled  []string  `json:"Settled,omitempty"`  // sessions whose documents have been deleted
 	Events   []Event   `json:"Events,omitempty"`
 }
 

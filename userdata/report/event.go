@@ -29,15 +29,15 @@ type Event struct {
 	Document *DocumentErased `json:"Document,omitempty"`
 	File     string          `json:"File,omitempty"` // the path of a deleted file
 	Log      *Line           `json:"Log,omitempty"`
-	Receipt  *Receipt        `json:"-"`               // with Ended; read from the record
-	Ended    bool            `json:"Ended,omitempty"` // the last event
+	Receipt  *Receipt        `json:"-"`               // set with Ended; read from the record
+	Ended    bool            `json:"Ended,omitempty"` // whether this is the last event
 }
 
 // InstanceErased is a process instance that was erased, or would be in a dry run.
 type InstanceErased struct {
 	ID         int64  `json:"ID"`
 	Invocation string `json:"Invocation"`
-	Terminated bool   `json:"Terminated"` // it was running
+	Terminated bool   `json:"Terminated"` // whether it was running
 	Rows       Rows   `json:"Rows"`
 }
 

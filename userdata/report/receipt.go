@@ -11,9 +11,9 @@ type Receipt struct {
 	Succeeded   bool
 	DryRun      bool
 	Sweep       bool
-	Purge       string // the name of the purge that the erasure belongs to, in the run RunID; empty if requested by a user
+	Purge       string // the purge that the erasure belongs to, in the run RunID; empty if a user requested it
 	RunID       string
-	UserIDHash  string // salted
+	UserIDHash  string // a salted hash; empty unless a user id was given
 	Salt        string
 	Instances   []int64
 	Tasks       []int64

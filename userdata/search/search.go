@@ -33,8 +33,8 @@ const (
 
 type Reason struct {
 	Kind     Kind
-	Variable Variable // for InVariable
-	Match    Match    // for InVariable
+	Variable Variable // only for InVariable
+	Match    Match    // only for InVariable
 }
 
 // Instance has no status and no invocation if the process instance itself is gone and only other rows of it are
@@ -74,7 +74,7 @@ const (
 type searcher struct {
 	tx      *forms.Transaction
 	user    string
-	reasons map[int64][]Reason // by process instance
+	reasons map[int64][]Reason // reasons by process instance
 	orphans map[int64]bool
 }
 

@@ -136,7 +136,7 @@ func Change(change func(f *File) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // which unlocks it
+	defer func() { err = errors.Join(err, lock.Close()) }() // closing it releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -159,7 +159,7 @@ func (f *File) save(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // with mode 0600
+	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // the file has mode 0600
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func EnumName(value protoreflect.Enum) string {
 	names := value.Descriptor().Values()
 	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
 	name := names.ByNumber(value.Number())
-	if name == nil { // of a newer server
+	if name == nil { // a value of a newer server
 		return fmt.Sprint(value.Number())
 	}
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))

@@ -60,7 +60,7 @@ type parser struct {
 	found []entry
 	any   bool              // whether there is a policy, or an empty list of them
 	lines map[string]string // where each name was found for the first time
-	name  string            // of the current policy, empty if it has none
+	name  string            // the name of the current policy; empty if it has none
 	wrong []error
 }
 
@@ -147,7 +147,7 @@ func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 
 func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	switch {
-	case isNull(n) && f.HasOptionalKeyword(): // NULL
+	case isNull(n) && f.HasOptionalKeyword(): // the value is NULL
 	case isNull(n):
 		p.errorf(n, "%s has no value", path)
 	case f.IsList() && n.Kind != yaml.SequenceNode:

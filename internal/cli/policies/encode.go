@@ -83,7 +83,7 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 		return messageNode(value.Message())
 	case protoreflect.EnumKind:
 		name := fmt.Sprint(value.Enum())
-		if known := f.Enum().Values().ByNumber(value.Enum()); known != nil { // else of a newer server
+		if known := f.Enum().Values().ByNumber(value.Enum()); known != nil { // otherwise it is of a newer server
 			name = strings.TrimPrefix(string(known.Name()), enumPrefix(f.Enum()))
 		}
 		return textNode(name)

@@ -47,7 +47,7 @@ func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 
 // offers merges the sources; a source that fails offers nothing.
 func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.Completion, err error) {
-	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // which cobra does not do for a completion
+	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // cobra does not do this for a completion
 		return nil, err
 	}
 	if _, err := server.useContext(cmd); err != nil {

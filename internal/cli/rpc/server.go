@@ -29,7 +29,7 @@ const DefaultAddress = "127.0.0.1:9090"
 type Server struct {
 	contexts.Context
 	token string
-	name  string // of the context, empty if none is used
+	name  string // the name of the context; empty if none is used
 	given func(flag string) bool
 }
 

@@ -34,15 +34,15 @@ type Run struct {
 	receive    func() (*cleanupv1.RunEvent, error)
 	accepted   func() bool // whether the server accepted the call that has ended
 	id         string      // empty before the first event
-	sequence   int64       // of the last event that is not lost
-	generation int64       // of the log with that event, 0 if unknown
+	sequence   int64       // the number of the last event that is not lost
+	generation int64       // the generation of the log with that event; 0 if unknown
 	finished   bool        // whether the last event ended the run
 	missing    bool        // whether the run no longer exists
 }
 
 type Printer interface {
 	Event(e *cleanupv1.RunEvent) error
-	Note(text string) error // about the connection
+	Note(text string) error // prints a text about the connection
 	Clear() error           // removes progress that is shown, before an error is printed
 }
 

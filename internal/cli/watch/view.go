@@ -30,8 +30,8 @@ type View struct {
 	dryRun        bool
 	startTime     time.Time
 	task          *cleanupv1.TaskStarted // the current task
-	rows          int64                  // deleted and updated by the tasks that have finished
-	progressDrawn bool                   // on the last two lines
+	rows          int64                  // rows deleted and updated by the tasks that have finished
+	progressDrawn bool                   // whether progress is drawn on the last two lines
 	progressTime  time.Time              // when progress was printed last
 }
 
