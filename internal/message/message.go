@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Message is a text for people that programs can recognize and translate.
+// Message is a text for people, which programs can recognize and translate.
 type Message struct {
 	Level severity.Level `json:"Level,omitempty"`
 	// Code is the code of its Kind; "" if it has none.
