@@ -20,33 +20,36 @@ import (
 )
 
 type Config struct {
-	// The service's own database, in which erasures are requested and recorded.
+	// Record is the service's own database, in which erasures are requested and recorded.
 	Record *pgxpool.Pool
 	Forms  *forms.Database
-	// Of the document storage; "" if it is not in a folder.
+	// Folder is the folder of the document storage; "" if the storage is not in a folder.
 	Folder string
-	// The document storage is in the database.
+	// InDatabase says that the document storage is in the Forms database.
 	InDatabase bool
-	// nil: only the Forms server's database is changed.
+	// Server is asked to erase process instances; if it is nil, they are erased directly in the Forms server's
+	// database.
 	Server erasure.ProcessManager
-	// Any other replica may take over an erasure whose replica has been silent for this long; 0: DefaultLease.
+	// Lease is how long a replica may be silent before any other replica may take over its erasure; 0 means
+	// DefaultLease.
 	Lease time.Duration
-	// Fails if nothing may be changed because the record belongs to another instance, or is a copy; nil: never.
+	// Own fails if nothing may be changed because the record belongs to another instance or is a copy; nil means it
+	// never fails.
 	Own func(ctx context.Context) error
-	// Fails while everything is on hold, so that nothing may be erased; nil: never.
+	// Held fails while everything is on hold, so that nothing may be erased; nil means it never fails.
 	Held func(ctx context.Context) error
 }
 
 const DefaultLease = 15 * time.Second
 
-// In one Forms database with its document storage.
+// Manager finds and erases user data in one Forms database and its document storage.
 type Manager struct {
 	Config
 	wake      chan struct{} // signals a new erasure to Work
 	readiness readiness.Check
 }
 
-// New does not connect.
+// New returns a Manager without connecting to the databases.
 func New(c Config) *Manager {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	never := func(context.Context) error { return nil }
@@ -75,13 +78,14 @@ func (m *Manager) rules() purge.Store {
 	return purge.Store{Record: m.Record, FormsID: m.Forms.Identity()}
 }
 
-// How long Ready waits for the Forms database.
+// pingTimeout is how long Ready waits for the Forms database.
 const pingTimeout = 1500 * time.Millisecond
 
-// Everyone may see this, so it hides the error behind it.
+// errSilent hides the error behind it, since everyone may see this one.
 var errSilent = errors.New("the Forms database does not answer")
 
-// Ready fails if the Forms database does not answer, or lacks the service's own tables. It asks at most once a second.
+// Ready fails if the Forms database does not answer, or lacks the service's own tables. It queries the database at
+// most once a second.
 func (m *Manager) Ready(ctx context.Context) error {
 	return m.readiness.Get(func(error) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
@@ -111,7 +115,7 @@ func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) e
 	})
 }
 
-// BlindSpots says, for people, what cannot be found in the tables of the database.
+// BlindSpots describes, for people, data that cannot be found in the tables of the database.
 func (m *Manager) BlindSpots() []string {
 	spots := []string{
 		"process instances that a watched folder started: who started them is encoded in their stored data",
@@ -129,15 +133,16 @@ func (m *Manager) Receipt(ctx context.Context, id string) (*report.Receipt, erro
 	return record.Receipt(ctx, m.Record, id)
 }
 
-// Receipts are newest first; the token is "" on the last page.
+// Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
 func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*report.Receipt, string, error) {
 	return record.Receipts(ctx, m.Record, size, token)
 }
 
-// In case of new events.
+// pollInterval is how long Watch waits before it looks for new events again.
 const pollInterval = 100 * time.Millisecond
 
-// Watch begins with past events, and ends with the receipt.
+// Watch calls fn for the erasure's past events and then for new ones, until the erasure ends, and returns the
+// receipt.
 func (m *Manager) Watch(ctx context.Context, id string, fn func(report.Event) error) (*report.Receipt, error) {
 	for last := int64(0); ; {
 		events, err := record.Events(ctx, m.Record, id, last)

@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// Preview changes nothing. The last event is the receipt. fn may be slow, since it is called when the snapshot of the
-// database has ended.
+// Preview reports what an erasure would delete, and changes nothing. The last event is the receipt. fn may be slow,
+// since it is called after the snapshot of the database has ended.
 func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
 	events, err := m.resolve(ctx, &r)
 	if err != nil {
@@ -48,10 +48,10 @@ func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) 
 	return p.report(report.Event{Receipt: p.receipt, Ended: true})
 }
 
-// Finds, numbers and emits the events of a preview, and makes its receipt.
+// previewer finds, numbers and emits the events of a preview, and makes its receipt.
 type previewer struct {
 	m        *Manager
-	request  Request // with ids
+	request  Request // its query is replaced by ids
 	emit     func(report.Event) error
 	sequence int64
 	receipt  *report.Receipt
@@ -138,7 +138,7 @@ func (p *previewer) erase(ctx context.Context) error {
 	return p.report(p.files(ctx, sessions)...)
 }
 
-// Earlier erasures of the same user or items may have leftovers.
+// leftoverSessions returns sessions whose documents earlier erasures of the same user or items could not delete.
 func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
 	var earlier []string
 	if p.request.Query != nil {
@@ -153,7 +153,8 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 	return sessions, err
 }
 
-// instances also returns the sessions whose documents would be deleted from the folder.
+// instances returns the events about process instances, and the sessions whose documents would be deleted from the
+// folder.
 func (p *previewer) instances(
 	ctx context.Context, tx *forms.Transaction, remover *removal.Remover, ids []int64,
 ) (events []report.Event, sessions []string, err error) {
@@ -186,7 +187,7 @@ func (p *previewer) instances(
 	return events, sessions, nil
 }
 
-// The sessions' documents would be deleted from the folder.
+// files returns the events about the documents of the sessions that would be deleted from the folder.
 func (p *previewer) files(ctx context.Context, sessions []string) []report.Event {
 	switch {
 	case p.m.Folder != "":

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// A purge as a task of runs.
+// purgeTask makes a purge a task of runs.
 type purgeTask struct {
 	*Manager
 	rule purge.Rule
@@ -50,7 +50,8 @@ func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Can
 	return c, p.explain(ctx, err)
 }
 
-// If the Forms server purges, only process instances are counted, since the other rows that it deletes are unknown.
+// Preview counts only process instances if the Forms server purges, since the other rows that the server deletes are
+// unknown.
 func (p purgeTask) Preview(
 	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
@@ -81,11 +82,11 @@ func idsOf(items []external.Item) (ids []int64) {
 	return ids
 }
 
-// High, because each erasure searches the folder of the document storage.
+// instancesPerErasure is high, because each erasure searches the folder of the document storage.
 const instancesPerErasure = 10_000
 
-// Delete requests erasures, so that their receipts show what was deleted, and documents whose files cannot be deleted
-// are not forgotten.
+// Delete requests erasures, so that their receipts show what was deleted, and documents whose files cannot be
+// deleted are not forgotten.
 func (p purgeTask) Delete(
 	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {
@@ -144,7 +145,8 @@ func (p purgeTask) Delete(
 
 func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
 
-// Process instances that the run has requested before are left out; "" if there are no others.
+// request requests an erasure of those process instances that the run has not requested before. It returns "" if
+// there are none.
 func (p purgeTask) request(
 	ctx context.Context, run string, criteria purge.Criteria, ids []int64,
 ) (id string, err error) {
@@ -166,7 +168,7 @@ func (p purgeTask) request(
 	return id, err
 }
 
-// checkFailures fails if process instances, or documents of them, could not be erased in a run.
+// checkFailures fails if process instances, or their documents, could not be erased in a run.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	receipt, instances, sessions, err := p.of(run).Failures(ctx, p.Record)
 	if err != nil || receipt == "" {
@@ -177,7 +179,7 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 		instances, sessions, receipt)
 }
 
-// If the Forms server purges, only process instances are counted.
+// Deleted counts only process instances if the Forms server purges.
 func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
 	if p.Server != nil {
 		return p.of(run).Instances(ctx, p.Record)
@@ -189,7 +191,8 @@ func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.
 	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
 
-// explain hides that the Forms database is lost, since that does not mean that the run's own database is.
+// explain hides that the Forms database is lost, since the caller would conclude that the run's own database is
+// lost.
 func (p purgeTask) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && p.Forms.Lost(err) && p.Ready(ctx) != nil {
 		return errors.New("the Forms database is not available: " + sqlstate.Explain(err))

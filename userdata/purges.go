@@ -9,13 +9,14 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
-// Purges are those of this Forms database, ordered by name.
+// Purges returns the purges of this Forms database, ordered by name.
 func (m *Manager) Purges(ctx context.Context) ([]purge.Rule, error) {
 	return m.rules().List(ctx, m.Record)
 }
 
-// change gets the rule, or nil if it does not exist. SetPurge fails with failure.Violations if the rule is invalid, and
-// with etag.ErrStale if the given etag is not the current rule's.
+// SetPurge creates or changes a purge: change gets the current rule, or nil if it does not exist, and returns the
+// new one. It fails with failure.Violations if the new rule is invalid, and with etag.ErrStale if the given etag is
+// not the current rule's.
 func (m *Manager) SetPurge(
 	ctx context.Context, name, givenEtag string, change func(before *purge.Rule) (purge.Rule, error), note purge.Note,
 ) (purge.Rule, error) {
@@ -34,7 +35,8 @@ func (m *Manager) SetPurge(
 	}, note)
 }
 
-// DeletePurge fails with purge.ErrNotFound, and with etag.ErrStale if the given etag is not the rule's.
+// DeletePurge fails with purge.ErrNotFound if there is no such purge, and with etag.ErrStale if the given etag is
+// not the rule's.
 func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note purge.Note) error {
 	if err := m.Own(ctx); err != nil {
 		return err
@@ -42,7 +44,7 @@ func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note 
 	return m.rules().Delete(ctx, name, givenEtag, note)
 }
 
-// Of tasks that are purges.
+// TaskPrefix begins the names of tasks that are purges.
 const TaskPrefix = "forms/"
 
 func (m *Manager) Tasks() *external.Source {

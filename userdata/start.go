@@ -14,29 +14,30 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// An erasure of process instances and orphan tasks by their ids, of everything that a query finds, or of stale
+// Request asks to erase process instances and orphan tasks by their ids, everything that a query finds, or stale
 // documents.
 type Request struct {
 	Instances, Tasks []int64
 	Query            *search.Query // nil to erase by ids
 	Sweep            bool          // sweep documents; the other fields are empty
 	RequestedBy      string
-	// Called with the id before the erasure is committed, unless nil; an error prevents that.
+	// Starting is called with the id before the erasure is committed, unless it is nil; if it fails, nothing is
+	// committed.
 	Starting func(ctx context.Context, id string) error
 }
 
-// The user id has several principals, and the query does not choose among them.
+// ErrManyPrincipals means that the user id has several principals, and the query does not choose among them.
 var ErrManyPrincipals = failure.New(failure.Precondition,
 	"the user id has several principals; choose among them by principal_ids")
 
-// The document storage is unknown, so there is nothing to sweep.
+// ErrNoStorage means that the document storage is unknown, so that there is nothing to sweep.
 var ErrNoStorage = failure.New(
 	failure.Precondition,
 	"the location of the document storage (GDS) is unknown: start the server with --forms-gds-dir or "+
 		"--forms-gds-in-database",
 )
 
-// Start only stores the erasure: any replica carries it out.
+// Start only stores the erasure; any replica may carry it out.
 func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	if err := m.Own(ctx); err != nil {
 		return "", err

@@ -16,11 +16,11 @@ import (
 
 var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended yet")
 
-// The user id is not the erasure's, or one is missing or unexpected.
+// ErrNotUser means that the given user id is not the erasure's, or that a user id is missing or unexpected.
 var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
-// Verify searches again for everything that an erasure was about, and attaches the result to the receipt. The query
-// must be the erasure's, whose user id only the caller knows; nil for an erasure by ids.
+// Verify searches again for everything that the erasure was to erase, and adds the result to the receipt. The query
+// must be the erasure's, and only the caller knows its user id; it is nil for an erasure by ids.
 func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*report.Receipt, error) {
 	r, err := m.Receipt(ctx, id)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// How often a replica looks for erasures that no replica works on.
+// workInterval is how long a replica waits between two looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
-// Work runs until the context ends. It also carries out erasures that other replicas have left.
+// Work carries out erasures, also those that other replicas have left, until the context ends.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
@@ -41,8 +41,8 @@ func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Each erasure that has not ended is carried out, unless another replica works on it. An interrupted erasure does not
-// prevent the next ones.
+// workOnce carries out each erasure that has not ended, unless another replica works on it. If one is interrupted,
+// the next ones are still carried out.
 func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := m.Own(ctx); err != nil {
 		return err
@@ -63,7 +63,8 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	return problems
 }
 
-// If completing an erasure panics, the erasure fails, so that it does not panic again on every replica.
+// carryOut carries out an erasure. If that panics, the erasure fails, so that it does not panic again on every
+// replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
 	err := rescue.Call(func() error { return m.claims().Do(ctx, id, m.run) })
 	var panicked *rescue.Panic
@@ -74,10 +75,11 @@ func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) err
 	return m.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error { return e.Abandon(ctx, panicked) })
 }
 
-// An erasure of a purge stops because its run was not continued.
+// errRunAbandoned stops the erasure of a purge whose run was not continued.
 var errRunAbandoned = errors.New("its run was not continued")
 
-// No run waits for the erasure.
+// run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, which no run waits
+// for any more.
 func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
 	switch {
 	case e.Sweep:

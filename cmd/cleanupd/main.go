@@ -1,6 +1,6 @@
-// Command cleanupd deletes the old rows of a Campaign database, and erases one person's data in AEM Forms: a server,
-// and the commands that are its clients. This package parses the command line; internal/serve, internal/cli and
-// internal/demo have the commands.
+// Command cleanupd deletes the old rows of a Campaign database, and erases one person's data in AEM Forms. It is a
+// server, and the commands that are its clients. This package parses the command line; internal/serve, internal/cli
+// and internal/demo have the commands.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	// the service logs its calls itself
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
@@ -35,7 +35,7 @@ func main() {
 	os.Exit(code)
 }
 
-// Besides 0 for success and 1 for failure.
+// These are exit statuses besides 0 for success and 1 for failure.
 const (
 	exitUsage       = 2
 	exitDiffers     = 3   // the stored policies differ from a file

@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// cobra's help would ignore an unknown command.
+// knownCommand refuses an unknown command, which cobra's help would ignore.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
 		return flags.UnknownCommand(cmd.Root(), strings.Join(args, " "))

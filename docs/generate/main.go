@@ -1,5 +1,5 @@
-// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from what the program
-// itself says of its tasks, options and messages.
+// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from the descriptions
+// of tasks, options and messages in the program itself.
 package main
 
 import (
@@ -75,10 +75,10 @@ func themes() (list []theme) {
 
 type option struct {
 	Field, Name, What, Default string
-	Tasks                      []string // that read it
+	Tasks                      []string // the tasks that read it
 }
 
-// options is in the order of the message's fields.
+// options returns the options in the order of the message's fields.
 func options() (list []option, err error) {
 	var api struct {
 		Components struct {
@@ -97,7 +97,7 @@ func options() (list []option, err error) {
 		o := option{Field: fields.Get(i).JSONName()}
 		described := api.Components.Schemas["v1Options"].Properties[o.Field].Description
 		described, of, ok := strings.Cut(described, " Default: ")
-		if !ok { // it is not for callers to set
+		if !ok { // callers cannot set it
 			continue
 		}
 		o.Default = strings.TrimSuffix(of, ".")

@@ -1,4 +1,4 @@
-// Package advisory finds the sessions that hold the service's advisory locks, which everybody who may connect to the
+// Package advisory finds the sessions that hold the service's advisory locks, which anyone who may connect to the
 // database can take.
 package advisory
 
@@ -15,15 +15,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// A replica shares Erasing while it deletes from a Forms database or its document storage. A hold of everything takes
-// it exclusively once it is stored, and so waits for what has begun before: "erasing" in ASCII.
+// Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. After a
+// hold of everything is stored, the service takes the lock exclusively, and so waits for deletions that have begun
+// before. The key is "erasing" in ASCII.
 const Erasing = 0x65726173696e67
 
-// UnlockTimeout limits how long releasing a lock may take. A connection on which it takes longer is closed, and its
-// locks end with it.
+// UnlockTimeout limits how long releasing a lock may take. If it takes longer, the connection is closed, which
+// releases its locks.
 const UnlockTimeout = 10 * time.Second
 
-// $1: the advisory lock. The session itself is left out.
+// Holders selects the other sessions that hold the advisory lock $1.
 const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted
 	AND objsubid = 1 AND pid <> pg_backend_pid()
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -36,10 +37,10 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// SquattedError: a process of another role than the session's holds a lock.
+// SquattedError means that a process of another database role holds a lock.
 type SquattedError struct {
 	PID          int
-	Theirs, Ours string // roles
+	Theirs, Ours string // the names of the roles
 }
 
 func (e *SquattedError) Error() string {
@@ -52,8 +53,8 @@ func (e *SquattedError) Error() string {
 
 func (*SquattedError) Kind() failure.Kind { return failure.Unavailable }
 
-// Squatted fails with a SquattedError if another role than the session's holds the lock; with shared, in such a way
-// that it cannot be shared.
+// Squatted fails with a SquattedError if a session of another database role holds the lock. With shared, it ignores
+// sessions that hold the lock in shared mode.
 func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	var who SquattedError
 	err := db.QueryRow(ctx, squatter, lock, shared).Scan(&who.PID, &who.Theirs, &who.Ours)
@@ -66,7 +67,8 @@ func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	return &who
 }
 
-// Explain adds to the error of waiting too long the process and the role of another role's session that holds the lock.
+// Explain takes the error of waiting too long for a lock. If a session of another role holds the lock, it adds the
+// process and that role.
 func Explain(ctx context.Context, db DB, lock int64, err error) error {
 	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {
 		return err

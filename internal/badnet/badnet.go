@@ -20,7 +20,7 @@ type Proxy struct {
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
-	target   string // a URL of the server
+	target   string // the URL of the server
 	pairs    map[*pair]bool
 	stalled  time.Time // nothing passes before then
 	atCommit Moment
@@ -43,9 +43,9 @@ type stream interface {
 // pair is a connection of a client and the corresponding one to the server.
 type pair struct {
 	client, server stream
-	// The server's next response is lost with the connection. Guarded by the proxy.
+	// mute says that the server's next response is lost with the connection. Guarded by the proxy.
 	mute bool
-	// Name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
+	// commit is the name of the client's prepared COMMIT; nil if it has none yet. Guarded by the proxy.
 	commit []byte
 }
 
@@ -57,7 +57,7 @@ func (c *pair) commits(message []byte) bool {
 	return bytes.Contains(message, []byte("commit\x00")) || (c.commit != nil && bytes.Contains(message, c.commit))
 }
 
-// The latency is added in each direction. The proxy ends with the test.
+// New adds the latency in each direction. The proxy ends with the test.
 func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,14 +109,14 @@ func (p *Proxy) Stall(d time.Duration) {
 	p.stalled = time.Now().Add(d)
 }
 
-// CutAtCommit cuts the connection that commits next.
+// CutAtCommit cuts the next connection that commits.
 func (p *Proxy) CutAtCommit(when Moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.atCommit = when
 }
 
-// Target sends new connections to the server of another URL, and cuts the existing ones.
+// Target sends new connections to the server at another URL, and cuts the existing ones.
 func (p *Proxy) Target(databaseURL string) {
 	p.mu.Lock()
 	p.target = databaseURL
@@ -132,7 +132,7 @@ func (p *Proxy) each(do func(*pair)) {
 	}
 }
 
-// cut resets both ends: nothing in flight arrives.
+// cut resets both ends, so that nothing in flight arrives.
 func cut(c *pair) {
 	for _, conn := range []stream{c.client, c.server} {
 		if tcp, ok := conn.(*net.TCPConn); ok {
@@ -211,7 +211,7 @@ func (p *Proxy) delay() time.Duration {
 	return max(p.latency, time.Until(p.stalled))
 }
 
-// false: the connection must be cut.
+// passes returns false if the connection must be cut.
 func (p *Proxy) passes(c *pair, fromClient bool, message []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,10 +15,11 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// The application's role: not a superuser, and the owner of its tables.
+// Role is the application's role, which owns its tables and is not a superuser.
 const Role = "neolane"
 
-// The connection is that of the application's role, which owns the database.
+// Create creates a database and the schema in it. The returned connection is that of the application's role, which
+// owns the database.
 func Create(
 	ctx context.Context, server func(role, database string) string, database, schema string,
 ) (*pgx.Conn, error) {

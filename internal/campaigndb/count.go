@@ -11,7 +11,7 @@ type Count struct {
 	Rows  int64
 }
 
-// CountAll counts the tables of the schema public, ordered by name.
+// CountAll returns how many rows the tables of the schema public have, ordered by name.
 func CountAll(ctx context.Context, conn *pgx.Conn) ([]Count, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s',

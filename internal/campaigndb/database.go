@@ -10,24 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// In memory.
+// Database is the contents of a database, in memory.
 type Database struct {
 	Tables []*Table
-	// Of dates without a zone; nil: the columns are timestamptz.
+	// Zone is the time zone of dates without a zone; nil means that the columns are timestamptz.
 	Zone *time.Location
 }
 
 type Table struct {
-	Name    string // as stored
+	Name    string // the name as stored
 	Columns []string
-	Key     string // its one integer key; empty when it has none
+	Key     string // the only integer column of its key; empty if it has none
 	Rows    []Row
 }
 
-// In the order of the table's columns: int64, float64, string, time.Time or nil.
+// Row has the values in the order of the table's columns: int64, float64, string, time.Time or nil.
 type Row []any
 
-// The name is as Campaign writes it; nil: no such table.
+// Table takes the name as Campaign writes it, and returns nil if there is no such table.
 func (d *Database) Table(name string) *Table {
 	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
 	if i < 0 {
@@ -36,7 +36,7 @@ func (d *Database) Table(name string) *Table {
 	return d.Tables[i]
 }
 
-// -1: no such column.
+// Column returns -1 if there is no such column.
 func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings.ToLower(name)) }
 
 const shapes = `
@@ -58,7 +58,7 @@ func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	})
 }
 
-// The tables must exist; the sequences continue above all ids.
+// Load inserts the rows in existing tables. Sequences continue above all ids.
 func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 	for _, t := range d.Tables {
 		next := pgx.CopyFromSlice(len(t.Rows), func(i int) ([]any, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Rows in a thousand; the other tables have a few hundred at most.
+// shares says how many of a thousand rows a table gets. The other tables have a few hundred rows at most.
 var shares = map[string]int{
 	"nmsbroadlogrcp":           220,
 	"nmstrackinglogrcp":        180,
@@ -45,11 +45,11 @@ var shares = map[string]int{
 	"nmstrackinglogeventhisto": 5,
 }
 
-// Maximum size of a table without a share.
+// fewRows is the maximum size of a table without a share.
 const fewRows = 200
 
-// Fill inserts roughly so many rows in the tables of the schema public, and work tables. The same seed gives the same
-// rows.
+// Fill inserts about as many rows as given in the tables of the schema public, and creates work tables. The same
+// seed gives the same rows.
 func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) error {
 	d, err := Generate(ctx, conn, rows, seed, now)
 	if err != nil {
@@ -69,8 +69,8 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	return err
 }
 
-// Rows are on both sides of every cutoff as of now, with NULL dates, negative ids, dangling links, and a zero record in
-// every table that has one.
+// Generate makes rows on both sides of every cutoff as of now, with NULL dates, negative ids, dangling links, and a
+// zero record in every table that has one.
 func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
 	tables, err := describe(ctx, conn)
 	if err != nil {
@@ -105,7 +105,7 @@ INSERT INTO NmsDeliveryMapping VALUES
   (15, 'mapOperator', 'nms:broadLogOp', NULL, NULL);
 INSERT INTO XtkOption (iOptionId) VALUES (0)`
 
-// Ids 12, 500001 … are in use, 99000 … are not.
+// workTables returns statements that create work tables. Their ids 12, 500001 … are in use, 99000 … are not.
 func workTables() []string {
 	sql := []string{
 		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES " +
@@ -124,11 +124,11 @@ func workTables() []string {
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
 
-// Columns of the same name mean the same in all tables.
+// generator makes columns of the same name mean the same in all tables.
 type generator struct {
 	rand *rand.Rand
 	now  time.Time
-	// How many rows the linked tables have.
+	// parents is how many rows the linked tables have.
 	parents int
 }
 
@@ -143,13 +143,13 @@ func (g *generator) link() int64 {
 	return id(1 + g.rand.IntN(max(g.parents-1, 1)))
 }
 
-// Tables with an integer key and no zero record.
+// noZero lists the tables with an integer key and no zero record.
 var noZero = []string{
 	"nmsbroadlogeventhisto", "nmstrackinglogeventhisto", "nmseventhisto", "nmsmirrorpageinfo", "nmsmirrorpagesearch",
 	"nmswebtrackinglog", "nmsremamatchrcp",
 }
 
-// The zero record is first, and one in ten ids is from a sequence that wrapped around.
+// id returns the i-th id. The zero record comes first, and one in ten ids is from a sequence that wrapped around.
 func id(i int) int64 {
 	if i%10 == 9 {
 		return -int64(i)
@@ -157,11 +157,11 @@ func id(i int) int64 {
 	return int64(i)
 }
 
-// In days before now; there must be dates on both sides of each: the default delays, and those in the rules of
-// deliveries.
+// ages are in days before now, and there must be dates on both sides of each. They are the default delays, and those
+// in the rules of deliveries.
 var ages = []int{0, 7, 15, 30, 180, 185, 365}
 
-// date returns a date just older or just younger than an age; or any time in the last two years or the next days; or
+// date returns a date just older or just younger than an age, any time in the last two years or the next days, or
 // NULL.
 func (g *generator) date() any {
 	switch g.rand.IntN(10) {
@@ -175,10 +175,10 @@ func (g *generator) date() any {
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
-// Ignored, sent, failed, to send, cancelled.
+// logStates are: ignored, sent, failed, to send, cancelled.
 var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
 
-// Values of enumerated columns, by the column, or by table and column.
+// choices are the values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
 	"nmsaddress.istatus":      {1, 2, 3},
 	"nmsaddress.itype":        {0, 1, 41, 42},
@@ -209,7 +209,7 @@ var choices = map[string][]int64{
 	"itotalconnections":        {1, 2_147_483_647},
 }
 
-// Columns that make a row unique, some together with a link.
+// counted lists columns that make a row unique, some of them together with a link.
 var counted = []string{
 	"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid",
 	"itaskidentifier", "ieventidentifier",
@@ -230,7 +230,7 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 	}
 	switch {
 	case table == "nmsremamatchrcp" && column == "ihypothesisid":
-		// its key, and a link: one in three is dangling
+		// It is the table's key and a link; one in three is dangling.
 		return id(i+1) + int64(i%3/2)*1_000_000
 	case isKey && slices.Contains(noZero, table):
 		return id(i + 1)
@@ -238,9 +238,9 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 		return id(i)
 	case table == "xtkoption" && column == "sname" && i == 0:
 		return nil
-	case column == "tsdate": // part of keys: must be unique
+	case column == "tsdate": // part of keys, so it must be unique
 		return g.now.Add(12*time.Hour - time.Duration(i+1)*40*time.Minute)
-	case table == "nmsemailerrorstat" && column == "ipublicid": // summed up by it
+	case table == "nmsemailerrorstat" && column == "ipublicid": // rows are summed up by it
 		return int64(i % 3)
 	case strings.HasPrefix(column, "ts"):
 		return g.date()

@@ -130,7 +130,7 @@ func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
 	return entry
 }
 
-// Entries of JSON are one per line.
+// printAudit prints entries as a table, or as JSON with one entry per line.
 func printAudit(cmd *cobra.Command, output format.Output, entries []audit.Entry, limit int) (err error) {
 	w := cmd.OutOrStdout()
 	if output == format.Table {

@@ -35,7 +35,7 @@ func describeDetails(d audit.Details) string {
 	return strings.Join(parts, ", ")
 }
 
-// Of an object, only the fields that changed are described.
+// describeChange describes a changed value. Of an object, it describes only the fields that changed.
 func describeChange(name string, from, to any) (parts []string) {
 	before, _ := from.(map[string]any)
 	after, _ := to.(map[string]any)
@@ -56,7 +56,7 @@ func describeChange(name string, from, to any) (parts []string) {
 	return parts
 }
 
-// A boolean is only its name.
+// describeValue describes a set value. A boolean is described by its name alone.
 func describeValue(name string, value any) string {
 	if value == true {
 		return strings.ReplaceAll(name, "_", " ")
@@ -91,7 +91,7 @@ func valueText(name string, value any) string {
 	return string(text)
 }
 
-// Durations are in nanoseconds or seconds.
+// numberText knows from the name whether a duration is in nanoseconds or seconds.
 func numberText(name string, n float64) string {
 	f := guardFields.ByJSONName(format.FieldName(name))
 	switch {

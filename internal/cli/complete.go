@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// The newest runs and holds that are offered.
+// maxCompletions is how many runs or holds are offered, the newest ones.
 const maxCompletions = 50
 
 func knownTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
@@ -34,7 +34,7 @@ func completeTasks(tasks []*cleanupv1.Task) (list []cobra.Completion) {
 
 func isPolicy(t *cleanupv1.Task) bool { return t.GetKind() == cleanupv1.TaskKind_TASK_KIND_POLICY }
 
-// Policies have one name together.
+// skippableTasks also offers all policies together, which share one name.
 func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	list := completeTasks(resp.GetTasks())
@@ -90,7 +90,7 @@ var knownPlans = func() rpc.Source {
 	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
 }()
 
-// trippedGuards offers guards that refuse the plan of the flag --plan.
+// trippedGuards offers the guards that refuse the plan given by the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 	return rpc.Complete(server, func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
@@ -110,7 +110,7 @@ func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Compl
 	return list, err
 }
 
-// completeSettings completes names of fields that are not given yet, with their values, and a suffix.
+// completeSettings completes the names of fields that were not given yet. It appends their values and a suffix.
 func completeSettings(
 	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
 	values func(ctx context.Context, client cleanupd.Client) (func(protoreflect.FieldDescriptor) string, error),

@@ -42,7 +42,7 @@ func confirmRun(
 	return nil
 }
 
-// printTasks prints how many tasks a run would have, and which if they are selected.
+// printTasks prints how many tasks a run would have, and their names if tasks were selected.
 func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCleanupRequest) error {
 	all, err := listTasks(cmd.Context(), client)
 	if err != nil {

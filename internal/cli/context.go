@@ -92,7 +92,7 @@ func newAddContext() *cobra.Command {
 					return err
 				}
 			}
-			conn, err := (&rpc.Server{Context: c}).Dial() // which reads the files, and does not connect yet
+			conn, err := (&rpc.Server{Context: c}).Dial() // Dial reads the files but does not connect yet
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func newAddContext() *cobra.Command {
 	return cmd
 }
 
-// The file can then be read from any folder; "" stays empty.
+// makeAbsolute changes the name of a file so that it can be read from any folder. "" stays empty.
 func makeAbsolute(file *string) (err error) {
 	if *file != "" {
 		*file, err = filepath.Abs(*file)
@@ -152,7 +152,7 @@ func newRemoveContext() *cobra.Command {
 	})
 }
 
-// The context must exist. change returns what it is then.
+// changeContexts makes cmd change a context that must exist. change returns what was done to it, for the user.
 func changeContexts(cmd *cobra.Command, change func(file *contexts.File, name string) string) *cobra.Command {
 	cmd.Args = flags.OneArgument("the name of a context, as in cleanupd context")
 	cmd.ValidArgsFunction = rpc.FirstArgument(rpc.CompleteContexts)

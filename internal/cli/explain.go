@@ -88,8 +88,8 @@ func explainRow(cmd *cobra.Command, client cleanupd.Client, output format.Output
 	return printRow(terminal.ScreenOf(cmd.OutOrStdout()), key, row)
 }
 
-// ProtectNegativeKey puts a space before the negative key of a row, which would be parsed as a flag otherwise. explain
-// removes the space.
+// ProtectNegativeKey puts a space before the negative key of a row, which would otherwise be parsed as a flag. The
+// command explain removes the space.
 func ProtectNegativeKey(args []string) []string {
 	args = slices.Clone(args)
 	for i := range args {

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// For people.
+// shownSequences is how many sequences the table shows.
 const shownSequences = 10
 
 func NewForecast() *cobra.Command {
@@ -59,7 +59,7 @@ func NewForecast() *cobra.Command {
 	return cmd
 }
 
-// forecastTable shows tasks that have something to do, or whose rows are not known.
+// forecastTable shows tasks that have something to do, or whose number of rows is unknown.
 func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 	table := []terminal.Row{{"TASK", "DUE NOW", "NEXT RUN", "NEXT 14 DAYS", "TAKES", "TREND"}}
 	for _, t := range tasks {
@@ -117,7 +117,7 @@ func sizes(d *cleanupv1.DatabaseForecast) string {
 		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()))
 }
 
-// used returns the share of its ids above zero that a sequence has given; "" if it has none.
+// used returns which share of its ids above zero a sequence has already given; "" if it has no such ids.
 func used(q *cleanupv1.SequenceForecast) string {
 	if q.GetLimit() <= 0 {
 		return ""
@@ -125,7 +125,7 @@ func used(q *cleanupv1.SequenceForecast) string {
 	return fmt.Sprintf("%.1f %%", 100*max(float64(q.GetLastValue()), 0)/float64(q.GetLimit()))
 }
 
-// Only the sequences that end first are shown.
+// sequenceTable shows only the sequences that reach their end first.
 func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 	table := []terminal.Row{{"SEQUENCE", "COLUMNS", "USED", "A DAY", "ENDS"}}
 	for _, q := range sequences[:min(len(sequences), shownSequences)] {

@@ -106,7 +106,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// loosened returns guards that would refuse less after a change, each with its value now and then.
+// loosened returns the guards that would refuse less after the change, each with its old and new value.
 func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequest) (list []string) {
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		f := guardFields.ByName(protoreflect.Name(path))
@@ -123,7 +123,7 @@ func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequ
 	return list
 }
 
-// The number is greater if a guard refuses less.
+// looseness returns a number that is greater the less the guard refuses.
 func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) {
 	switch value := g.ProtoReflect().Get(f); f.Kind() {
 	case protoreflect.BoolKind:
@@ -138,18 +138,18 @@ func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) 
 	default:
 		n = float64(value.Int())
 	}
-	if n == 0 && !isMinimum(f) { // it is off
+	if n == 0 && !isMinimum(f) { // the guard is off
 		return math.Inf(1)
 	}
 	return n
 }
 
-// Guards never trip below such a number, so 0 does not switch it off.
+// isMinimum reports whether guards never trip below this number; 0 then does not switch a guard off.
 func isMinimum(f protoreflect.FieldDescriptor) bool {
 	return strings.HasPrefix(string(f.Name()), "min_")
 }
 
-// Arguments are NAME=VALUE, or NAME=default to reset.
+// guardsRequest parses arguments of the form NAME=VALUE, or NAME=default to reset a guard.
 func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
 	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	message := req.GetGuards().ProtoReflect()
@@ -172,7 +172,7 @@ func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
 	return req, nil
 }
 
-// What the values of guards must be, if they are not off or default.
+// These say what the value of a guard must be, if it is neither off nor default.
 var (
 	errNotOn       = errors.New("on")
 	errNotDuration = errors.New("a time such as 5m or 90d")
@@ -180,7 +180,7 @@ var (
 	errNotWhole    = errors.New("a whole number from 0 to 9,223,372,036,854,775,807")
 )
 
-// The error is the kind of value that is expected.
+// parseGuard returns the expected kind of value as its error.
 func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -211,7 +211,7 @@ func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect
 	return protoreflect.ValueOfInt64(n), nil
 }
 
-// resp is the response for formats other than tables.
+// printGuards prints g as a table, or resp in other formats.
 func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
 	for i := range guardFields.Len() {
@@ -241,7 +241,7 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	return terminal.ScreenOf(w).PrintTable(table)
 }
 
-// What each setting makes guards refuse.
+// guardMeanings says what each setting makes guards refuse.
 var guardMeanings = map[string]string{
 	"minRows":             "share, cutoff and growth: only this many rows or more",
 	"minProcessInstances": "share and cutoff of Forms purges: only this many process instances or more",
@@ -255,7 +255,7 @@ var guardMeanings = map[string]string{
 	"first":               "first: scheduled runs, until a run by hand has succeeded",
 }
 
-// A run stops counting at one more than the limit.
+// trippedNumber adds "or more" if the run stopped counting, which it does at one more than the limit.
 func trippedNumber(g *cleanupv1.TrippedGuard) string {
 	number := humanize.Comma(g.GetNumber())
 	if g.GetNumber() == g.GetLimit()+1 {
@@ -285,7 +285,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	return text
 }
 
-// Given as GUARD,TABLE,NUMBER. The name of a table may have commas.
+// guardsFlag is given as GUARD,TABLE,NUMBER, where the name of the table may contain commas.
 type guardsFlag []*cleanupv1.TrippedGuard
 
 func (a *guardsFlag) String() string { return "" }
@@ -294,7 +294,7 @@ func (a *guardsFlag) Type() string { return "GUARD,TABLE,NUMBER" }
 
 func (a *guardsFlag) Set(text string) error {
 	name, rest, _ := strings.Cut(text, ",")
-	// scripts give the name in the JSON of a preview
+	// scripts pass the name from the JSON of a preview
 	kind := cleanupv1.GuardKind_value["GUARD_KIND_"+strings.TrimPrefix(strings.ToUpper(name), "GUARD_KIND_")]
 	if kind == 0 {
 		return fmt.Errorf("%q is not a guard, such as share", name)
@@ -315,8 +315,8 @@ func (a *guardsFlag) Set(text string) error {
 	return nil
 }
 
-// acceptGuards asks for the number of each guard that would refuse the run, again after a wrong one, and ends after an
-// empty line. true: all were typed.
+// acceptGuards asks the user to type the number of each guard that would refuse the run. It asks again after a wrong
+// number, and stops after an empty line. It returns true if all numbers were typed.
 func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 	for i, g := range guards {
 		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))

@@ -54,7 +54,8 @@ func NewOptions() *cobra.Command {
 	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))
 }
 
-// cmd alone does what show does, and has the flags of all subcommands.
+// withSubcommands makes cmd without a subcommand do the same as show. The subcommands share the flags of server and
+// output.
 func withSubcommands(
 	cmd *cobra.Command, server *rpc.Server, output *format.Output, show *cobra.Command, others ...*cobra.Command,
 ) *cobra.Command {
@@ -125,7 +126,8 @@ func addEtagFlag(cmd *cobra.Command, etag *string) {
 		"change nothing if the options have changed since they had this etag (default the one at the start)")
 }
 
-// Without an etag it fails if the options change after it has read them, while confirm asks.
+// setOptions asks for confirmation and changes the options. Without an etag, it fails if they change while confirm
+// asks.
 func setOptions(
 	cmd *cobra.Command, output format.Output, client cleanupd.Client, req *cleanupv1.SetOptionsRequest,
 	confirm func() error,
@@ -148,7 +150,8 @@ func setOptions(
 	return printOptions(cmd, output, resp)
 }
 
-// A database without Campaign's tables has no options: the error says where its retention rules are.
+// explainNoOptions says where the retention rules of a database without Campaign's tables are, since it has no
+// options.
 func explainNoOptions(err error) error {
 	if status.Code(err) != codes.FailedPrecondition {
 		return err
@@ -158,7 +161,7 @@ func explainNoOptions(err error) error {
 		status.Convert(err).Message())
 }
 
-// confirmOptions compares a run with the new options and one with the stored ones.
+// confirmOptions compares a run with the new options and a run with the stored ones.
 func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options) error {
 	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {
@@ -185,7 +188,7 @@ func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// The name is that in JSON or in the API's messages. kind is what an error calls the field.
+// fieldByName takes the name in JSON or in the API's messages. kind is what errors call the field.
 func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
 	for i := range fields.Len() {
@@ -199,7 +202,7 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 		strings.Join(known, ", "))
 }
 
-// text is NAME=VALUE. kind is what an error calls the field.
+// parseSetting parses NAME=VALUE. kind is what errors call the field.
 func parseSetting(
 	fields protoreflect.FieldDescriptors, kind, arg string,
 ) (f protoreflect.FieldDescriptor, value string, err error) {
@@ -289,10 +292,10 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 	return output.Print(cmd.OutOrStdout(), o, table)
 }
 
-// Of the names of the values of storageOptimization.
+// storagePrefix begins the names of the values of storageOptimization.
 const storagePrefix = "STORAGE_OPTIMIZATION_"
 
-// "" if the option has no value.
+// optionValue returns "" if the option has no value.
 func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
 	if !o.ProtoReflect().Has(f) {
 		return ""

@@ -28,7 +28,7 @@ type runResponse interface {
 	GetRun() *cleanupv1.Run
 }
 
-// newChangeRun changes an active run, and prints what became of it.
+// newChangeRun makes cmd change an active run and print the result.
 func newChangeRun(
 	server *rpc.Server, output *format.Output, cmd *cobra.Command,
 	change func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error),
@@ -108,10 +108,10 @@ func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Each as [DAYS] START-END [PACE].
+// windowsFlag has windows that are given as [DAYS] START-END [PACE].
 type windowsFlag []*cleanupv1.Window
 
-// An empty text removes all windows.
+// Set removes all windows if the text is empty.
 func (w *windowsFlag) Set(text string) error {
 	if text == "" {
 		*w = nil

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Pairs of flags that cannot be given together.
+// exclusiveRunFlags are pairs of flags that cannot be given together.
 var exclusiveRunFlags = [][2]string{
 	{"preview", "plan"},
 	{"preview", "dry-run"},
@@ -126,7 +126,8 @@ func NewRun() *cobra.Command {
 	return cmd
 }
 
-// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
+// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run
+// found.
 func runAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),

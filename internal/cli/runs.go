@@ -71,7 +71,7 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.Var(&state, "state", "only runs in this state: "+strings.Join(runStates(), ", "))
 	f.StringVar(&task, "task", "", "only runs that this task was selected for")
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time (default all)")
-	flags.WithoutVariable(f, "state", "task", "since") // they are about one list
+	flags.WithoutVariable(f, "state", "task", "since") // these flags are about one list only
 	rpc.CompleteFlag(cmd, "state", cobra.FixedCompletions(runStates(), cobra.ShellCompDirectiveNoFileComp))
 	rpc.CompleteFlag(cmd, "task", rpc.Complete(server, knownTasks))
 	return cmd
@@ -94,11 +94,11 @@ func runStates() (names []string) {
 	return names
 }
 
-// 0: any state.
+// stateFlag is a state of runs; 0 means any state.
 type stateFlag cleanupv1.RunState
 
 func (s *stateFlag) Set(text string) error {
-	const prefix = "RUN_STATE_" // scripts give the name in JSON
+	const prefix = "RUN_STATE_" // scripts pass the name in JSON
 	i := slices.Index(runStates(), strings.ToLower(strings.TrimPrefix(text, prefix)))
 	if i < 0 {
 		return fmt.Errorf("must be %s", strings.Join(runStates(), ", "))

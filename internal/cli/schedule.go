@@ -109,7 +109,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// Only what flags were given for changes.
+// request changes only what flags were given for.
 func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequest, error) {
 	given := cmd.Flags().Changed
 	s := &cleanupv1.Schedule{
@@ -153,7 +153,7 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 	return &cleanupv1.SetScheduleRequest{Schedule: s, UpdateMask: mask}, nil
 }
 
-// printScheduleWarnings prints why scheduled runs do not start: on stderr, whatever the output format.
+// printScheduleWarnings prints on stderr why scheduled runs do not start, whatever the output format.
 func printScheduleWarnings(cmd *cobra.Command, s *cleanupv1.Schedule) {
 	for _, w := range s.GetWarnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Warning:", w.GetText())

@@ -45,7 +45,7 @@ func (o *tableOrder) Set(name string) error {
 
 func (o *tableOrder) Type() string { return "order" }
 
-// Per page.
+// maxTables is the size of a page.
 const maxTables = 1000
 
 func NewTables() *cobra.Command {
@@ -92,7 +92,7 @@ func NewTables() *cobra.Command {
 	return cmd
 }
 
-// limit 0: all tables.
+// listTables returns at most limit tables; 0 means all of them.
 func listTables(
 	ctx context.Context, client cleanupd.Client, request *cleanupv1.ListTablesRequest, limit int32,
 ) (*cleanupv1.ListTablesResponse, error) {
@@ -106,7 +106,8 @@ func listTables(
 	})
 }
 
-// Below the table comes what does not fit into a line: why work tables are retained, and the suggestions.
+// printTables prints below the table what does not fit into a line: why work tables are retained, and the
+// suggestions.
 func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	screen := terminal.ScreenOf(w)
 	table := []terminal.Row{{"TABLE", "SIZE", "INDEXES", "PER DAY", "COVERED BY", "ROWS", "30 DAYS", "DEAD", "FREE"}}
@@ -142,7 +143,7 @@ func firstTask(tasks []string) string {
 	return fmt.Sprintf("%s +%d", tasks[0], len(tasks)-1)
 }
 
-// "": unknown.
+// growth returns "" if the growth is unknown.
 func growth(grown *int64) string {
 	switch {
 	case grown == nil:
@@ -180,7 +181,7 @@ func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	}
 }
 
-// The policy is printed as `cleanupd policies set` reads it.
+// printSuggestion prints the policy in the form that `cleanupd policies set` reads.
 func printSuggestion(s *terminal.Screen, t *cleanupv1.Table) error {
 	suggestion := t.GetSuggestion()
 	if suggestion == nil {

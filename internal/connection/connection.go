@@ -1,5 +1,5 @@
-// Package connection has connections to PostgreSQL begin with settings. They are set once connected: poolers such as
-// PgBouncer refuse all but a few of those that a client asks for when it connects.
+// Package connection prepares connections to PostgreSQL, for example with settings. It sends settings after
+// connecting, since poolers such as PgBouncer refuse most settings in the first message.
 package connection
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Settings are applied after those that the connection began with so far.
+// Set makes connections apply these settings, after those that were set before.
 func Set(config *pgx.ConnConfig, settings map[string]string) {
 	var calls []string
 	var values [][]byte
@@ -26,7 +26,8 @@ func Set(config *pgx.ConnConfig, settings map[string]string) {
 	})
 }
 
-// next has to end within the timeout for connecting: a pooler may have no connection to the server for this one.
+// afterConnect also limits next by the timeout for connecting, since a pooler may have no free connection to the
+// server.
 func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	before, timeout := config.AfterConnect, config.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -44,7 +45,8 @@ func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	}
 }
 
-// Settings that a URL gives are set once connected. Settings in options remain in the first message.
+// Defer makes connections apply the settings that a URL gives after connecting. Settings in options remain in the
+// first message.
 func Defer(config *pgx.ConnConfig) {
 	settings := maps.Clone(config.RuntimeParams)
 	delete(settings, "options")
@@ -54,7 +56,7 @@ func Defer(config *pgx.ConnConfig) {
 	}
 }
 
-// Reset sets everything back to what the connection began with.
+// Reset sets all settings back to those that the connection began with.
 func Reset(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "RESET ALL"); err != nil {
 		return err

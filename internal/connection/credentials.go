@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The files of a URL's credentials are missing or do not match, for example while they are replaced one after the
-// other.
+// ErrCredentials means that the files of a URL's credentials are missing or do not match, for example while they are
+// being replaced one after the other.
 var ErrCredentials = errors.New("the credentials cannot be read again")
 
-// For BeforeConnect: reads the files of a URL's credentials again, that is the password file, the service file, and the
-// client's certificate and key. They may have changed since the URL was parsed. It fails with ErrCredentials if it
-// cannot, or if the service file names another server or database than before: only a restart moves the service there.
+// Refresh returns a function for BeforeConnect. It reads the files of a URL's credentials again (password file,
+// service file, client certificate and key), since they may have changed. It fails with ErrCredentials if it cannot
+// read them, or if the service file now names another server or database, to which only a restart moves the service.
 func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		fresh, err := pgx.ParseConfig(address)
@@ -32,7 +32,7 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-// Connect opens a connection as a pool of the configuration would.
+// Connect opens a connection in the same way as a pool with this configuration.
 func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
 	one := config.ConnConfig.Copy()
 	if config.BeforeConnect != nil {

@@ -19,13 +19,14 @@ import (
 
 func IsStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// Text is for people, such as a message or a reason: characters that the database's encoding lacks are replaced when it
-// is stored. A text that is compared with others is a string, for which the server reports an error then.
+// Text is a text for people, such as a message or a reason: when it is stored, characters that the database's
+// encoding lacks are replaced. Use a string for a text that is compared with others; the server then reports an
+// error instead.
 type Text string
 
-// Connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL, and a
-// database without an encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as they
-// are.
+// UTF8 makes connections exchange UTF-8 with the server, whatever the database's encoding. There are two exceptions,
+// for which bytes are exchanged as they are: PostgreSQL cannot convert from MULE_INTERNAL, and a database without an
+// encoding (SQL_ASCII) may have bytes that are not UTF-8.
 func UTF8(config *pgx.ConnConfig) {
 	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
 		switch conn.ParameterStatus("server_encoding") {
@@ -39,8 +40,8 @@ func UTF8(config *pgx.ConnConfig) {
 	})
 }
 
-// The connection replaces characters of Texts and JSON that the database's encoding lacks, and the character 0, which
-// no text of PostgreSQL has.
+// Storable makes the connection replace characters of Texts and JSON that the database's encoding lacks. It also
+// replaces the character 0, which PostgreSQL allows in no text.
 func Storable(_ context.Context, conn *pgx.Conn) error {
 	letters := alphabet(conn.PgConn().ParameterStatus("server_encoding"))
 	types := conn.TypeMap()
@@ -76,10 +77,10 @@ func (p *textPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return p.next.Encode(string(p.letters.text([]byte(value.(Text)))), buf)
 }
 
-// Which characters other than ASCII an encoding has.
+// letters reports whether an encoding has a character other than ASCII.
 type letters func(r rune) bool
 
-// Encodings whose characters are known. Of any other, only ASCII is stored.
+// encodings are those whose characters are known. In any other encoding, only ASCII is stored.
 var encodings = map[string]encoding.Encoding{
 	"LATIN1":       charmap.ISO8859_1,
 	"LATIN2":       charmap.ISO8859_2,
@@ -114,7 +115,7 @@ var encodings = map[string]encoding.Encoding{
 	"EUC_CN":       simplifiedchinese.HZGB2312,
 }
 
-// Characters of Go's encodings that PostgreSQL's encodings of the same name lack.
+// lacking lists characters of Go's encodings that PostgreSQL's encodings of the same name lack.
 var lacking = map[string]string{
 	"EUC_CN": "·ńňǹɑɡ—€ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹ\ufe31\ufe33\ufe34\ufe35\ufe36\ufe37\ufe38\ufe39\ufe3a\ufe3b\ufe3c\ufe3d\ufe3e" +
 		"\ufe3f\ufe40\ufe41\ufe42\ufe43\ufe44",
@@ -123,10 +124,10 @@ var lacking = map[string]string{
 	"WIN1255":      "\u05ba",
 }
 
-// isExtension reports whether the code is in a part of one of Go's encodings that PostgreSQL's lacks.
+// isExtension reports whether the code belongs to a part of Go's encoding that PostgreSQL's encoding lacks.
 func isExtension(name, code string) bool {
 	switch name {
-	case "EUC_JIS_2004": // JIS X 0212, and IBM's characters: JIS X 0213 has others there
+	case "EUC_JIS_2004": // JIS X 0212 and IBM's characters, where JIS X 0213 has others
 		return code[0] == 0x8f || code[0] >= 0xf9
 	case "EUC_KR": // Unified Hangul Code, or CP949
 		return code[0] < 0xa1 || code[1] < 0xa1
@@ -134,7 +135,7 @@ func isExtension(name, code string) bool {
 	return false
 }
 
-// name is PostgreSQL's. A database without an encoding (SQL_ASCII) stores any bytes.
+// alphabet takes PostgreSQL's name of an encoding. A database without an encoding (SQL_ASCII) stores any bytes.
 func alphabet(name string) letters {
 	switch known := encodings[name]; {
 	case name == "UTF8" || name == "SQL_ASCII":
@@ -148,7 +149,7 @@ func alphabet(name string) letters {
 	return func(rune) bool { return false }
 }
 
-// replacement returns what to store instead of a character that the encoding lacks.
+// replacement returns what is stored instead of a character that the encoding lacks.
 func (has letters) replacement(r rune) string {
 	switch {
 	case has(utf8.RuneError):
@@ -173,7 +174,8 @@ func (has letters) text(text []byte) []byte {
 	return out
 }
 
-// text is JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of lines.
+// json replaces characters in JSON of encoding/json, which escapes the character 0, invalid bytes and two line
+// separators.
 func (has letters) json(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -184,7 +186,7 @@ func (has letters) json(text []byte) []byte {
 		if text[i+1] == 'u' {
 			code, _ := strconv.ParseUint(string(text[i+2:i+6]), 16, 16) // always hexadecimal
 			if code == 0 || code >= utf8.RuneSelf {
-				out = utf8.AppendRune(out, rune(code)) // for text
+				out = utf8.AppendRune(out, rune(code)) // replaced by text if necessary
 				i += 5
 				continue
 			}

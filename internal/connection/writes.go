@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Why a server takes no writes.
+// These say why a server takes no writes.
 var (
 	ErrStandby  = errors.New("the server is a standby, which is read-only: name the primary in the URL, or all of them")
 	ErrReadOnly = errors.New(
@@ -16,7 +16,7 @@ var (
 	)
 )
 
-// TakesWrites fails with ErrStandby or ErrReadOnly.
+// TakesWrites fails with ErrStandby or ErrReadOnly if the server takes no writes.
 func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	answer := conn.ExecParams(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, nil,
 		nil, nil).Read()
@@ -33,7 +33,7 @@ func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 
 var ErrPrimary = errors.New("the server is no standby: it is not in recovery")
 
-// InRecovery fails with ErrPrimary unless the server is a standby.
+// InRecovery fails with ErrPrimary if the server is not a standby.
 func InRecovery(ctx context.Context, conn *pgconn.PgConn) error {
 	answer := conn.ExecParams(ctx, "SELECT pg_is_in_recovery()", nil, nil, nil, nil).Read()
 	if answer.Err == nil && string(answer.Rows[0][0]) != "t" {

@@ -8,16 +8,16 @@ import (
 
 type zoneKey struct{}
 
-// Key, in a connection's data, of the zone that the connection began with.
+// began is the key, in a connection's data, of the time zone that the connection began with.
 const began = "the setting TimeZone at the beginning"
 
-// Connections, as Zone prepares them, read and write dates without a time zone in this zone, named as in the setting
-// TimeZone; "": the zone that they began with.
+// InZone makes connections from a pool with Zone read and write dates without a time zone in this zone, named as in
+// the setting TimeZone. "" means the zone that they began with.
 func InZone(ctx context.Context, zone string) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
 
-// Zone is the PrepareConn of a pool.
+// Zone is the PrepareConn of a pool: it sets the zone that InZone asks for.
 func Zone(ctx context.Context, conn *pgx.Conn) (ok bool, err error) {
 	pg := conn.PgConn()
 	now, known := pg.ParameterStatus("TimeZone"), pg.CustomData()

@@ -1,5 +1,5 @@
-// Package daemon runs the private database servers of the demo and the tests: as another user if this process is
-// root's, in temporary folders, and not longer than this process.
+// Package daemon runs the private database servers of the demo and the tests. They run in temporary folders, as
+// another user if this process runs as root, and end with this process.
 package daemon
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
-// In bytes: the longest path in which a server's folder still has room for the path of a socket.
+// maxParent is the longest path, in bytes, of a folder in which a server's folder still has room for the path of a
+// socket.
 const maxParent = 64
 
 // Dir creates a folder that belongs to owner, or to this process's user if owner is nil. It is in the temporary folder,
@@ -36,7 +37,7 @@ func Dir(prefix string, owner *syscall.Credential) (dir string, remove func(), e
 	return dir, remove, nil
 }
 
-// nil: this process's user.
+// reachable reports whether the user may enter the folder; nil means this process's user.
 func reachable(dir string, user *syscall.Credential) bool {
 	for ; user != nil; dir = filepath.Dir(dir) {
 		var stat syscall.Stat_t
@@ -59,7 +60,7 @@ func reachable(dir string, user *syscall.Credential) bool {
 	return true
 }
 
-// The program runs as owner, and ends with this process.
+// Command returns a program that runs as owner and ends with this process.
 func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = processAttributes(owner)
@@ -67,15 +68,16 @@ func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Until a server answers.
+// startTimeout is how long a server may take until it answers.
 const startTimeout = time.Minute
 
 type Process struct {
 	cmd  *exec.Cmd
-	done chan error // receives why it ended
+	done chan error // receives the reason why it ended
 }
 
-// Start waits until ping succeeds. The log goes to a file in dir. name is what errors call the server.
+// Start starts a server and waits until ping succeeds. Its log goes to a file in dir. Errors call the server by
+// name.
 func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(context.Context) error) (*Process, error) {
 	// another user may own the folder
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
@@ -108,7 +110,7 @@ func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(conte
 	}
 }
 
-// End kills the program if the signal does not end it within ten seconds.
+// End sends the signal, and kills the program if that does not end it within ten seconds.
 func (p *Process) End(signal syscall.Signal) {
 	_ = p.cmd.Process.Signal(signal)
 	select {

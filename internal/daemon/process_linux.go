@@ -2,7 +2,7 @@ package daemon
 
 import "syscall"
 
-// A server ends with this process, even if that is killed.
+// processAttributes makes a server end with this process, even if this process is killed.
 func processAttributes(owner *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGQUIT}
 }

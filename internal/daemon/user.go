@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// User returns the first of the named users that exists, if this process is root's; nil: the server may run as this
-// process's user.
+// User returns the first of the named users that exists, if this process runs as root. Otherwise it returns nil: the
+// server may run as this process's user.
 func User(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

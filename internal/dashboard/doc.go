@@ -1,4 +1,4 @@
-// Package dashboard tests the files by which Prometheus and Grafana monitor cleanupd, with Prometheus' own rules,
-// engine and storage: deploy/prometheus/alerts.yaml and deploy/grafana/cleanupd.json. It is a separate module, so that
-// the service does not depend on Prometheus.
+// Package dashboard tests the files with which Prometheus and Grafana monitor cleanupd:
+// deploy/prometheus/alerts.yaml and deploy/grafana/cleanupd.json. It runs them with the rules, engine and storage of
+// Prometheus. It is a separate module, so that the service does not depend on Prometheus.
 package dashboard

@@ -64,9 +64,9 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	return printCounts(out, before, after, stored.GetRun())
 }
 
-// printCounts prints of each table: how many rows there were, how many the run reports as deleted, how many were in
-// dropped tables, how many the run added (options, and sums that replace statistics), and how many remain. Tables
-// without rows are left out.
+// printCounts prints for each table that has or had rows: how many rows there were, how many the run reports as
+// deleted, how many were in dropped tables, how many the run added (options, and sums that replace statistics), and
+// how many remain.
 func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *cleanupv1.Run) error {
 	remaining, deleted := map[string]int64{}, map[string]int64{}
 	for _, c := range after {

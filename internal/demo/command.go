@@ -23,7 +23,7 @@ type config struct {
 	profile                tasklist.Profile
 	keep, forms            bool
 	formsEngine            string
-	grpcListen, httpListen string // empty to choose an address
+	grpcListen, httpListen string // empty means that an address is chosen
 }
 
 func NewCommand() *cobra.Command {
@@ -61,7 +61,7 @@ func NewCommand() *cobra.Command {
 	f.Var(&c.profile, "profile",
 		"none: the database of a shop, which policies clean, always with the same rows; campaign or auto: a Campaign "+
 			"database")
-	flags.WithoutVariable(f, "profile") // it is about another database than that of serve
+	flags.WithoutVariable(f, "profile") // the flag of serve is about another database
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
 	f.StringVar(&c.formsEngine, "forms-engine", "",
 		"the server of the Forms database: "+enginePostgres+" or "+engineMySQL+" (default "+enginePostgres+")")
@@ -90,7 +90,8 @@ func (c config) check() error {
 
 func (c config) isShop() bool { return c.profile == tasklist.None }
 
-// With --keep the addresses are the usual ones if they are free.
+// serverConfig returns the configuration of the demo's server. With --keep, its addresses are the usual ones if they
+// are free.
 func (c config) serverConfig(databaseURL string) serve.Config {
 	s, usual := serve.ConfigOnFreePorts(databaseURL), serve.DefaultConfig()
 	s.GRPCListen = c.address(c.grpcListen, usual.GRPCListen, s.GRPCListen)
@@ -113,7 +114,7 @@ func isFree(address string) bool {
 	return err == nil && l.Close() == nil
 }
 
-// Cancels the demo when its output is closed.
+// cancellingWriter cancels the demo when its output is closed.
 type cancellingWriter struct {
 	io.Writer
 	cancel context.CancelFunc

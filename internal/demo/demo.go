@@ -95,7 +95,7 @@ func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string
 	return cmd.ExecuteContext(ctx)
 }
 
-// printSuggestions prints the commands of the README, in their order, with the addresses of the demo's server.
+// printSuggestions prints the commands of the README, in the same order, with the addresses of the demo's server.
 func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	program, server := programName(), s.GRPC.Addr().String()
 	rest := "http://" + s.HTTP.Addr().String()
@@ -147,7 +147,7 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
 }
 
-// programName returns how to call this program, for commands to be pasted.
+// programName returns how to call this program in commands that users copy.
 func programName() string {
 	self, err := os.Executable()
 	if err != nil || strings.Contains(self, "go-build") {
@@ -159,7 +159,7 @@ func programName() string {
 	return self
 }
 
-// The end of the input is not Enter.
+// waitForEnter waits for Enter or the end of the context. The end of the input does not count as Enter.
 func waitForEnter(ctx context.Context, in io.Reader) {
 	line := make(chan struct{})
 	go func() {

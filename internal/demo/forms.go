@@ -32,7 +32,8 @@ const (
 	engineMySQL    = "mysql"
 )
 
-// remove removes everything outside of pg.
+// createForms makes an AEM Forms database, and its document storage in a folder. remove removes everything that is
+// not in pg.
 func createForms(
 	ctx context.Context, pg *localpg.Server, engine string,
 ) (c serve.FormsConfig, remove func(), err error) {
@@ -76,7 +77,7 @@ func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Dat
 	}
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
-	db.SetMaxOpenConns(1) // for USE
+	db.SetMaxOpenConns(1) // USE applies to one connection only
 	if _, err := db.ExecContext(
 		ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
 	); err != nil {
@@ -104,7 +105,7 @@ func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, f
 	return err
 }
 
-// eraseUser searches again afterwards. Runs the commands that it prints.
+// eraseUser finds a user's data, erases it, and searches again. It runs the commands that it prints.
 func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {

@@ -47,7 +47,8 @@ func applyPolicies(ctx context.Context, out io.Writer, s *serve.Server) error {
 	return execute(ctx, out, cmd, apply)
 }
 
-// cleanShop previews the policies, lets a run do exactly that, and prints what became of the rows.
+// cleanShop previews the policies, starts a run that does exactly what the preview said, and prints what became of
+// the rows.
 func cleanShop(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -89,7 +90,7 @@ func lastRun(ctx context.Context, s *serve.Server) (*cleanupv1.Run, error) {
 	return stored.GetRun(), rpc.PlainError(err)
 }
 
-// With their policies; customers have none.
+// shopTables are the tables of the shop with their policies; customers have none.
 var shopTables = []struct{ table, policy string }{
 	{"audit_log", "newest-audit"},
 	{"customers", ""},
@@ -110,8 +111,8 @@ func countShop(ctx context.Context, conn *pgx.Conn) (rows []int64, err error) {
 	return rows, nil
 }
 
-// printShop prints of each table: how many rows there were, how many the run reports as deleted and as changed, and how
-// many remain.
+// printShop prints for each table: how many rows there were, how many the run reports as deleted and as changed, and
+// how many remain.
 func printShop(s *terminal.Screen, before, after []int64, run *cleanupv1.Run) error {
 	table := []terminal.Row{{"TABLE", "POLICY", "BEFORE", "DELETED", "CHANGED", "AFTER"}}
 	var total [4]int64

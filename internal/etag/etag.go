@@ -1,6 +1,6 @@
-// Package etag keeps callers from overwriting each other's changes: an etag is a hash of a setting, which callers read
-// and send with their change. Packages that store settings check it in the transaction of the change: service for
-// options, service/runs for the schedule and guards, userdata/purge for purges.
+// Package etag keeps callers from overwriting each other's changes. An etag is a hash of a setting, which callers
+// read and send back with their change. Packages that store settings check it in the transaction of the change:
+// service for options, service/runs for the schedule and guards, userdata/purge for purges.
 package etag
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// The setting has changed since its caller read it.
+// ErrStale means that the setting has changed since the caller read it.
 var ErrStale = failure.New(failure.Conflict, "changed since this etag was read: get the current state first")
 
-// Of takes all values of a setting that callers may set.
+// Of returns the etag of a setting, from all of its values that callers may set.
 func Of(values ...any) string {
 	text, _ := json.Marshal(values) // never fails: they are texts, numbers, truth values and times
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Check fails with ErrStale if a caller gives another etag than the current one. An empty etag agrees with any. what
-// names the setting.
+// Check fails with ErrStale if the given etag is not the current one. An empty etag always matches. what names the
+// setting.
 func Check(given, current, what string) error {
 	if given == "" || given == current {
 		return nil

@@ -1,6 +1,6 @@
-// Package failure gives errors the kind of status that they end a call with. The packages that return such an error
-// declare it with New or Field, or give their error type the method Kind. Only package service/transport turns a kind
-// into a status, and it needs to know no other error.
+// Package failure gives errors a kind, which determines the status of the call that they end. Packages declare such
+// errors with New or Field, or give their error type the method Kind. Only package service/transport turns a kind
+// into a status, and it needs to know no other errors.
 package failure
 
 import (
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// What an error means to the caller.
+// Kind says what an error means to the caller.
 type Kind int
 
-// An error without a kind is an internal error.
+// Internal is also the kind of errors that are not Kinded.
 const (
 	Internal     Kind = iota
 	Invalid           // the request is wrong in itself
@@ -29,7 +29,7 @@ type Kinded interface {
 	Kind() Kind
 }
 
-// A reason for programs, in capitals, and details by their names.
+// Informed also has a reason for programs, in capitals, and details by name.
 type Informed interface {
 	Kinded
 	Info() (reason string, metadata map[string]string)
@@ -40,17 +40,17 @@ type kinded struct {
 	message string
 }
 
-// Errors of New are compared with errors.Is.
+// New returns an error that callers compare with errors.Is.
 func New(kind Kind, message string) error { return &kinded{kind, message} }
 
 func (e *kinded) Error() string { return e.message }
 
 func (e *kinded) Kind() Kind { return e.kind }
 
-// The text, with what wraps it, is the field's problem.
+// FieldError is a problem of a field of the request. Its text, with what wraps it, is shown as the field's problem.
 type FieldError struct{ Field, Problem string }
 
-// Errors of Field are compared with errors.Is.
+// Field returns an error that callers compare with errors.Is.
 func Field(field, problem string) *FieldError { return &FieldError{field, problem} }
 
 func (e *FieldError) Error() string { return e.Problem }
@@ -59,10 +59,10 @@ func (*FieldError) Kind() Kind { return Invalid }
 
 type Violation struct{ Field, Problem string }
 
-// Everything that is wrong with a request.
+// Violations are everything that is wrong with a request.
 type Violations []Violation
 
-// Clients accept statuses only up to some size.
+// maxViolations limits violations, since clients accept statuses only up to some size.
 const maxViolations = 10
 
 // Brief returns the first violations, and how many more there are.
@@ -91,7 +91,7 @@ func (v *Violations) Addf(field, format string, args ...any) {
 	v.Add(field, fmt.Sprintf(format, args...))
 }
 
-// nil if there are none.
+// Err returns nil if there are no violations.
 func (v Violations) Err() error {
 	if len(v) == 0 {
 		return nil

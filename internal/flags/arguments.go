@@ -30,7 +30,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// what describes the argument.
+// OneArgument requires exactly one argument, which what describes in the error.
 func OneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -11,7 +11,7 @@ func CompleteFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// Flags with these suffixes name files.
+// fileSuffixes end the names of flags whose values are files.
 var fileSuffixes = []string{"-file", "-ca", "-cert", "-key", "-crl"}
 
 func CompleteFileFlags(cmd *cobra.Command) {

@@ -13,13 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// Unless the URL has another limit.
+// ConnectTimeout applies unless the URL has another limit.
 const ConnectTimeout = 10 * time.Second
 
 // sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result
-// (batches have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds
-// advisory locks may be idle, but ends within two minutes after its host is lost. Compiling queries of catalogs takes
-// seconds, which their calls have not; what reads tables asks for it.
+// (batches have shorter timeouts), and a frozen process does not keep the locks of its transaction. A session that
+// holds advisory locks may be idle, but ends within two minutes after its host is lost. jit is off, since compiling
+// queries of catalogs takes seconds; reads of tables reset it.
 var sessionDefaults = map[string]string{
 	"application_name":                    "cleanupd",
 	"lock_timeout":                        "10s",
@@ -32,15 +32,15 @@ var sessionDefaults = map[string]string{
 	"tcp_keepalives_count":                "6",
 }
 
-// The command connects to the database itself.
+// AddDatabaseURL is for commands that connect to the database themselves.
 func AddDatabaseURL(f *pflag.FlagSet, url *string) {
 	f.StringVar(url, "database-url", "",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
 			"?passfile= or PGPASSFILE names")
 }
 
-// DatabaseURL does not connect. Connections begin in the time zone of the database or the role, not in that of this
-// process: dates without a zone are in it unless the application names another one.
+// DatabaseURL parses the URL without connecting. Connections begin in the time zone of the database or the role, not
+// in that of this process, since dates without a zone are in that zone unless the application names another one.
 func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, Errorf("%s is required: postgres://USER@HOST/DATABASE", flag)
@@ -95,12 +95,12 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	config.AfterConnect = connection.Storable
 	config.PrepareConn = connection.Zone
 	if !strings.Contains(address, "pool_max_conns=") {
-		config.MaxConns = max(config.MaxConns, 10) // for runs
+		config.MaxConns = max(config.MaxConns, 10) // enough for runs
 	}
 	return config, nil
 }
 
-// InvalidURL quotes nothing: any part may belong to a password.
+// InvalidURL quotes no part of the URL, since any part may belong to a password.
 func InvalidURL(flag string) error {
 	return Errorf(
 		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must "+
@@ -109,7 +109,7 @@ func InvalidURL(flag string) error {
 	)
 }
 
-// The name is from the URL or the environment; "" if neither has one.
+// passwordFile returns the name of the password file from the URL or the environment; "" if neither names one.
 func passwordFile(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Query().Has("passfile") {
 		return u.Query().Get("passfile")

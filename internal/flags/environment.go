@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Annotates flags that no environment variable sets.
+// noVariable annotates flags that no environment variable sets.
 const noVariable = "cleanupd_no_variable"
 
-// WithoutVariable is for flags whose name has another meaning in another command.
+// WithoutVariable is for flags whose names mean something else in other commands.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, noVariable, nil) // it fails only for an unknown flag
@@ -40,7 +40,8 @@ func DocumentEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// Only flags that were not given are set. In the variable of a flag that may be repeated, blanks separate the values.
+// ReadEnvironment sets the flags that were not given on the command line. Blanks separate the values of a flag that
+// may be repeated.
 func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	set.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))
@@ -60,12 +61,12 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// Variables that set no flag: those of the examples and the tests, and of Kubernetes, which sets them in all pods
-// beside a Service whose name begins with cleanupd.
+// otherVariables matches variables that set no flag: those of the examples and the tests, and those that Kubernetes
+// sets in all pods beside a Service whose name begins with cleanupd.
 var otherVariables = regexp.MustCompile(
 	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`)
 
-// CheckEnvironment fails if a variable looks like that of a flag, and no command has the flag.
+// CheckEnvironment fails if a variable looks like that of a flag but no command has such a flag.
 func CheckEnvironment(root *cobra.Command, environment []string) error {
 	variables := map[string]bool{}
 	addVariables(root, variables)

@@ -2,7 +2,7 @@ package flags
 
 import "fmt"
 
-// A mistake on the command line or in the environment.
+// Error is a mistake on the command line or in the environment.
 type Error struct{ err error }
 
 func (e *Error) Error() string { return e.err.Error() }

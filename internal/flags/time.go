@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Durations are such as 90m, 12h or 90d.
+// ParseDuration parses durations such as 90m, 12h or 90d.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -16,7 +16,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// A time in the past, given as a time, a date, or how long ago it is.
+// Since is a time in the past, given as a time, a date, or how long ago it is.
 type Since struct {
 	text string
 	time time.Time
@@ -55,5 +55,5 @@ func (s *Since) String() string { return s.text }
 
 func (s *Since) Type() string { return "time" }
 
-// Time is zero if none was given.
+// Time returns the zero time if none was given.
 func (s *Since) Time() time.Time { return s.time }

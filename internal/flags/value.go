@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Ranges of the types of flags that take whole numbers.
+// whole has the ranges of the types of flags that take whole numbers.
 var whole = map[string][2]int64{
 	"int":   {math.MinInt, math.MaxInt},
 	"int32": {math.MinInt32, math.MaxInt32},
 	"int64": {math.MinInt64, math.MaxInt64},
 }
 
-// For a value that is not a number, or out of range, the error says which values are possible.
+// explainValue says which values are possible if a value is not a number or out of range.
 func explainValue(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -49,9 +49,9 @@ func ParseError(cmd *cobra.Command, err error) error {
 	return Errorf("%w%s; see %s --help", explainValue(err), similar, cmd.CommandPath())
 }
 
-// Similar returns the end of an error; "" if no name is similar.
+// Similar returns a hint with similar names, which ends an error; "" if no name is similar.
 func Similar(unknown string, known []string) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names for unknown commands
+	names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra compares names like this for unknown commands
 	for _, name := range known {
 		names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}

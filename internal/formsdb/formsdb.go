@@ -21,7 +21,7 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// In the mode ANSI_QUOTES.
+// MySQLSchema needs the SQL mode ANSI_QUOTES.
 var MySQLSchema = strings.NewReplacer(" bytea", " longblob", " numeric", " decimal(40, 10)", " text", " longtext").
 	Replace(Schema)
 
@@ -33,7 +33,7 @@ type Table struct {
 
 type Data struct {
 	Tables []*Table
-	// Paths in the folder.
+	// Files are paths in the folder.
 	Files []string
 	rng   *rand.Rand
 }
@@ -49,10 +49,10 @@ func (d *Data) Table(name string) *Table {
 
 func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 
-// Canonical names in a database. Some are parts of others.
+// Users are canonical names in a database. Some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate makes as many orphan tasks as instances. Documents are in tables or in files.
+// Generate makes as many orphan tasks as process instances. Documents are in files or, without inFiles, in tables.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{
@@ -79,7 +79,7 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 		d.Table("edcprincipalentity").add(id, user)
 		d.Table("tb_queue").add(int64(i+1), id)
 	}
-	d.Table("edcprincipalentity").add("P100", "bob") // of another domain
+	d.Table("edcprincipalentity").add("P100", "bob") // the bob of another domain
 	d.Table("tb_queue").add(int64(101), "P100")
 	for _, row := range [][]any{
 		{"pt_Loans/apply", "tb_101"},
@@ -118,7 +118,8 @@ func (d *Data) principal() string {
 	return fmt.Sprintf("P%d", d.rng.IntN(len(Users)))
 }
 
-// instance 0: an orphan task. Returns the session ids of its documents.
+// task adds a task of the process instance, or an orphan task if it is 0, and returns the session ids of the task's
+// documents.
 func (d *Data) task(instance int64) (sessions []string) {
 	id := int64(len(d.Table("tb_task").Rows) + 1)
 	d.Table("tb_task").add(id, int16(d.rng.IntN(2)), d.principal(), instance)
@@ -169,7 +170,7 @@ func (d *Data) variables(instance int64) {
 	}
 }
 
-// Several sessions refer to some of the documents.
+// documents adds the documents of the sessions. Several sessions refer to some of them.
 func (d *Data) documents(sessions []string, inFiles bool) {
 	for i := range sessions {
 		guid := fmt.Sprintf("doc%06d", i)
@@ -204,7 +205,7 @@ func (d *Data) documents(sessions []string, inFiles bool) {
 	}
 }
 
-// The database has the schema. Files go to a folder.
+// Load inserts the data in a database that has the schema, and writes the files to the folder.
 func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 	var names []string
 	for _, t := range d.Tables {

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// No MariaDB is installed.
+// ErrNoServer means that no MariaDB is installed.
 var ErrNoServer = errors.New("MariaDB not found: install it (on Debian and Ubuntu: apt-get install mariadb-server)")
 
 type Server struct {
@@ -26,7 +26,7 @@ type Server struct {
 	process *daemon.Process
 }
 
-// settings are additional options (--name=value).
+// Start starts a server. settings are additional options (--name=value).
 func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	install, installErr := exec.LookPath("mariadb-install-db")
 	program, programErr := find("mariadbd", "/usr/sbin/mariadbd")

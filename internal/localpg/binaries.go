@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// No PostgreSQL could be found or downloaded; says what to install.
+// ErrNoPostgres means that no PostgreSQL could be found or downloaded. It says what to install.
 var ErrNoPostgres = errors.New(
 	"no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew " +
 		"install postgresql@17)",
 )
 
-// The first major version with TID range scans.
+// oldest is the first major version with TID range scans.
 const oldest = 14
 
-// findBinaries returns the folder of initdb and postgres: the one that the environment names, one of this machine, or
-// one that it downloads.
+// findBinaries returns the folder of initdb and postgres: the one that the environment names, one of this machine,
+// or one that it downloads.
 func findBinaries(owner *syscall.Credential) (string, error) {
 	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
 		major, err := version(dir)
@@ -50,7 +50,7 @@ func findBinaries(owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// The most likely folders come first.
+// candidates returns folders that may have the programs, the most likely ones first.
 func candidates() []string {
 	var dirs []string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -70,7 +70,7 @@ func candidates() []string {
 	return dirs
 }
 
-// version fails if the folder lacks one of the programs.
+// version returns the major version. It fails if the folder lacks one of the programs.
 func version(dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, err

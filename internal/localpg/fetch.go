@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// For root, a folder that the server's user reaches.
+// cacheDir returns, for root, a folder that the server's user can enter.
 func cacheDir(owner *syscall.Credential) (string, error) {
 	if owner == nil {
 		dir, err := os.UserCacheDir()
@@ -24,8 +24,8 @@ func cacheDir(owner *syscall.Credential) (string, error) {
 	) //nolint:gosec // programs are not secret
 }
 
-// A program of this module downloads PostgreSQL as the server's user: only those who need a download link what that
-// takes. Its progress goes to stderr.
+// fetch downloads PostgreSQL with a separate program of this module, which runs as the server's user. So only those
+// who need a download link the packages for it. Its progress goes to stderr.
 func fetch(owner *syscall.Credential, cache string) (string, error) {
 	module, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd"))
 	if err != nil {
@@ -52,7 +52,7 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	return text, err
 }
 
-// The output is without the newline. The error has the standard error.
+// output returns the command's output without the last newline. Its error contains the standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -1,6 +1,6 @@
-// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, with a socket
-// there, which no other user of the machine reaches, removed at the end. Started by root it runs as another user, since
-// PostgreSQL refuses to run as root.
+// Package localpg runs a private PostgreSQL for the demo and the tests. Its files and its socket are in a temporary
+// folder, which no other user of the machine can enter and which is removed at the end. If root starts it, it runs
+// as another user, since PostgreSQL refuses to run as root.
 package localpg
 
 import (
@@ -26,10 +26,10 @@ type Server struct {
 	process  *daemon.Process // nil while it does not run
 }
 
-// Part of the name of the socket, which is in the server's own folder.
+// port is a part of the name of the socket, which is in the server's own folder.
 const port = "5432"
 
-// settings are added to the configuration (name=value).
+// Start starts a server. settings are added to its configuration (name=value).
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	owner, err := serverUser()
 	if err != nil {
@@ -63,7 +63,7 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 	return s, s.run(ctx)
 }
 
-// PostgreSQL does not run as root.
+// serverUser returns the user to run as if this process is root's, since PostgreSQL does not run as root.
 func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
 
 func makeDir(owner *syscall.Credential) (dir string, remove func(), err error) {
@@ -106,7 +106,7 @@ func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
-// fast disconnects the sessions; otherwise the server stops as by a crash.
+// Restart disconnects the sessions if fast is true; otherwise the server stops as in a crash.
 func (s *Server) Restart(ctx context.Context, fast bool) error {
 	signal := syscall.SIGQUIT
 	if fast {

@@ -13,15 +13,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// Standby starts a synchronous standby, which may be promoted. The primary is restarted for it.
+// Standby starts a synchronous standby, which may be promoted. It restarts the primary.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	return s.standby(ctx, "synchronous_standby_names=*")
 }
 
-// No COMMIT waits for the standby.
+// AsynchronousStandby starts a standby for which no COMMIT waits.
 func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { return s.standby(ctx) }
 
-// The primary is restarted with these settings.
+// standby restarts the primary with these settings.
 func (s *Server) standby(ctx context.Context, settings ...string) (standby *Server, err error) {
 	dir, remove, err := makeDir(s.owner)
 	if err != nil {
@@ -52,12 +52,13 @@ func (s *Server) standby(ctx context.Context, settings ...string) (standby *Serv
 	return standby, standby.CatchUp(ctx, s)
 }
 
-// The standby receives what the primary writes, and has written.
+// CatchUp makes the standby receive all that the primary has written and will write.
 func (s *Server) CatchUp(ctx context.Context, primary *Server) error {
 	return s.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", primary.dir, port))
 }
 
-// The standby has what the primary has committed by now, and receives nothing more.
+// FallBehind waits until the standby has what the primary has committed so far, and then stops it from receiving
+// more.
 func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
 	var position string
@@ -77,7 +78,7 @@ func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 
 func (s *Server) Promote(ctx context.Context) error { return s.until(ctx, "SELECT pg_promote()") }
 
-// primary is a connection string; "": none.
+// receive takes the connection string of the primary; "" stops the standby from receiving.
 func (s *Server) receive(ctx context.Context, primary string) error {
 	return s.do(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "ALTER SYSTEM SET primary_conninfo = '"+primary+"'"); err != nil {

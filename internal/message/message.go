@@ -1,6 +1,7 @@
-// Package message has the catalogue of the messages in the logs of runs, in the results of tasks and about the
-// schedule: codes, texts, causes and remedies. The texts are English; the console translates them by code. Every
-// package that writes to the log of a run uses it. docs/reference/messages.md is generated from it.
+// Package message has the catalogue of messages: those in the logs of runs and in the results of tasks, and those
+// about the schedule. A message has a code, a text, a cause and a remedy. The texts are English; the console
+// translates them by code. Every package that writes to the log of a run uses it, and docs/reference/messages.md is
+// generated from it.
 package message
 
 import (
@@ -14,30 +15,30 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// For people; programs can recognize and translate it.
+// Message is a text for people, which programs can recognize and translate.
 type Message struct {
 	Level severity.Level `json:"Level,omitempty"`
-	// Of its Kind; "" if it has none.
+	// Code is the code of its Kind; "" if it has none.
 	Code string `json:"Code,omitempty"`
-	// Values in the text, by name.
+	// Params are the values in the text, by name.
 	Params map[string]string `json:"Params,omitempty"`
 	Text   string            `json:"Text"`
 }
 
-// An entry of the catalogue.
+// Kind is an entry of the catalogue.
 type Kind struct {
-	// Never changes.
+	// Code never changes.
 	Code  string
 	Theme string
 	Level severity.Level
-	// {name} stands for the value of a parameter, {name|word|words} for the first word if that value is 1, and otherwise
-	// for the second.
+	// Template is the text: {name} stands for the value of a parameter, and {name|word|words} for the first word if
+	// that value is 1, otherwise for the second.
 	Template string
-	// For an administrator: why the message appears, and what to do.
+	// Cause says to an administrator why the message appears, and Remedy what to do.
 	Cause, Remedy string
 }
 
-// Title of a group of kinds.
+// theme is the title of a group of kinds.
 type theme string
 
 var catalog []*Kind
@@ -58,7 +59,7 @@ func (t theme) add(level severity.Level, code, template, cause, remedy string) *
 
 func Catalog() []*Kind { return slices.Clone(catalog) }
 
-// params are names, each followed by its value.
+// With returns a message; params are names, each followed by its value.
 func (k *Kind) With(params ...any) Message {
 	m := Message{Level: k.Level, Code: k.Code, Params: map[string]string{}}
 	for i := 0; i+1 < len(params); i += 2 {
@@ -81,10 +82,10 @@ func (k *Kind) With(params ...any) Message {
 	return m
 }
 
-// The name and, with the bars, two words.
+// placeholder matches the name of a parameter and, with the bars, two words.
 var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
 
-// Placeholders returns names of the parameters that a template uses, sorted.
+// Placeholders returns the sorted names of the parameters that a template uses.
 func Placeholders(template string) []string {
 	var names []string
 	for _, part := range placeholder.FindAllStringSubmatch(template, -1) {
@@ -116,7 +117,7 @@ func Infos(texts ...string) (list []Message) {
 	return list
 }
 
-// The parameter server names the mid-sourcing server.
+// OnServer names the mid-sourcing server in the text and in the parameter server.
 func (m Message) OnServer(account string) Message {
 	m.Params = maps.Clone(m.Params)
 	if m.Params == nil {

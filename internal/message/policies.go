@@ -2,7 +2,7 @@ package message
 
 const policies = theme("Policies")
 
-// Kinds about policies.
+// These kinds are about policies.
 var (
 	PolicyTableProtected = policies.warning(
 		"POLICY_TABLE_PROTECTED",

@@ -2,7 +2,7 @@ package message
 
 const rows = theme("Rows that are retained, or not counted")
 
-// Kinds about obsolete rows that a run does not delete.
+// These kinds are about obsolete rows that a run does not delete.
 var (
 	RowFailed = rows.warning(
 		"ROW_FAILED",
@@ -145,7 +145,7 @@ var (
 
 const results = theme("Details of a task's result")
 
-// Kinds of the details of a task's result.
+// These kinds are details of a task's result.
 var (
 	ResultFailed = results.warning(
 		"RESULT_ROWS_FAILED", "{rows} obsolete {rows|row|rows} failed with an error",

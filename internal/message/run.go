@@ -2,7 +2,7 @@ package message
 
 const runs = theme("The run")
 
-// Kinds about a run and its environment.
+// These kinds are about a run and its environment.
 var (
 	RunResumed = runs.warning(
 		"RUN_RESUMED",
@@ -126,7 +126,7 @@ var (
 
 const load = theme("Batches and the server's load")
 
-// Kinds about batches and the load of the server.
+// These kinds are about batches and the load of the server.
 var (
 	BatchHalved = load.warning(
 		"BATCH_HALVED",
@@ -177,7 +177,7 @@ var (
 
 const vacuum = theme("VACUUM and the size of tables")
 
-// Kinds about VACUUM and the sizes of tables.
+// These kinds are about VACUUM and the sizes of tables.
 var (
 	VacuumLocked = vacuum.warning(
 		"VACUUM_LOCKED",

@@ -2,7 +2,7 @@ package message
 
 const schedules = theme("The schedule")
 
-// Kinds about the schedule.
+// These kinds are about the schedule.
 var (
 	ScheduleNotKept = schedules.warning(
 		"SCHEDULE_NOT_KEPT",

@@ -2,7 +2,7 @@ package message
 
 const tables = theme("Tables that a task skips, or cleans only in part")
 
-// Kinds about tables of the application and of its customers.
+// These kinds are about tables of the application and of its customers.
 var (
 	TableLocked = tables.warning(
 		"TABLE_LOCKED",
@@ -199,7 +199,7 @@ var (
 
 const workTables = theme("Work tables")
 
-// Kinds about work tables.
+// These kinds are about work tables.
 var (
 	WorkTableNotDropped = workTables.warning(
 		"WORK_TABLE_NOT_DROPPED",

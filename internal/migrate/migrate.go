@@ -1,4 +1,5 @@
-// Package migrate creates and updates the service's own schema, cleanupd, in the databases that it works on.
+// Package migrate creates and updates the service's own schema, cleanupd, in the databases that the service works
+// on.
 package migrate
 
 import (
@@ -16,13 +17,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
-// Replicas that start at the same time take turns: "cleanupd" in ASCII.
+// schemaLock makes replicas that start at the same time take turns. It is "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
 
-// Up applies the migrations that are missing; versionTable is the table in the schema cleanupd that holds the version.
-// If there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and fails if
-// that lacks what these migrations made: a migration that takes something away says in the table's column oldest up to
-// which version programs need it.
+// Up applies the migrations that are missing. versionTable is the table in the schema cleanupd that holds the
+// version. If there is nothing to do, Up needs no right to change the schema. It leaves a newer schema as it is, and
+// fails if that schema lacks something that this program needs: a migration that removes something records, in the
+// column oldest of versionTable, the oldest version of programs that can still use the schema.
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
@@ -108,14 +109,16 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 	return identify(ctx, conn)
 }
 
-// Tables of the schema that a role owns and that have neither a primary key nor another replica identity.
+// anonymous selects tables of the schema that the role owns and that have neither a primary key nor another replica
+// identity.
 const anonymous = `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN ('d', 'n')
   AND pg_has_role(c.relowner, 'USAGE')
   AND (c.relreplident = 'n' OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
 ORDER BY 1`
 
-// Where a publication is FOR ALL TABLES, a table without a replica identity refuses UPDATE and DELETE.
+// identify gives these tables a replica identity, since a table without one refuses UPDATE and DELETE if a
+// publication is FOR ALL TABLES.
 func identify(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, anonymous)
 	if err != nil {

@@ -11,15 +11,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Publications that publish every new table of the schema cleanupd. PostgreSQL 14 has none of a schema.
+// These select the publications that publish every new table of the schema cleanupd. Before PostgreSQL 15, no
+// publication can be of a whole schema.
 const (
 	publishAll       = "SELECT pubname::text FROM pg_publication WHERE puballtables"
 	publishTheSchema = `SELECT pubname::text FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid
 		JOIN pg_namespace n ON n.oid = s.pnnspid WHERE n.nspname = 'cleanupd'`
 )
 
-// Unpublished fails if tables that are created in the schema cleanupd would be published: every subscriber without them
-// stops, and keeps the server from removing WAL.
+// Unpublished fails if tables that are created in the schema cleanupd would be published: every subscriber that
+// lacks these tables would stop, and keep the server from removing WAL.
 func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	var bySchema bool
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int >= 150000").
@@ -70,7 +71,7 @@ func Pending(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable
 	return version < len(files), err
 }
 
-// SQL creates tables, without rows.
+// SQL returns the statements that create the tables. It adds no rows.
 func SQL(migrations fs.FS, versionTable string) (string, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Error numbers of the server, by their meaning.
+// These are error numbers of the server, by their meaning.
 var (
 	Transient = []uint16{1205, 1213, 3572} // lock wait timeout, deadlock, NOWAIT
 	NoTable   = []uint16{1146}
@@ -24,7 +24,8 @@ func Is(err error, numbers []uint16) bool {
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// The server, or the connection to it, is currently unusable. Network errors are left to sqlstate.Lost.
+// Lost reports whether the server, or the connection to it, is currently unusable. Network errors are left to
+// sqlstate.Lost.
 func Lost(err error) bool {
 	return Is(err, lost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }

@@ -35,7 +35,8 @@ type DB struct {
 	server *localmysql.Server
 }
 
-// The database has no tables; its connections are root's. Without MariaDB, the test is skipped; in CI it fails.
+// Empty returns a database without tables, whose connections are root's. If there is no MariaDB, the test is
+// skipped; in CI it fails.
 func Empty(t testing.TB, charset string) *DB {
 	t.Helper()
 	server, err := start()
@@ -74,7 +75,7 @@ func (db *DB) Config(user string) *mysql.Config { return db.server.Config(user, 
 
 func (db *DB) URL(user string) string { return db.server.URL(user, db.Name) }
 
-// Super works even after the end of the test.
+// Super runs a statement as root, even after the end of the test.
 func (db *DB) Super(statement string) {
 	db.t.Helper()
 	pool, err := sql.Open("mysql", db.server.Config("root", "").FormatDSN())
@@ -87,7 +88,7 @@ func (db *DB) Super(statement string) {
 	}
 }
 
-// Do takes one statement with arguments, or several without.
+// Do takes one statement with arguments, or several statements without arguments.
 func (db *DB) Do(statement string, args ...any) {
 	db.t.Helper()
 	if _, err := db.ExecContext(db.t.Context(), statement, args...); err != nil {

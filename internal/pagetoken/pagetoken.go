@@ -1,5 +1,5 @@
-// Package pagetoken turns the key of a page's last row into the token of the next page, and back. All lists of the API
-// use it, so that there is one format: the key as JSON, in base64.
+// Package pagetoken turns the key of a page's last row into the token of the next page, and back. All lists of the
+// API use it, so that all tokens have the same format: the key as JSON, in base64.
 package pagetoken
 
 import (
@@ -9,10 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// The text is not a token of Format. Only the canonical form of a key is accepted.
+// ErrInvalid means that the text is not a token of Format. Only the canonical form of a key is accepted.
 var ErrInvalid = failure.Field("page_token", "not a page token of this service")
 
-// The page begins after the row with this key, which must be a value that JSON restores.
+// Format returns the token of the page that begins after the row with this key. The key must be a value that JSON
+// restores.
 func Format[K any](key K) string {
 	text, err := json.Marshal(key)
 	if err != nil {
@@ -21,8 +22,8 @@ func Format[K any](key K) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// An empty token stands for the first page, and gives the zero key. Parse fails with ErrInvalid, also for a token of
-// the zero key.
+// Parse returns the zero key for an empty token, which stands for the first page. It fails with ErrInvalid, also for
+// a token of the zero key.
 func Parse[K comparable](token string) (key K, err error) {
 	if token == "" {
 		return key, nil
@@ -38,7 +39,7 @@ func Parse[K comparable](token string) (key K, err error) {
 	return read, nil
 }
 
-// Keys are numbers above 0; 0 for an empty token. ParseNumber fails with ErrInvalid.
+// ParseNumber returns a key above 0, or 0 for an empty token. It fails with ErrInvalid.
 func ParseNumber(token string) (int64, error) {
 	number, err := Parse[int64](token)
 	if number < 0 {
@@ -47,7 +48,8 @@ func ParseNumber(token string) (int64, error) {
 	return number, err
 }
 
-// list has up to one row more than a page. next is "" on the last page.
+// Cut returns a page of the list, which has at most one row more than a page, and the token of the next page, which
+// is "" if this is the last one.
 func Cut[T, K any](list []T, size int, key func(last T) K) (page []T, next string) {
 	if len(list) <= size {
 		return list, ""

@@ -19,12 +19,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Only this user may enter the folder of the socket.
+// owner returns the name of the only user who may enter the folder of the socket.
 func owner(t testing.TB, dir string) string {
 	t.Helper()
 	var is syscall.Stat_t
 	if err := syscall.Stat(dir, &is); err != nil {
-		return "nobody" // not a folder
+		return "nobody" // dir is not a folder
 	}
 	u, err := user.LookupId(strconv.FormatUint(uint64(is.Uid), 10))
 	if err != nil {
@@ -33,8 +33,8 @@ func owner(t testing.TB, dir string) string {
 	return u.Username
 }
 
-// settings are lines of its configuration (name = value) that are not the default. The URL is for the application's
-// role. Without the program the test is skipped; in CI it fails.
+// Bouncer starts PgBouncer and returns its URL for the application's role. settings are lines of its configuration
+// (name = value) that differ from the default. If PgBouncer is not installed, the test is skipped; in CI it fails.
 func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	t.Helper()
 	program := "/usr/sbin/pgbouncer"
@@ -75,7 +75,7 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 		t.Fatal(err)
 	}
 	args := []string{ini}
-	if os.Geteuid() == 0 { // as which it does not run
+	if os.Geteuid() == 0 { // PgBouncer does not run as root
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

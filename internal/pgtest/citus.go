@@ -15,21 +15,21 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Started by the first test that needs one.
+// citus is the cluster, which the first test that needs one starts.
 var citus struct {
 	start  sync.Once
 	script string
-	folder string   // empty: none was started
+	folder string   // empty if no cluster was started
 	nodes  []string // ports, that of the coordinator first
-	why    string   // there is none
+	why    string   // the reason why there is no cluster
 }
 
-// Databases at once: each has background workers on each node.
+// citusDatabases limits how many databases exist at once, since each has background workers on each node.
 var citusDatabases = make(chan struct{}, 2)
 
 // Citus returns a database with the Campaign tables, all of them local, on the coordinator of a cluster with two
-// workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
-// names, or shared/citus/citus-cluster next to the repository.
+// workers. The cluster is started by the script that CITUS_CLUSTER names, or by shared/citus/citus-cluster next to
+// the repository. If it cannot be started, the test is skipped with the reason.
 func Citus(t testing.TB) *DB {
 	t.Helper()
 	citus.start.Do(startCitus)
@@ -56,7 +56,8 @@ func Citus(t testing.TB) *DB {
 	return db
 }
 
-// Held while Citus alters roles, which all databases share: when a node is added, and when a table is distributed.
+// alteringRoles is locked while Citus alters roles, which all databases share: when a node is added, and when a
+// table is distributed.
 var alteringRoles sync.Mutex
 
 func (db *DB) Distribute(table, column string) {
@@ -85,7 +86,7 @@ func startCitus() {
 		citus.why = err.Error()
 		return
 	}
-	_ = os.Chmod(citus.folder, 0o755) // for the server's user
+	_ = os.Chmod(citus.folder, 0o755) // the server's user must be able to enter it
 	said, err := exec.Command(citus.script, "start", citus.folder).CombinedOutput()
 	if err != nil {
 		logs, _ := os.ReadFile(filepath.Join(citus.folder, "coordinator.log"))
@@ -98,7 +99,7 @@ func startCitus() {
 	}
 }
 
-// The coordinator's port comes first.
+// nodePorts returns the ports of the nodes, the coordinator's first.
 func nodePorts(coordinator string) ([]string, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, coordinator)

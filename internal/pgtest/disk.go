@@ -12,13 +12,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Holds nothing but a database's tables. The server's WAL is elsewhere.
+// Disk holds nothing but a database's tables. The server's WAL is elsewhere.
 type Disk struct{ dir string }
 
-// Only root can mount a disk.
+// ErrNotRoot means that no disk can be mounted, since the process is not root's.
 var ErrNotRoot = errors.New("only root can mount a disk that fills up")
 
-// OnDisk moves a private database. It fails with ErrNotRoot.
+// OnDisk moves a private database to a new disk. It fails with ErrNotRoot if the process is not root's.
 func OnDisk(t testing.TB, db *DB, server *localpg.Server) (*Disk, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -64,7 +64,7 @@ func (d *Disk) mount(options string) error {
 }
 
 func (d *Disk) Fill() (err error) {
-	for range 100 { // it may just have grown
+	for range 100 { // the database may just have grown
 		var is syscall.Statfs_t
 		if err := syscall.Statfs(d.dir, &is); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Far returns another database of the server, empty; postgres_fdw leads to it as the server far.
+// Far returns another, empty database of the server, which postgres_fdw reaches as the server far.
 func (db *DB) Far() *DB {
 	db.t.Helper()
 	far := *db
@@ -36,7 +36,7 @@ func (db *DB) Server(name string, other *DB) {
 	)
 }
 
-// A foreign table takes the table's place.
+// MoveAway moves the table to the other database, and puts a foreign table in its place.
 func (db *DB) MoveAway(far *DB, table string) {
 	db.t.Helper()
 	far.Do(db.definition(table))
@@ -47,7 +47,7 @@ func (db *DB) MoveAway(far *DB, table string) {
 	db.Do("INSERT INTO " + table + " SELECT * FROM moving; DROP TABLE moving")
 }
 
-// Columns and unique indexes are the same.
+// definition returns the statement that creates a table with the same columns and unique indexes.
 func (db *DB) definition(table string) string {
 	db.t.Helper()
 	return strings.Join(
@@ -66,8 +66,8 @@ func (db *DB) definition(table string) string {
 	)
 }
 
-// Rows whose key is below a bound are in a foreign partition in another database of the server, the others in a local
-// one.
+// PartitionAway partitions a table: rows whose key is below the bound are in a foreign partition in the other
+// database, the others in a local partition.
 func (db *DB) PartitionAway(far *DB, table, key string, bound int) {
 	db.t.Helper()
 	far.Do(db.definition(table))

@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Besides SQLSTATEs.
+// These are ways to fail besides SQLSTATEs.
 const (
 	CutBefore  = "connection cut before the statement"
 	CutAfter   = "connection cut before the answer"
 	Terminated = "backend terminated"
 )
 
-// Forwards connections to a server, and makes statements fail.
+// Injector forwards connections to a server, and makes statements fail.
 type Injector struct {
 	net.Listener
 	network, server string
@@ -27,8 +27,8 @@ type Injector struct {
 	fails func(sql string) (how string)
 }
 
-// The pool connects through the injector. fails is called with each executed statement, one at a time, and returns how
-// it fails: an SQLSTATE, or one of the constants; "" if it does not.
+// Inject returns a pool that connects through an injector. fails is called for each executed statement, one at a
+// time. It returns how the statement fails: an SQLSTATE or one of the constants; "" if it does not fail.
 func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.Pool) {
 	db.t.Helper()
 	db.Do(
@@ -60,7 +60,7 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	return i, pool
 }
 
-// While do runs, no statement is examined.
+// Locked calls do, and examines no statement meanwhile.
 func (i *Injector) Locked(do func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -77,7 +77,7 @@ func (i *Injector) serve() {
 	}
 }
 
-// forward takes a connection, or a request to cancel a statement of another one.
+// forward forwards a connection, or a request to cancel a statement of another connection.
 func (i *Injector) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(i.network, i.server)
@@ -146,7 +146,7 @@ func (i *Injector) forward(client net.Conn) {
 	}
 }
 
-// Of a connection, by the names of prepared statements and of portals.
+// statements are those of a connection, by the names of prepared statements and of portals.
 type statements struct{ named, bound map[string]string }
 
 func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed bool) {
@@ -163,7 +163,7 @@ func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed b
 	return "", false
 }
 
-// replace returns what to send instead of a message that executes a statement.
+// replace returns the messages to send instead of a message that executes a statement.
 func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMessage {
 	sql := fmt.Sprintf("SELECT injected.raise('%s')", how)
 	switch how {
@@ -178,7 +178,8 @@ func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMe
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}}
 }
 
-// Tells answers to messages that were injected into a pipeline, which the client does not expect, from other answers.
+// steps tells which answers are to messages that were injected into a pipeline. The client does not expect those
+// answers.
 type steps struct {
 	mu            sync.Mutex
 	parsed, bound []bool // whether the unanswered messages of a kind were injected
@@ -195,7 +196,7 @@ func (s *steps) sent(message pgproto3.FrontendMessage, injected bool) {
 	}
 }
 
-// A hidden message answers an injected one.
+// hides reports whether the message answers an injected one.
 func (s *steps) hides(message pgproto3.BackendMessage) (hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

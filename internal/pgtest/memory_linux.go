@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In bytes: the least free memory with which databases are kept in memory.
+// enough is the least free memory, in bytes, with which databases are kept in memory.
 const enough = 4 << 30
 
-// Tests are faster with databases in memory; "" if no folder there has enough space and lets programs be run.
+// memoryDir returns a folder in memory, where tests are faster; "" if it has too little space or programs cannot be
+// run there.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	var fs unix.Statfs_t
@@ -24,7 +25,7 @@ func memoryDir() string {
 	return dir
 }
 
-// 0 if unknown.
+// availableMemory returns 0 if it is unknown.
 func availableMemory() (bytes uint64) {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(text)) {

@@ -2,5 +2,5 @@
 
 package pgtest
 
-// No folder is known to be in memory.
+// memoryDir returns "", since no folder is known to be in memory.
 func memoryDir() string { return "" }

@@ -21,20 +21,20 @@ import (
 )
 
 var (
-	// packages may share a server
+	// the process id, since packages may share a server
 	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid())
 
-	address func(role, database string) string // of the package's server
-	// the superuser's, to its database postgres: a connection costs more than most statements
+	address func(role, database string) string // returns a URL of the package's server
+	// the superuser's pool to its database postgres, since a connection costs more than most statements
 	admin    *pgxpool.Pool
-	strategy string // by which its databases are cloned
+	strategy string // how its databases are cloned
 	whySkip  string // why no server is available
 	sequence atomic.Int64
 )
 
-// Main is a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
-// templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are skipped with the
-// reason; in CI they fail. stops end what else the tests have started.
+// Main is a package's TestMain. It starts a server (or uses that of TEST_DATABASE_URL, as a superuser), creates the
+// templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL, the tests are skipped with
+// the reason; in CI they fail. stops are called at the end, to stop other things that the tests have started.
 func Main(m *testing.M, stops ...func()) {
 	os.Exit(run(m, stops...))
 }
@@ -121,7 +121,7 @@ func makeTemplate(ctx context.Context, address func(role, database string) strin
 	return conn.Close(ctx)
 }
 
-// A server that is not ours is left as it was.
+// dropTemplates drops the templates, since a server that the tests did not start must be left as it was.
 func dropTemplates(ctx context.Context) error {
 	names := []string{emptyTemplate}
 	for _, t := range prepared {
@@ -142,7 +142,7 @@ type DB struct {
 	address func(role, database string) string
 }
 
-// The Campaign tables are empty. The pool is the application role's.
+// Campaign returns a database with empty Campaign tables. Its pool connects as the application's role.
 func Campaign(t testing.TB) *DB {
 	t.Helper()
 	return Prepared(t, "campaign", func(ctx context.Context, conn *pgx.Conn) error {
@@ -158,7 +158,7 @@ func clone(t testing.TB, template string) *DB {
 	return create(t, "TEMPLATE "+template+" "+strategy)
 }
 
-// clauses are appended to CREATE DATABASE.
+// create creates a database. clauses are appended to CREATE DATABASE.
 func create(t testing.TB, clauses string) *DB {
 	t.Helper()
 	if whySkip != "" {
@@ -178,7 +178,8 @@ func create(t testing.TB, clauses string) *DB {
 	return db
 }
 
-// The Campaign tables are on a separate server, which may be restarted. Commits there survive a crash of the server.
+// Private returns a database with the Campaign tables on a separate server, which may be restarted. Commits there
+// survive a crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
 	if whySkip != "" {
@@ -197,7 +198,7 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	return db, server
 }
 
-// MoveTo keeps the same database, on another server, such as a standby that was promoted.
+// MoveTo continues with the same database on another server, such as a standby that was promoted.
 func (db *DB) MoveTo(server *localpg.Server) {
 	db.t.Helper()
 	db.address = server.URL
@@ -219,7 +220,7 @@ func (db *DB) open(url string) {
 	db.t.Cleanup(pool.Close)
 }
 
-// The URL is that of the application's role.
+// URL returns the URL for the application's role.
 func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
@@ -231,7 +232,7 @@ func (db *DB) For(role string) *DB {
 	return &other
 }
 
-// The role may log in and nothing else.
+// Role creates a role that may log in and nothing else.
 func (db *DB) Role(name string) string {
 	db.t.Helper()
 	role := db.Name + "_" + name
@@ -240,7 +241,7 @@ func (db *DB) Role(name string) string {
 	return role
 }
 
-// Do runs as the application's role. Without arguments it may be several statements.
+// Do runs as the application's role. Without arguments, sql may be several statements.
 func (db *DB) Do(sql string, args ...any) {
 	db.t.Helper()
 	if _, err := db.Exec(db.t.Context(), sql, args...); err != nil {
@@ -248,7 +249,8 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// The statement is in a separate transaction, which remains open, with its locks, until it is ended or the test ends.
+// Hold runs a statement in a separate transaction, which stays open, with its locks, until the caller or the test
+// ends it.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()
 	tx, err := db.Begin(db.t.Context())
@@ -308,7 +310,7 @@ func (db *DB) Int(sql string, args ...any) (n int64) {
 	return n
 }
 
-// Until the number is not 0, for two minutes at most.
+// Until waits at most two minutes for the question to return a number other than 0.
 func (db *DB) Until(question string, args ...any) {
 	db.t.Helper()
 	pause := time.Millisecond
@@ -320,7 +322,7 @@ func (db *DB) Until(question string, args ...any) {
 	}
 }
 
-// encoding is PostgreSQL's name. The Campaign tables are empty.
+// Encoded returns a database with empty Campaign tables. encoding is PostgreSQL's name.
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
 	db := create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")

@@ -15,15 +15,16 @@ import (
 
 type template struct {
 	name string
-	err  error // of its preparation
+	err  error // the error of its preparation
 }
 
 var (
 	preparing sync.Mutex
-	prepared  = map[string]*template{} // by the names that Prepared was given
+	prepared  = map[string]*template{} // templates by the names given to Prepared
 )
 
-// prepare runs as the application's role, once for all databases of the same name, which is in lower case.
+// Prepared returns a database that prepare has filled. prepare runs as the application's role, once for all
+// databases of the same name, which is in lower case.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn *pgx.Conn) error) *DB {
 	t.Helper()
 	if whySkip != "" {

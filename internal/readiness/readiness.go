@@ -1,4 +1,5 @@
-// Package readiness keeps the answer to whether a database is ready, for however many ask.
+// Package readiness remembers whether a database is ready, so that the database is asked rarely, however many
+// callers there are.
 package readiness
 
 import (
@@ -6,17 +7,17 @@ import (
 	"time"
 )
 
-// How old an answer may be.
+// askAgain is how old an answer may be.
 const askAgain = time.Second
 
-// A question and its last answer. The zero Check was never asked.
+// Check keeps the last answer. The zero Check has not asked yet.
 type Check struct {
 	mu    sync.Mutex // one question at a time
 	asked time.Time
 	err   error
 }
 
-// ask is given the last answer.
+// Get returns the last answer, or calls ask with it if it is too old.
 func (c *Check) Get(ask func(last error) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

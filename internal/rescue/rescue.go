@@ -1,5 +1,5 @@
-// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process, and with it
-// all the others.
+// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process with all
+// the others.
 package rescue
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// The text may go to callers and says nothing of what happened: that is for the log.
+// Panic is the error of a panic. Its text may go to callers, so it does not say what happened; the log does.
 type Panic struct {
 	value any
 	stack []byte
@@ -22,7 +22,7 @@ func (p *Panic) Error() string {
 
 func (*Panic) Kind() failure.Kind { return failure.Internal }
 
-// The error is fn's, or a *Panic.
+// Call returns fn's error, or a *Panic if fn panics.
 func Call(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -32,7 +32,7 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Log includes the stack; call it once, where the error is dealt with. It does nothing about other errors.
+// Log logs a *Panic with its stack, and ignores other errors. Call it once, where the error is handled.
 func Log(log *slog.Logger, what string, err error) {
 	var p *Panic
 	if errors.As(err, &p) {

@@ -8,11 +8,11 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A column after the first one of a key: its value is an integer or a time, since only a whole key may be a text.
-// Anything else after a comma belongs to the text before it.
+// further matches a column after the first one of a key. Its value is an integer or a time, since only the value of
+// a key with one column may be a text. Anything else after a comma belongs to the text before the comma.
 var further = regexp.MustCompile(`^\s*\w+=\s*(-?\d+|\d{4}-\d\d-\d\dT\S+)\s*$`)
 
-// text is VALUE, or COLUMN=VALUE,COLUMN=VALUE; nil for an empty text.
+// Parse reads VALUE, or COLUMN=VALUE,COLUMN=VALUE. It returns nil for an empty text.
 func Parse(text string) (key []*cleanupv1.KeyColumn) {
 	if text == "" {
 		return nil

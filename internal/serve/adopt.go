@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 )
 
-// In characters.
+// maxInstanceLength is in characters.
 const maxInstanceLength = 64
 
 func NewAdopt() *cobra.Command {

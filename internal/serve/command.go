@@ -44,7 +44,7 @@ func NewCommand() *cobra.Command {
 			}
 			defer stopTracing()
 			s, err := New(cmd.Context(), c, log)
-			if err != nil && cmd.Context().Err() != nil { // stopped before it served
+			if err != nil && cmd.Context().Err() != nil { // it was stopped before it served
 				return nil
 			}
 			if err != nil {

@@ -28,7 +28,7 @@ type Config struct {
 	standbyURL       string // empty if dry runs read the database itself
 	lease            time.Duration
 	schedule         bool
-	databaseWait     time.Duration // for databases that cannot be reached at the start
+	databaseWait     time.Duration // how long to wait for databases that cannot be reached at the start
 	published        bool          // whether the schema may be published
 	history          time.Duration
 	planMaxAge       time.Duration
@@ -45,7 +45,7 @@ type Config struct {
 	pace             pace.Pace
 	maxPause         time.Duration
 	console          bool
-	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
+	tracer           pgx.QueryTracer // for all databases except that of Forms; nil without tracing
 	formsTracer      pgx.QueryTracer
 }
 
@@ -64,7 +64,7 @@ func DefaultConfig() Config {
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,
 			Workers: runs.DefaultWorkers,
-			// rows and ledger are lost together, if at all
+			// rows and their counts in the ledger are lost together, if at all
 			SynchronousCommit: "off",
 			Limits: purge.Limits{
 				ReplicaLag:      10 * time.Second,
@@ -83,18 +83,18 @@ func ConfigOnFreePorts(databaseURL string) Config {
 	return c
 }
 
-// Checked and parsed.
+// validConfig is a Config that was checked and parsed.
 type validConfig struct {
 	database    *pgxpool.Config
 	standby     *pgxpool.Config            // nil if dry runs read the database itself
-	midSourcing map[string]*pgxpool.Config // by the names of external accounts
+	midSourcing map[string]*pgxpool.Config // databases by the names of external accounts
 	keep        []string                   // the external accounts whose deliveries are kept
 	include     map[string][]string        // tables by task
 	forms       *validForms                // nil without a Forms database
-	targets     []*notify.Target           // of notifications
+	targets     []*notify.Target           // the targets of notifications
 }
 
-// The error has all mistakes that can be found without connecting.
+// check returns an error with all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
 	var errs [7]error
 	v.database, errs[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)

@@ -11,10 +11,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// Of the pool for calls; the URL cannot change them.
+// These limit the pool for calls; the URL cannot change them.
 const (
 	maxCallConnections = 8
-	callTimeout        = "5s" // of a statement
+	callTimeout        = "5s" // limits each statement
 )
 
 func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
@@ -24,14 +24,16 @@ func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
 	return config
 }
 
-// A replica uses one connection per worker, and sharedConnections for the ledger of a run, its lease, the load of the
-// server, notifications, VACUUM and calls. With fewer it is slower; it needs minConnections.
+// sharedConnections are used by a replica in addition to one connection per worker: for the ledger of a run, its
+// lease, the load of the server, notifications, VACUUM and calls. With fewer connections it is slower, and it needs
+// at least minConnections.
 const (
 	sharedConnections = 7
 	minConnections    = 2
 )
 
-// availableConnections tries again if there are too few: connections that were just closed may still count for a while.
+// availableConnections returns how many of the wanted connections the database grants. If these are too few, it
+// tries again for a while, since connections that were just closed may still count.
 func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
 	defer cancel()
@@ -48,7 +50,7 @@ func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) i
 	}
 }
 
-// The pool keeps the connections.
+// acquireConnections returns how many connections it could open. The pool keeps them.
 func acquireConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	acquired := make([]*pgxpool.Conn, wanted)
 	var wg sync.WaitGroup

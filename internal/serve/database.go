@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// The first PostgreSQL with TID range scans, as in server_version_num.
+// minServerVersion is the first PostgreSQL with TID range scans, in the form of server_version_num.
 const minServerVersion = 140000
 
 // migrateDatabase checks that the server is supported, and updates the schema cleanupd. Unless published is true, it
@@ -47,7 +47,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 	return record.Migrate(ctx, conn)
 }
 
-// Publications matter only if tables of the schema cleanupd are to be created or changed.
+// refusePublished ignores publications if no tables of the schema cleanupd have to be created or changed.
 func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 	refused := migrate.Unpublished(ctx, conn)
 	if refused == nil {
@@ -63,14 +63,15 @@ func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Shared sessions break advisory locks, notifications and prepared statements.
+// errPooler refuses sessions that are shared, which break advisory locks, notifications and prepared statements.
 var errPooler = errors.New(
 	"the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory " +
 		"locks); connect to PostgreSQL itself, or to a pool in session mode",
 )
 
 // refusePooler fails if a connection changes its server process between transactions. A second connection keeps one
-// process busy, so that a pooler must give another one to the first. No statement is prepared: such a pooler loses it.
+// process busy, so that a pooler must give another one to the first connection. It prepares no statement, since such
+// a pooler would lose it.
 func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*flags.ConnectTimeout)
 	defer cancel()

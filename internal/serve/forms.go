@@ -51,7 +51,7 @@ func (c *FormsConfig) addFlags(f *pflag.FlagSet) {
 		"a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// Checked and parsed. Either postgres or mysql is set.
+// validForms is a FormsConfig that was checked and parsed. Either postgres or mysql is set.
 type validForms struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
@@ -59,7 +59,7 @@ type validForms struct {
 	userdata.Config
 }
 
-// nil without a Forms database.
+// check returns nil if there is no Forms database.
 func (c *FormsConfig) check() (v *validForms, err error) {
 	const flag = "--forms-database-url"
 	if c.DatabaseURL == "" {
@@ -89,11 +89,11 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 	return v, err
 }
 
-// To the service's own database.
+// maxFormsConnections limits the pool of erasures to the service's own database.
 const maxFormsConnections = 8
 
-// open creates the service's own tables in the Forms database if they are missing: published ones only if published is
-// true. Erasures are recorded in the database record, if it is given.
+// open creates the service's own tables in the Forms database if they are missing. If they would be published, it
+// does so only if published is true. Erasures are recorded in the database record, unless it is nil.
 func (v *validForms) open(
 	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {
@@ -112,7 +112,7 @@ func (v *validForms) open(
 	if record != nil {
 		record = record.Copy()
 		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
-		record.ConnConfig.Tracer = tracer // its statements name the person
+		record.ConnConfig.Tracer = tracer // the tracer for Forms, since these statements name the person, too
 		if v.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
 			v.Forms.Close()
 			return nil, err
@@ -124,7 +124,7 @@ func (v *validForms) open(
 func (v *validForms) openPostgres(
 	ctx context.Context, tracer pgx.QueryTracer, published bool,
 ) (*forms.Database, error) {
-	// a policy that hides rows must fail the erasure, not limit it
+	// a row security policy that hides rows must make the erasure fail, not limit it
 	connection.Set(v.postgres.ConnConfig, map[string]string{"row_security": "off"})
 	conn, err := connection.Connect(ctx, v.postgres)
 	if err != nil {
@@ -140,7 +140,7 @@ func (v *validForms) openPostgres(
 		}
 	}
 	v.postgres.ConnConfig.Tracer = tracer
-	// statements contain their lists of ids: none is worth caching
+	// no statement is worth caching, since statements contain their lists of ids
 	v.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
 	if v.pool, err = pgxpool.NewWithConfig(ctx, v.postgres); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (v *validForms) openPostgres(
 	return forms.PostgreSQL(v.pool), nil
 }
 
-// nil if no Forms server is given.
+// processManager returns nil if no Forms server is given.
 func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
@@ -162,7 +162,7 @@ func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 		_, err = net.LookupPort("tcp", u.Port())
 	}
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		// it may hold a password
+		// the URL may contain a password, so it is not quoted
 		return nil, flags.Errorf("--forms-server-url is not http[s]://HOST[:PORT]/PATH")
 	}
 	_, inURL := u.User.Password()

@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Until a server answers.
+// healthTimeout is how long a server may take to answer.
 const healthTimeout = 5 * time.Second
 
 func NewHealth() *cobra.Command {
@@ -58,7 +58,7 @@ func NewHealth() *cobra.Command {
 	return cmd
 }
 
-// The error is the server's if it is not healthy.
+// checkHealth returns the server's answer, and as an error the server's message if it is not healthy.
 func checkHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
 	if err := flags.CheckAddress("--http-listen", listen); err != nil {
 		return "", err

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Entries are TASK=TABLE; names of tables are in lower case, by task.
+// parseInclude parses entries of the form TASK=TABLE. It returns the tables' names in lower case, by task.
 func parseInclude(entries []string) (map[string][]string, error) {
 	include := map[string][]string{}
 	var mistakes []error

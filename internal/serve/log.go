@@ -45,14 +45,14 @@ func withHint(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Where a session is, and as whom.
+// sessionSQL selects the server, the database and the role of a session.
 const sessionSQL = `
 SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, current_setting('server_version'),
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who may
-// call, and who is notified.
+// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who
+// may call, and who is notified.
 func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
@@ -81,7 +81,7 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	return nil
 }
 
-// logProfile logs whether the database has the tasks of Campaign, and why.
+// logProfile logs whether the service offers the tasks of Campaign, and why.
 func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
 	list, err := s.manager.Tasks.Read(ctx, s.pool)
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
-// Given instead of a URL if the server's deliveries must be kept.
+// keepDeliveries is given instead of a URL if the server's deliveries must be kept.
 const keepDeliveries = "keep"
 
-// Entries are NAME=URL and NAME=keep, by the names of external accounts. parseMidSourcing does not connect.
+// parseMidSourcing parses entries of the form NAME=URL or NAME=keep, where NAME is the name of an external account.
+// It does not connect.
 func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, keep []string, err error) {
 	databases = map[string]*pgxpool.Config{}
 	var mistakes []error
@@ -38,8 +39,8 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 	return databases, keep, errors.Join(mistakes...)
 }
 
-// connectMidSourcing only warns if a database does not answer, which may do so when a run needs it. It is a usage error
-// if one is the main database.
+// connectMidSourcing only warns if a database does not answer, since it may do so when a run needs it. It returns a
+// usage error if one of the databases is the main database.
 func (s *Server) connectMidSourcing(
 	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
 ) error {

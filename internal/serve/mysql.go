@@ -18,10 +18,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// Per statement.
+// mysqlReadTimeout limits each statement.
 const mysqlReadTimeout = 10 * time.Minute
 
-// The address is mysql://USER:PASSWORD@HOST:PORT/DATABASE. parseMySQLURL does not connect. Errors quote nothing that
+// parseMySQLURL parses mysql://USER:PASSWORD@HOST:PORT/DATABASE without connecting. Its errors quote nothing that
 // may belong to a password. The files that the URL names are read again for each connection.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	config, err := readMySQLURL(flag, address)
@@ -47,7 +47,7 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 		return nil, flags.InvalidURL(flag)
 	}
 	c := mysql.NewConfig()
-	c.Logger = &mysql.NopLogger{} // errors are returned, too
+	c.Logger = &mysql.NopLogger{} // errors are also returned
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = flags.ConnectTimeout, mysqlReadTimeout, flags.ConnectTimeout
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()

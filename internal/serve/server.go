@@ -32,8 +32,8 @@ type Server struct {
 	pool           *pgxpool.Pool            // for runs
 	calls          *pgxpool.Pool            // for calls, to the same database
 	fewConnections bool                     // runs and calls share a pool, without a connection for notifications
-	standby        *pgxpool.Pool            // that dry runs read, nil if they read the database itself
-	midSourcing    map[string]*pgxpool.Pool // by the names of external accounts
+	standby        *pgxpool.Pool            // the standby that dry runs read; nil if they read the database itself
+	midSourcing    map[string]*pgxpool.Pool // pools by the names of external accounts
 	forms          *userdata.Manager        // nil without a Forms database
 	manager        *runs.Manager
 	api            *transport.Server
@@ -81,7 +81,8 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if err != nil {
 		return err
 	}
-	// A copy names the servers of the original. Their deliveries are kept until this service restarts.
+	// A copied database names the mid-sourcing servers of the original. Their deliveries are kept until this service
+	// restarts.
 	if readOnlyBecause != nil {
 		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
 		valid.midSourcing, valid.forms = nil, nil
@@ -112,7 +113,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	return s.logStart(ctx, c, valid.targets)
 }
 
-// There are pools for runs and for calls, or a single pool if the database grants few connections.
+// connect makes separate pools for runs and for calls, or one pool for both if the database grants few connections.
 func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
 	config.ConnConfig.Tracer = c.tracer
 	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
@@ -138,7 +139,7 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 			return err
 		}
 	}
-	// Connections that were closed or refused may still count on the server for a while.
+	// connections that were closed or refused may still count on the server for a while
 	ping := func() error { return s.pool.Ping(ctx) }
 	if err := waitForDatabase(ctx, s.log, max(c.databaseWait, flags.ConnectTimeout), ping); err != nil {
 		return err
@@ -149,13 +150,14 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 	return err
 }
 
-// In bytes; $1 is the default on a server without max_slot_wal_keep_size, which is in MiB.
+// defaultRetainedWAL is in bytes: a tenth of max_slot_wal_keep_size, which is in MiB, or $1 if the server has no
+// such limit.
 const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// checkDatabase warns of roles that could run code with the service's rights, checks the included tables, and reads the
-// default of --max-retained-wal.
+// checkDatabase warns of roles that could run code with the service's rights and of other problems, checks the
+// included tables, and reads the default of --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
 	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
 		return err
@@ -182,7 +184,8 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
 }
 
-// If another service owns the database, or it is a copy, readOnlyBecause is why it is served without changing anything.
+// claimDatabase makes this service the owner of the database. If another service owns the database, or if it is a
+// copy, readOnlyBecause says why the service changes nothing there.
 func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *refused.Error, err error) {
 	err = instance.Own(ctx, s.pool, name)
 	if errors.As(err, &readOnlyBecause) {
@@ -213,7 +216,7 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 }
 
 func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
-	hostname, _ := os.Hostname() // informational
+	hostname, _ := os.Hostname() // only for information
 	var formsTasks *external.Source
 	if s.forms != nil {
 		formsTasks = s.forms.Tasks()
@@ -247,8 +250,8 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	})
 }
 
-// When the context ends or a listener fails, these end in this order: streams, REST, gRPC, the work on runs after its
-// current batch, and the pools.
+// Serve serves until the context ends or a listener fails. It then ends, in this order: streams, REST, gRPC, the
+// work on runs after the current batch, and the pools.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
@@ -274,7 +277,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// The server may have failed to start.
+// close also works if the server failed to start.
 func (s *Server) close() {
 	if s.endStreams != nil {
 		s.endStreams()
@@ -298,7 +301,7 @@ func (s *Server) close() {
 	}
 }
 
-// An address that is in use is not a usage error.
+// listen returns a plain error, not a usage error, if the address is in use.
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

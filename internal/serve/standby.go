@@ -15,7 +15,7 @@ import (
 
 const standbyFlag = "--preview-database-url"
 
-// nil without a URL.
+// parseStandby returns nil without a URL.
 func parseStandby(address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, nil
@@ -28,7 +28,8 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// connectStandby only warns if the standby does not answer, but fails if the server is not a standby of this database.
+// connectStandby only warns if the standby does not answer, but fails if the server is not a standby of this
+// database.
 func (s *Server) connectStandby(
 	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
 ) (err error) {

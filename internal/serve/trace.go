@@ -19,13 +19,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// Traces are sent if one of these is set.
+// tracingVariables turn on tracing if one of them is set.
 var tracingVariables = []string{
 	"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 }
 
-// startTracing sends traces as OpenTelemetry's environment variables say. The tracers are for database connections and
-// for connections to a Forms database; nil if none of the variables is set. stop sends pending traces.
+// startTracing sends traces as OpenTelemetry's environment variables say. It returns tracers for connections to the
+// databases and to a Forms database, which are nil if none of the variables is set. stop sends pending traces.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	if !slices.ContainsFunc(tracingVariables, func(name string) bool { return os.Getenv(name) != "" }) {
 		return nil, nil, func() {}, nil

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Spans record that a statement failed, but not its error, which may quote user data.
+// errorHidingProvider records in spans that a statement failed, but not its error, which may quote user data.
 type errorHidingProvider struct{ trace.TracerProvider }
 
 func (p errorHidingProvider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// waitForDatabase calls connect until it succeeds, the database rejects it, or the timeout passes. Each reason for
-// waiting is logged once.
+// waitForDatabase calls connect until it succeeds, the database rejects it, or the timeout passes. It logs each
+// reason for waiting once.
 func waitForDatabase(ctx context.Context, log *slog.Logger, timeout time.Duration, connect func() error) error {
 	if timeout == 0 {
 		return connect()

@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// An owner of tables who is not a superuser, if the session's role is one. The statement calls no function that such an
-// owner may have created.
+// unprivilegedOwner selects an owner of tables who is not a superuser, if the session's role is one. The statement
+// calls no function that such an owner may have created.
 const unprivilegedOwner = `
 SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT o.rolname
@@ -24,8 +24,8 @@ WHERE NOT o.rolsuper
 	AND EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)
 LIMIT 1`
 
-// The owner of a table can have code run with the rights of any role that reads it or plans a query on it, for example
-// by an index.
+// warnOfSuperuser warns if the role is a superuser: the owner of a table can run code with the rights of any role
+// that reads the table or plans a query on it, for example by an index.
 func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		results, err := conn.Conn().PgConn().Exec(ctx, unprivilegedOwner).ReadAll()
@@ -41,7 +41,8 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 	})
 }
 
-// warnOfOwners logs owners whose code gets at tables of others by runs.
+// warnOfOwners logs owners whose code, such as triggers, runs of this service would execute with access to tables of
+// other owners.
 func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	owners, err := campaign.Owners(ctx, pool, 0)
 	for _, o := range owners {
@@ -51,7 +52,8 @@ func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) err
 	return err
 }
 
-// Roles that own tables outside the schema cleanupd and may not read all tables in it: their pg_dump fails.
+// backupRoles selects roles that own tables outside the schema cleanupd and may not read all tables in it, so that
+// their pg_dump fails.
 const backupRoles = `
 SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid =
 	c.relnamespace
@@ -78,7 +80,8 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 	return nil
 }
 
-// warnOfPublishedSchema logs publications that have had the tables of the service since these were created.
+// warnOfPublishedSchema logs publications that contain the service's own tables, and have done so since these were
+// created.
 func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	var publications string
 	err := pool.QueryRow(ctx, pipeline.PublishingSchema).Scan(&publications)
@@ -89,9 +92,9 @@ func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.
 	return err
 }
 
-// Schemas in the search path, and the service's own one, in which roles may create objects, with these roles and a
-// statement that prevents it. Superusers, the role itself and the owner of the table $1 are trusted. If PUBLIC may
-// create objects in a schema, no other role is listed for it.
+// openSchemas selects the schemas of the search path, and the service's own schema, if roles may create objects in
+// them, with these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1
+// are trusted. If PUBLIC may create objects in a schema, no other role is listed for it.
 const openSchemas = `
 WITH used AS (
 	SELECT oid, nspname, nspowner FROM pg_namespace
@@ -115,8 +118,8 @@ SELECT nspname::text, string_agg(who, ', ' ORDER BY who),
 	END
 FROM able GROUP BY nspname, owns ORDER BY nspname, owns`
 
-// Functions, operators, and triggers of tables that are named like the application's could run with the rights of the
-// service's role.
+// warnOfOpenSchemas warns of roles that may create objects in these schemas: functions, operators and triggers of
+// tables that are named like the application's could run with the rights of the service's role.
 func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, table string) error {
 	rows, err := pool.Query(ctx, openSchemas, table)
 	if err != nil {

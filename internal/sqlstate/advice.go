@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// What an operator can do about a persistent error, by SQLSTATE.
+// advice says what an operator can do about a persistent error, by SQLSTATE.
 var advice = map[string]string{
 	pgerrcode.ConnectionFailure: "see that the database server runs, and what lies between it and this service",
 	pgerrcode.ForeignKeyViolation: "rows of another table refer to these by a foreign key: delete them " +
@@ -43,11 +43,11 @@ var advice = map[string]string{
 	pgerrcode.IndexCorrupted: "an index is damaged: REINDEX the table, and run the cleanup again",
 }
 
-// Where a prepared statement, or the protocol, is what breaks.
+// pooled is the advice if the error is about a prepared statement or the protocol.
 const pooled = "a pooler in transaction mode may lie between: connect to PostgreSQL itself, or to a pool in session " +
 	"mode"
 
-// Explain says for operators what happened, and what can be done.
+// Explain says, for operators, what happened and what can be done.
 func Explain(err error) string {
 	state := Of(err)
 	if state == "" && Lost(err) && !errors.Is(err, connection.ErrCredentials) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// "" if PostgreSQL gave none.
+// Of returns the SQLSTATE, or "" if PostgreSQL gave none.
 func Of(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -20,23 +20,24 @@ func Of(err error) string {
 
 func Is(err error, states ...string) bool { return slices.Contains(states, Of(err)) }
 
-// Classes of errors by which a trigger, a constraint or a view refuses a row: classes of triggers and of the functions
-// that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves to applications,
-// and PL/pgSQL. None is about locks, resources, rights, the connection, or what a statement is made of.
+// ofRow has the classes of errors by which a trigger, a constraint or a view refuses a row: those of triggers and of
+// the functions that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves
+// to applications, and PL/pgSQL. None is about locks, resources, rights, the connection, or the syntax of a
+// statement.
 var ofRow = []string{"09", "20", "21", "22", "23", "27", "38", "39", "44", "45", "P0"}
 
-// Classes of errors that a function of the application may raise in addition, about statements of its own: connections
-// to other servers, features, transactions, cursors, names that do not exist, rights, limits, object states,
-// configuration files, and foreign data.
+// ofFunction has the classes of errors that a function of the application may raise in addition, about its own
+// statements: connections to other servers, features, transactions, cursors, names that do not exist, rights,
+// limits, object states, configuration files, and foreign data.
 var ofFunction = []string{
 	"08", "0A", "0B", "24", "25", "26", "28", "2B", "2D", "2F", "34", "3B", "3D", "3F", "42", "54", "55", "F0", "HV",
 }
 
-// Classes of errors that say something about the server, also inside a function: resources, operators, and the system.
-// A function that raises one by RAISE says nothing about it.
+// ofServer has the classes of errors that are about the server, also inside a function: resources, operators, and
+// the system. If a function raises one of them by RAISE, it says nothing about the server.
 var ofServer = []string{"53", "57", "58"}
 
-// OfRow reports whether the error may be that of only one row: a statement on the others may well succeed.
+// OfRow reports whether the error may concern only one row, so that a statement on the other rows may well succeed.
 func OfRow(err error) bool {
 	state := Of(err)
 	return state == pgerrcode.TransactionIntegrityConstraintViolation ||
@@ -45,13 +46,13 @@ func OfRow(err error) bool {
 }
 
 // ofFunctions reports whether the error was raised inside a function, such as that of a trigger, and not by the
-// statement that called it: PostgreSQL gives such an error a context.
+// statement that called it. PostgreSQL gives such an error a context.
 func ofFunctions(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {
 		return false
 	}
-	raised := pgErr.Routine == "exec_stmt_raise" // of PL/pgSQL, in all versions and languages
+	raised := pgErr.Routine == "exec_stmt_raise" // RAISE in PL/pgSQL, in all versions and languages
 	switch pgErr.Code {
 	case pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled:
 		return false

@@ -1,5 +1,5 @@
-// Package storedtest checks how Go values are stored as JSON. Replicas of two versions read what either of them wrote,
-// so the names in it may not follow a Go field that is renamed.
+// Package storedtest checks how Go values are stored as JSON. Replicas of two versions read each other's values, so
+// the stored names must not change when a Go field is renamed.
 package storedtest
 
 import (
@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of what is stored")
 
-// value has all fields set, and is compared with the golden file testdata/stored/NAME.json: it must be written as in
-// the file, and read back from it unchanged. Each field that is stored must have a name in its tag.
+// Check sets all fields of a value and compares it with the golden file testdata/stored/NAME.json: the value must be
+// written as in the file, and read back from it unchanged. Each field that is stored must have a name in its tag.
 func Check[T any](t *testing.T, name string) {
 	t.Helper()
 	var value, read T

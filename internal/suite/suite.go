@@ -1,5 +1,6 @@
-// Package suite keeps heavy tests out of go test ./..., and runs them where they are requested: CLEANUPD_SUITES lists
-// suites by name, separated by commas, or is "all", as in CI. The make targets of the same names run one suite each.
+// Package suite keeps heavy tests out of go test ./..., and runs them where they are requested: CLEANUPD_SUITES
+// lists suites by name, separated by commas, or is "all", as in CI. The make targets of the same names run one suite
+// each.
 package suite
 
 import (
@@ -9,7 +10,7 @@ import (
 	"testing"
 )
 
-// Tests that are heavy for the same reason.
+// Suite is a group of tests that are heavy for the same reason.
 type Suite string
 
 const (
@@ -33,7 +34,7 @@ func Only(t testing.TB, s Suite) {
 	}
 }
 
-// Except skips a subtest unless its suite is requested, or it has one of the names.
+// Except skips a subtest unless its suite is requested or the subtest has one of the names.
 func Except(t testing.TB, s Suite, names ...string) {
 	t.Helper()
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
@@ -42,7 +43,7 @@ func Except(t testing.TB, s Suite, names ...string) {
 	}
 }
 
-// Size returns full if the suite is requested.
+// Size returns full if the suite is requested, otherwise small.
 func Size[N any](s Suite, small, full N) N {
 	if s.Requested() {
 		return full

@@ -1,5 +1,5 @@
-// Package tempdir makes temporary folders that do not outlive their process: what a killed process left behind is
-// removed by the next one.
+// Package tempdir makes temporary folders that do not outlive their process for long: if a process was killed, the
+// next one removes its folders.
 package tempdir
 
 import (
@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// Locked in each folder for as long as its process lives.
+// lockFile is locked in each folder for as long as its process lives.
 const lockFile = ".lock"
 
-// A random number follows the prefix. New also removes the folders with this prefix in parent that processes of this
-// user have left behind.
+// New makes a folder in parent, whose name is the prefix and a random number. It also removes the folders with this
+// prefix in parent that processes of this user have left behind.
 func New(parent, prefix string) (dir string, remove func(), err error) {
 	sweep(parent, prefix)
 	dir, err = os.MkdirTemp(parent, prefix)
@@ -31,8 +31,8 @@ func New(parent, prefix string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// sweep removes the folders that no living process has locked. A folder without a lock file is being made, or was made
-// by another program.
+// sweep removes the folders that no living process has locked. It leaves a folder without a lock file alone, since
+// that is just being made, or was made by another program.
 func sweep(parent, prefix string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {
@@ -47,7 +47,7 @@ func sweep(parent, prefix string) {
 	}
 }
 
-// The lock file must belong to this user. lock fails if another process has locked it.
+// lock requires a lock file of this user, and fails if another process has locked it.
 func lock(dir string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|syscall.O_NOFOLLOW|flag, 0o600)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package terminal prints text and tables to a terminal, a file or a pipe, and asks questions. Texts that anyone may
-// have chosen, such as names of tables, are printed without control characters. It knows nothing of the service; main,
-// the commands of internal/cli and internal/serve, and the demo use it.
+// Package terminal prints text and tables to a terminal, a file or a pipe, and asks questions. It prints texts that
+// anyone may have chosen, such as names of tables, without control characters. It knows nothing of the service.
+// Package main, the commands of internal/cli and internal/serve, and the demo use it.
 package terminal

@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// Printable returns one line without control characters, on which no terminal acts: anyone may have chosen the names of
-// tables, files and variables.
+// Printable returns one line without control characters, on which a terminal could act: anyone may have chosen the
+// names of tables, files and variables.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -25,7 +25,7 @@ func Printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// Only the strings of JSON can have unprintable characters.
+// PrintableJSON escapes unprintable characters, which only the strings of JSON can have.
 func PrintableJSON(raw []byte) string {
 	var out strings.Builder
 	for _, r := range string(raw) {
@@ -42,7 +42,7 @@ func PrintableJSON(raw []byte) string {
 	return out.String()
 }
 
-// OneLine leaves out repeated lines: the driver reports every try to connect.
+// OneLine leaves out repeated lines, since the driver reports every attempt to connect.
 func OneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

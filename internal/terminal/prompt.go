@@ -14,7 +14,7 @@ import (
 
 func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
-// Both input and output are terminals.
+// IsInteractive reports whether both input and output are terminals.
 func IsInteractive() bool { return CanAsk() && term.IsTerminal(int(os.Stdout.Fd())) }
 
 func Confirm(cmd *cobra.Command, question string) bool {
@@ -23,7 +23,7 @@ func Confirm(cmd *cobra.Command, question string) bool {
 	return text == "y" || text == "yes"
 }
 
-// ReadAnswer returns lower case; "" if the context ends first.
+// ReadAnswer returns the answer in lower case; "" if the context ends first.
 func ReadAnswer(ctx context.Context, in io.Reader) string {
 	line := make(chan string, 1)
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal, a file or a pipe.
+// Screen is a terminal, a file or a pipe.
 type Screen struct {
 	io.Writer
 	Width   func() int // in columns; 0 if lines are not limited
@@ -17,7 +17,7 @@ type Screen struct {
 	Colours bool       // whether words may be coloured; NO_COLOR and TERM=dumb prevent it
 }
 
-// w may be a Screen already.
+// ScreenOf returns w itself if it is already a Screen.
 func ScreenOf(w io.Writer) *Screen {
 	if s, ok := w.(*Screen); ok {
 		return s
@@ -36,14 +36,14 @@ func ScreenOf(w io.Writer) *Screen {
 	return &Screen{Writer: w, Width: width, Moves: os.Getenv("TERM") != "dumb", Colours: true}
 }
 
-// Of a run's states.
+// colours are those of a run's states.
 var colours = map[string]text.Color{
 	"succeeded": text.FgGreen,
 	"failed":    text.FgRed,
 	"cancelled": text.FgYellow,
 }
 
-// Paint changes words that have a colour, if the screen shows colours.
+// Paint colours words that have a colour, if the screen shows colours.
 func (s *Screen) Paint(word string) string {
 	if colour, ok := colours[word]; ok && s.Colours {
 		return colour.Sprint(word)
@@ -51,7 +51,7 @@ func (s *Screen) Paint(word string) string {
 	return word
 }
 
-// Wrap breaks a line between words where it is too long for the screen. The further lines are indented. A word that is
+// Wrap breaks a line between words if it is too long for the screen, and indents the further lines. A word that is
 // longer than a line remains whole.
 func (s *Screen) Wrap(line string, indent int) string {
 	width := s.Width()

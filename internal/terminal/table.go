@@ -9,30 +9,30 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// One cell for each column. The first row of a table is its header.
+// Row has one cell for each column. The first row of a table is its header.
 type Row []string
 
-// gutter separates two columns. A text is not cut to less than minTextWidth columns.
+// gutter separates two columns. No text is cut to less than minTextWidth columns.
 const (
 	gutter       = "  "
 	minTextWidth = 10
 )
 
-// Numbers as they are printed, with or without a unit. They are aligned to the right.
+// quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// How much space a column needs, and gets.
+// column is how much space a column needs, and gets.
 type column struct {
 	header     string
 	quantities bool // whether it has only numbers, which are aligned to the right
 	filled     bool // whether a cell below the header is not empty
 	zero       bool // whether all numbers are 0
-	width      int  // of its longest cell
+	width      int  // the width of its longest cell
 	shown      bool
-	maxWidth   int // to which its cells are cut, 0 if they are not
+	maxWidth   int // the width to which its cells are cut, 0 if they are not
 }
 
-// Cells have no control characters.
+// columnsOf also removes control characters from the cells.
 func columnsOf(rows []Row) []column {
 	columns := make([]column, len(rows[0]))
 	for i := range columns {
@@ -54,8 +54,9 @@ func columnsOf(rows []Row) []column {
 	return columns
 }
 
-// screen is the width, 0 if it is not limited. Empty columns are hidden; on a narrow screen also columns with only
-// zeros, then the last columns, and the last text is cut.
+// fit decides which columns are shown on a screen of this width, which is 0 if it is not limited. It hides empty
+// columns. On a narrow screen it also hides columns with only zeros and then the last columns, and cuts the last
+// text.
 func fit(columns []column, screen int) {
 	needed := -len(gutter)
 	for i := range columns {
@@ -88,7 +89,7 @@ func fit(columns []column, screen int) {
 	}
 }
 
-// How much of the last text a table must show to be better than a list.
+// minLastText is how much of the last text a table must show to be better than a list.
 const minLastText = 20
 
 // Fits reports whether the screen shows all columns, and enough of the last one.
@@ -103,8 +104,8 @@ func (s *Screen) Fits(rows []Row) bool {
 	return true
 }
 
-// Cells have no control characters. On a narrow screen columns are left out, the last ones first, and named, and the
-// last text is cut.
+// PrintTable prints a table without control characters. On a narrow screen, it leaves out columns, the last ones
+// first, and says which. It also cuts the last text there.
 func (s *Screen) PrintTable(rows []Row) error {
 	columns := columnsOf(rows)
 	fit(columns, s.Width())
@@ -142,7 +143,7 @@ func (s *Screen) PrintTable(rows []Row) error {
 	return err
 }
 
-// width is in columns. An ellipsis ends the text if something is left out.
+// Cut cuts the line to a width in columns. An ellipsis ends the line if something is left out.
 func Cut(line string, width int) string { return text.Snip(line, width, "…") }
 
 func (s *Screen) paintRow(cells Row) table.Row {

@@ -35,7 +35,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
-// Without an authority it is the authority's own certificate.
+// sign makes a certificate and signs it with the authority's key. The first one is the authority's own certificate.
 func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,7 +65,7 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Alternative names are DNS names and IP addresses.
+// Client takes DNS names and IP addresses as alternative names.
 func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	ca.t.Helper()
 	template := &x509.Certificate{
@@ -98,13 +98,13 @@ func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// File returns the path of a PEM file.
+// File returns the path of a PEM file with the authority's certificate.
 func (ca *CA) File() string {
 	ca.t.Helper()
 	return ca.write("ca.pem", "CERTIFICATE", ca.cert.Raw)
 }
 
-// Files returns the paths of PEM files.
+// Files returns the paths of PEM files with the certificate and its key.
 func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	ca.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -114,7 +114,7 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
 }
 
-// CRL returns a PEM file with revoked certificates of the authority.
+// CRL returns the path of a PEM file with revoked certificates of the authority.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
 	template := &x509.RevocationList{

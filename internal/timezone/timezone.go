@@ -1,4 +1,4 @@
-// Package timezone knows the IANA time zones, the same ones on every host.
+// Package timezone knows the IANA time zones, which are the same on every host.
 package timezone
 
 import (
@@ -8,11 +8,11 @@ import (
 	_ "time/tzdata" // time zones where the system has none
 )
 
-// Names of the IANA time zones. Some systems have further files (localtime, posix/…, right/… with leap seconds), which
-// mean something else elsewhere, or nothing.
+// form matches the names of IANA time zones. Some systems have further files (localtime, posix/…, right/… with leap
+// seconds), which mean something else on other systems, or nothing.
 var form = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
-// Load fails for names outside IANA's, and for "Local".
+// Load fails for names that are not IANA's, and for "Local".
 func Load(name string) (*time.Location, error) {
 	if name == "Local" || !form.MatchString(name) {
 		return nil, fmt.Errorf("%q is no IANA time zone", name)
@@ -20,7 +20,8 @@ func Load(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Of returns the IANA time zone of a database's setting TimeZone, or UTC if it is something else, such as an offset.
+// Of returns the IANA time zone of a database's setting TimeZone, or UTC if the setting is something else, such as
+// an offset.
 func Of(setting string) string {
 	if _, err := Load(setting); err != nil {
 		return "UTC"

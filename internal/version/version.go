@@ -1,4 +1,4 @@
-// Package version reports which version of the program this is, for the command line, the API and the stored runs.
+// Package version reports the version of this program for the command line, the API and the stored runs.
 package version
 
 import (
@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// String also has the version of Go.
+// String also contains the version of Go.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,5 +1,6 @@
-// Command openapi writes the REST API's description as OpenAPI 3.1: the Swagger 2 document that a generator made from
-// proto/, converted, and what an overlay says beyond that. It takes the names of the two, and writes to stdout.
+// Command openapi writes the description of the REST API as OpenAPI 3.1 to stdout. It converts the Swagger 2
+// document that a generator made from proto/, and adds what an overlay says beyond that. Its arguments are the names
+// of both files.
 package main
 
 import (
@@ -86,8 +87,8 @@ func convert(file string) ([]byte, error) {
 	return v3.MarshalJSON()
 }
 
-// describeReferences keeps what stands beside a reference, which is no part of it in Swagger 2: the description of a
-// field.
+// describeReferences keeps the description of a field that stands beside a reference, where Swagger 2 does not allow
+// it.
 func describeReferences(document any) {
 	switch value := document.(type) {
 	case []any:
@@ -105,12 +106,12 @@ func describeReferences(document any) {
 	}
 }
 
-// titleOfStreams is how the generator calls the schema of a stream's messages.
+// titleOfStreams begins the title that the generator gives to the schema of a stream's messages.
 const titleOfStreams = "Stream result of"
 
-// complete says of every operation what is the same for all: a line a message where it streams, an error within such a
-// line, one sentence as a summary, no mask of a PUT, which replaces everything, null in the body of a PATCH, which
-// resets what it is given for.
+// complete adds to every operation what is the same for all: streams have one message per line, with errors inside
+// such a line; the summary is one sentence; a PUT has no mask, since it replaces everything; null in the body of a
+// PATCH resets a field.
 func complete(api map[string]any) {
 	schemas := at(api, "components", "schemas")
 	failed := map[string]any{
@@ -176,7 +177,7 @@ func nullable(schema map[string]any) map[string]any {
 	return clone
 }
 
-// at returns the object below others, by their names; empty if it does not exist.
+// at follows the names from object to object, and returns an empty object if one of them does not exist.
 func at(object map[string]any, names ...string) map[string]any {
 	for _, name := range names {
 		object, _ = object[name].(map[string]any)

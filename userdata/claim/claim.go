@@ -18,26 +18,27 @@ import (
 )
 
 type Config struct {
-	// The service's own database, with the record of erasures.
+	// Record is the service's own database, with the record of erasures.
 	Record *pgxpool.Pool
 	Forms  *forms.Database
-	// Any other replica may take over an erasure whose replica has been silent for this long.
+	// Lease is how long a replica may be silent before any other replica may take over its erasure.
 	Lease time.Duration
-	// Fails while everything is on hold, so that nothing may be erased.
+	// Held fails while everything is on hold, so that nothing may be erased.
 	Held func(ctx context.Context) error
 }
 
-// An erasure that this replica works on. The connection holds the erasure's advisory lock and does the work: when the
-// lock is lost, the work ends.
+// Erasure is an erasure that this replica works on. Its connection holds the erasure's advisory lock and also does
+// the work, so that the work ends when the lock is lost.
 type Erasure struct {
 	record.Erasure
 	record.State
 	Config
 	conn  *pgxpool.Conn
-	epoch int64 // of this replica in the Forms database
+	epoch int64 // the epoch of this replica in the Forms database
 }
 
-// Do does nothing if another replica works on the erasure, or if it has ended.
+// Do locks the erasure for this replica and calls work. It does nothing if another replica works on the erasure, or
+// if the erasure has ended.
 func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
 	conn, err := c.Record.Acquire(ctx)
 	if err != nil {
@@ -86,8 +87,8 @@ func lockOf(id string) int64 {
 	return int64(hash.Sum64())
 }
 
-// keepBeating goes on while a statement is running. If one beat cannot be recorded, the next one may be, or another
-// replica takes the erasure over.
+// keepBeating records heartbeats, also while a statement is running. If one cannot be recorded, the next one may be;
+// otherwise another replica takes the erasure over.
 func (e *Erasure) keepBeating(ctx context.Context) {
 	ticker := time.NewTicker(e.Lease / 3)
 	defer ticker.Stop()
@@ -111,7 +112,7 @@ func (e *Erasure) depose(ctx context.Context, lock int64) error {
 	return err
 }
 
-// fn is called again after transient errors.
+// Transact runs fn in a transaction of the service's own database, and again after transient errors.
 func (e *Erasure) Transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	options := pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
@@ -125,12 +126,12 @@ func (e *Erasure) Report(ctx context.Context, events ...report.Event) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Append(ctx, tx, events...) })
 }
 
-// The erasure has failed if failed is true, if an item has failed, or if documents are left.
+// Finish ends the erasure. It counts as failed if failed is true, if an item has failed, or if documents are left.
 func (e *Erasure) Finish(ctx context.Context, failed bool) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.End(ctx, tx, failed) })
 }
 
-// Abandon ends the erasure as failed, before it is complete.
+// Abandon ends the erasure as failed because of a problem, although it is not complete.
 func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := e.FailUnsettledItems(ctx, tx); err != nil {
@@ -148,8 +149,8 @@ func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	})
 }
 
-// Interrupts reports whether the problem is not about an item but interrupts all work on the erasure: a database is
-// lost, another replica has taken over, or everything is on hold.
+// Interrupts reports whether the problem interrupts all work on the erasure, because a database is lost, another
+// replica has taken over, or everything is on hold. Other problems concern single items.
 func (e *Erasure) Interrupts(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || e.Forms.Lost(problem) || errors.Is(problem, record.ErrTaken) ||
 		errors.As(problem, new(*HeldError))

@@ -8,13 +8,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
-// Everything is on hold, or that cannot be determined.
+// HeldError means that everything is on hold, or that this cannot be determined.
 type HeldError struct{ error }
 
 func (e *HeldError) Unwrap() error { return e.error }
 
-// UnlessHeld fails with a HeldError if everything is on hold. A new hold of everything waits until fn, which deletes
-// something, has returned, because fn runs with a shared lock.
+// UnlessHeld calls fn, which deletes something, or fails with a HeldError if everything is on hold. A shared lock
+// makes a new hold of everything wait until fn has returned.
 func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	if err := advisory.Squatted(ctx, e.conn, advisory.Erasing, true); err != nil {
 		return &HeldError{err}
@@ -34,12 +34,12 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	return errors.Join(err, unlockErr)
 }
 
-// For work in the folder of the document storage: "folder" in ASCII. If two erasures searched the folder at once, each
-// would leave a document to the other that sessions of both refer to.
+// folderLock is the key of the lock for work in the folder of the document storage: "folder" in ASCII. If two
+// erasures searched the folder at once, each would leave a document to the other if sessions of both refer to it.
 const folderLock = 0x666f6c646572
 
-// LockFolder waits until no other erasure works in the folder of the document storage. It fails if another role's
-// session is in the way. The lock is released with the claim.
+// LockFolder waits until no other erasure works in the folder of the document storage. It fails if a session of
+// another database role holds the lock. The lock is released with the claim.
 func (e *Erasure) LockFolder(ctx context.Context) error {
 	if err := advisory.Squatted(ctx, e.conn, folderLock, false); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (e *Erasure) LockFolder(ctx context.Context) error {
 	return e.lock(ctx, "pg_advisory_lock", folderLock)
 }
 
-// function is one of PostgreSQL's; it may take long.
+// lock calls one of PostgreSQL's lock functions without a timeout, since waiting may take long.
 func (e *Erasure) lock(ctx context.Context, function string, key int64) error {
 	_, err := e.conn.Exec(ctx,
 		fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT %s(%d)", function, key))

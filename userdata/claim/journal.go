@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// fn is called again after transient errors, up to a number of tries. The transaction writes the entry that fn returns
-// to the journal, and Change records the entry.
+// Change runs fn in a transaction of the Forms database, and again after transient errors, at most tries times. The
+// transaction also writes the entry that fn returns to the journal, and Change then copies the entry to the record.
 func (e *Erasure) Change(ctx context.Context, tries uint, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
 	err := forms.Retry(ctx, tries, e.Forms.Transient, func() error {
 		return e.UnlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
@@ -23,7 +23,7 @@ func (e *Erasure) Change(ctx context.Context, tries uint, fn func(tx *forms.Tran
 	return e.catchUp(ctx)
 }
 
-// changeOnce commits only if this replica still has the lock of the erasure.
+// changeOnce commits only if this replica still holds the lock of the erasure.
 func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
 	return e.Forms.Change(ctx, func(tx *forms.Transaction) error {
 		entries, err := e.fence(ctx, tx)
@@ -45,8 +45,8 @@ func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction)
 	})
 }
 
-// fence fails if another replica has taken the erasure over, and prevents that until the transaction ends. entries is
-// the number in the journal.
+// fence fails if another replica has taken the erasure over, and prevents a takeover until the transaction ends. It
+// returns how many entries of the erasure the journal has.
 func (e *Erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int64, err error) {
 	epoch, entries, err := tx.LockErasure(ctx, e.ID)
 	if err == nil && epoch != e.epoch {
@@ -55,7 +55,7 @@ func (e *Erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int
 	return entries, err
 }
 
-// catchUp records the entries of the journal that are not recorded yet.
+// catchUp copies the journal's entries that are not yet in the record to it.
 func (e *Erasure) catchUp(ctx context.Context) error {
 	applied, err := e.AppliedEntries(ctx, e.Record)
 	if err != nil {

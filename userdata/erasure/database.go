@@ -49,7 +49,7 @@ func (x Eraser) eraseInstances(ctx context.Context, e *claim.Erasure, ids []int6
 	})
 }
 
-// eraseOrphans reports tasks that belong to a process instance by now, or do not exist.
+// eraseOrphans erases orphan tasks. It reports tasks that now belong to a process instance or do not exist.
 func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.Change(ctx, tries, func(tx *forms.Transaction) (*report.Entry, error) {
@@ -75,7 +75,7 @@ func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64)
 	})
 }
 
-// The transaction has removed items with everything that depends on them.
+// entry returns the journal's entry for a transaction that removed items with everything that depends on them.
 func (x Eraser) entry(kind string, ids []int64, removed *removal.Removal, events []report.Event) *report.Entry {
 	entry := &report.Entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
 	if !x.Storage.InDatabase {

@@ -13,8 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Sessions of earlier erasures that could not delete their documents are recorded, too. Documents that cannot be
-// deleted are reported, and their sessions stay in the record for the next attempt.
+// deleteDocuments deletes the documents of all sessions in the record, including those that earlier erasures could
+// not delete. It reports documents that cannot be deleted, and keeps their sessions in the record for the next
+// attempt.
 func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	sessions, err := e.Sessions(ctx, e.Record)
 	switch {
@@ -28,7 +29,7 @@ func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	return gds.DeleteSessions(ctx, e, x.Storage.Folder, sessions)
 }
 
-// Documents are retained because the document storage is unknown.
+// UnknownStorageEvent says that documents are retained because the document storage is unknown.
 func UnknownStorageEvent(sessions []string) report.Event {
 	const most = 10
 	list := strings.Join(sessions[:min(most, len(sessions))], ", ")
@@ -42,8 +43,8 @@ func UnknownStorageEvent(sessions []string) report.Event {
 	)
 }
 
-// deleteLeftovers deletes documents of sessions that earlier erasures left in the database. Those of the erasure's own
-// items were deleted with them.
+// deleteLeftovers deletes documents in the database that earlier erasures left there. The documents of this
+// erasure's own items were deleted together with the items.
 func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) error {
 	problem := e.Change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*report.Entry, error) {
 		removed := &removal.Removal{Rows: map[int64]report.Rows{}}
@@ -57,7 +58,7 @@ func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) e
 		report.Errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
 }
 
-// WithoutItem returns sessions whose process instances or tasks no longer exist.
+// WithoutItem returns the sessions with these ids, whose process instances or tasks no longer exist.
 func WithoutItem(ids []string) (sessions []report.Session) {
 	for _, id := range ids {
 		sessions = append(sessions, report.Session{ID: id})

@@ -19,19 +19,19 @@ import (
 
 type Eraser struct {
 	Storage gds.Storage
-	// nil: only the database is changed.
+	// Server is asked to erase process instances; if it is nil, they are erased directly in the database.
 	Server ProcessManager
 }
 
-// High, because each transaction reads a whole table if an index is missing.
+// ItemsPerTransaction is high, because each transaction reads a whole table if an index is missing.
 const ItemsPerTransaction = 100
 
-// Stops the erasure of process instances that were not begun.
+// stopError stops an erasure before the process instances that were not begun.
 type stopError struct{ error }
 
-// Run fails only if the work is interrupted and must be resumed. If progress is not nil, it is called after each
-// transaction about items; its error, or a hold of everything during a purge, stops the erasure of further process
-// instances. Run returns that error as stopped, after ending the erasure.
+// Run carries out the erasure. It fails only if the work is interrupted and must be resumed. If progress is not nil,
+// it is called after each transaction that erases items. If progress fails, or everything is put on hold during a
+// purge, no further process instances are erased: Run ends the erasure, and returns the reason as stopped.
 func (x Eraser) Run(
 	ctx context.Context, e *claim.Erasure, progress func(ctx context.Context) error,
 ) (stopped, err error) {
@@ -50,7 +50,7 @@ func (x Eraser) Run(
 	return nil, x.finish(ctx, e)
 }
 
-// Stop begins no further process instances.
+// Stop ends the erasure without beginning further process instances.
 func (x Eraser) Stop(ctx context.Context, e *claim.Erasure, reason error) error {
 	if err := e.Transact(ctx, func(tx pgx.Tx) error {
 		n, err := e.DropPendingItems(ctx, tx)
@@ -76,7 +76,7 @@ func (x Eraser) finish(ctx context.Context, e *claim.Erasure) error {
 
 type eraseFunc func(ctx context.Context, e *claim.Erasure, ids []int64) error
 
-// eraseItems erases the unsettled items of a kind, a number of them at once.
+// eraseItems erases the unsettled items of a kind, at most size of them at once.
 func eraseItems(
 	ctx context.Context, e *claim.Erasure, kind string, size int, erase eraseFunc,
 	progress func(ctx context.Context) error,
@@ -102,8 +102,8 @@ func eraseItems(
 	return nil
 }
 
-// If one of the items cannot be erased, they are erased in halves, so that the others are erased, and the failed ones
-// are recorded. Fails only if the work is interrupted.
+// eraseOrBisect erases items. If that fails, it tries each half of them, so that only the items that cannot be
+// erased are recorded as failed. It fails only if the work is interrupted.
 func eraseOrBisect(ctx context.Context, e *claim.Erasure, kind string, ids []int64, erase eraseFunc) error {
 	problem := erase(ctx, e, ids)
 	if problem == nil || e.Interrupts(ctx, problem) {
@@ -131,8 +131,8 @@ func FailedEvent(kind string, id int64, problem error) report.Event {
 	return report.Errorf("%s %d could not be erased: %s", noun, id, sqlstate.Explain(problem))
 }
 
-// attempts returns how often a transaction about items is tried, and the clause that locks their rows: several items do
-// not wait for one that is locked.
+// attempts returns how often a transaction about the items is tried, and the clause that locks their rows. With
+// several items, the transaction does not wait for locked rows, since the items are tried again in halves.
 func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
@@ -140,8 +140,8 @@ func attempts(ids []int64) (tries uint, lock string) {
 	return forms.MaxTries, " FOR UPDATE"
 }
 
-// Events are about a process instance whose rows were deleted, or would be. If it no longer exists (nil), the Forms
-// server cannot purge it, although other rows of it are left.
+// Events returns the events about a process instance whose rows were deleted, or would be. If the process instance
+// no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
 func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.Event {
 	switch {
 	case in != nil:

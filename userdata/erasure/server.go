@@ -14,21 +14,22 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// By their long-lived invocation ids.
+// ProcessManager is the Forms server, which identifies process instances by their long-lived invocation ids.
 type ProcessManager interface {
-	// A running process instance may end some time later.
+	// TerminateProcess may return before the process instance has ended.
 	TerminateProcess(ctx context.Context, invocation string) error
-	// Deletes everything that an ended process instance has in the database and in the document storage.
+	// PurgeProcessInstance deletes everything that an ended process instance has in the database and in the document
+	// storage.
 	PurgeProcessInstance(ctx context.Context, invocation string) error
 }
 
 const (
-	// Until a process instance has ended.
+	// terminateTimeout is how long a process instance may take to end after it was told to terminate.
 	terminateTimeout = 5 * time.Minute
 	pollInterval     = time.Second
 )
 
-// Without an id, the Forms server might purge another process instance.
+// ErrNoInvocation refuses a process instance without an id, since the Forms server might purge another one instead.
 var ErrNoInvocation = errors.New(
 	"it has no long-lived invocation id, by which the Forms server identifies it; erase it with the database alone, " +
 		"while the Forms server is switched off",
@@ -36,7 +37,7 @@ var ErrNoInvocation = errors.New(
 
 var errStillRunning = errors.New("it was still running five minutes after it was to terminate")
 
-// ids has one process instance.
+// eraseByServer lets the Forms server erase the process instance that is the only element of ids.
 func (x Eraser) eraseByServer(ctx context.Context, e *claim.Erasure, ids []int64) error {
 	id := ids[0]
 	purging, err := e.IsPurging(ctx, e.Record, id)
@@ -72,8 +73,8 @@ func (x Eraser) eraseByServer(ctx context.Context, e *claim.Erasure, ids []int64
 	return settle(ctx, e, &report.Entry{Kind: record.KindInstance, Items: ids, Events: x.Events(id, in, nil)})
 }
 
-// A missing process instance is recorded as erased if the Forms server was asked to purge it, and as failed if other
-// rows of it are left, which the Forms server does not purge.
+// recordMissing settles a process instance that no longer exists. It counts as erased if the Forms server was asked
+// to purge it. It counts as failed if other rows of it are left, which the Forms server does not purge.
 func (x Eraser) recordMissing(ctx context.Context, e *claim.Erasure, id int64, purging bool) error {
 	ids := []int64{id}
 	entry := &report.Entry{Kind: record.KindInstance, Items: ids}
@@ -100,7 +101,7 @@ func settle(ctx context.Context, e *claim.Erasure, entry *report.Entry) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Settle(ctx, tx, entry) })
 }
 
-// purge terminates the process instance first, unless it has ended.
+// purge asks the Forms server to purge the process instance, after terminating it if it is running.
 func (x Eraser) purge(ctx context.Context, e *claim.Erasure, in *forms.Instance) error {
 	if in.Invocation == "" {
 		return ErrNoInvocation
@@ -123,7 +124,7 @@ func (x Eraser) purge(ctx context.Context, e *claim.Erasure, in *forms.Instance)
 	return errors.New("the Forms server reported that it was purged, but it still exists")
 }
 
-// exists: the process instance still does.
+// waitForEnd waits until the process instance has ended or no longer exists, and reports whether it still exists.
 func waitForEnd(ctx context.Context, e *claim.Erasure, id int64) (exists bool, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRunning)
 	defer cancel()
@@ -143,8 +144,8 @@ func waitForEnd(ctx context.Context, e *claim.Erasure, id int64) (exists bool, e
 	}
 }
 
-// Unless everything is on hold. The request is recorded before, so that a process instance that is gone after a crash
-// counts as erased.
+// request calls the Forms server, unless everything is on hold. It first records the request, so that a process
+// instance that is missing after a crash counts as erased.
 func request(
 	ctx context.Context, e *claim.Erasure, in *forms.Instance, operation string,
 	call func(ctx context.Context, invocation string) error,
@@ -154,7 +155,7 @@ func request(
 			return err
 		}
 		if err := call(ctx, in.Invocation); err != nil {
-			// not wrapped: the database has not failed
+			// not wrapped, since an error of the database would count as an interruption
 			return errors.New("the Forms server, " + operation + ": " + err.Error())
 		}
 		return nil

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// By name. Lists of ids and texts become literals, other values parameters.
+// Args are the values of the @names in a statement. Lists of ids and texts become literals, other values parameters.
 type Args map[string]any
 
 var argument = regexp.MustCompile(`@[a-z]+`)
 
-// expand replaces the @names. An empty list becomes NULL, and IN (NULL) is never true.
+// expand replaces the @names in a statement by literals and parameters. An empty list becomes NULL, and IN (NULL) is
+// never true.
 func expand(d dialect, statement string, a Args) (string, []any) {
 	var values []any
 	text := argument.ReplaceAllStringFunc(statement, func(name string) string {

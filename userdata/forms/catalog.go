@@ -9,27 +9,27 @@ import (
 )
 
 type Column struct {
-	Table  string // as stored
+	Table  string // the table's name as stored
 	Quoted string // the table's name in a statement
-	Name   string // as stored
+	Name   string // the column's name as stored
 	Type   string
 	Cast   string // the type to compare an id in
 	Number bool   // the column holds numbers
 	Date   bool   // the column holds dates
-	// The column has the process instance of a row in a workflow's table.
+	// Instance says that the column of a workflow's table names the process instance that a row belongs to.
 	Instance bool
-	// The name of a workflow's table stands for several tables, this one among them.
+	// Ambiguous says that the table is one of several whose names match that of a workflow's table.
 	Ambiguous bool
 }
 
 const (
-	// The process instances.
+	// InstanceTable has a row for each process instance.
 	InstanceTable = "tb_process_instance"
-	// The column of a workflow's table with the process instance of a row.
+	// instanceColumn names the process instance that a row of a workflow's table belongs to.
 	instanceColumn = "process_instance_id"
 )
 
-// Without requiredTables nothing can be found; storageTables are those of a document storage in the database.
+// Nothing can be found without requiredTables; storageTables exist if the document storage is in the database.
 var (
 	requiredTables = []string{
 		"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", InstanceTable, "omd_object_type", "tb_form_data",
@@ -37,7 +37,8 @@ var (
 	storageTables = []string{"tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion"}
 )
 
-// CheckTables fails with ErrNotForms if tables are missing; with storage, also tables of the document storage.
+// CheckTables fails with ErrNotForms if tables are missing. With storage, it also checks the tables of the document
+// storage.
 func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 	tables := requiredTables
 	if storage {
@@ -64,11 +65,13 @@ func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 	return slices.DeleteFunc(all, func(c Column) bool { return !c.Date }), err
 }
 
-// No table with another name is touched, even if omd_object_type names it.
+// workflowTable matches the names of workflow tables. Other tables are never touched, even if omd_object_type names
+// them.
 var workflowTable = regexp.MustCompile(`^(?i:tb)_[0-9]+$`)
 
-// WorkflowColumns are those of workflows whose names match. Names from omd_object_type are used only if the catalog has
-// them, too. They may be in upper case, as in databases that came from Oracle. known: a name matches.
+// WorkflowColumns returns the columns of the tables of workflows whose names match, and as known whether any name
+// matches. It uses only tables that omd_object_type names and that exist. Their names may be in upper case, as in
+// databases that came from Oracle.
 func (t *Transaction) WorkflowColumns(
 	ctx context.Context, match func(name string) bool,
 ) (columns []Column, known bool, err error) {
@@ -108,7 +111,8 @@ func (t *Transaction) WorkflowColumns(
 	return columns, known, err
 }
 
-// Groups have no names that differ only in case, of which MariaDB finds one.
+// splitByCase splits names into groups without names that differ only in case, since MariaDB would find only one of
+// those.
 func splitByCase(names []string) (groups [][]string) {
 	before := map[string]int{} // the names so far, by their lower case
 	for _, name := range names {
@@ -121,8 +125,8 @@ func splitByCase(names []string) (groups [][]string) {
 	return groups
 }
 
-// stored returns the tables that names stand for in any case, and which of them are ambiguous: there are several, and
-// none is spelled like its name. Names without a table are returned as they are.
+// stored returns the existing tables whose names match in any case, and which of them are ambiguous: several match
+// the same name, and none is spelled exactly like it. Names without a table are returned as they are.
 func (t *Transaction) stored(ctx context.Context, names []string) (tables, ambiguous []string, err error) {
 	var lower []string
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Of a Forms server.
+// Database is the database of a Forms server.
 type Database struct {
 	dialect
 	db       *sql.DB
@@ -17,10 +17,10 @@ type Database struct {
 	identity string
 }
 
-// How long a statement waits for a lock of the Forms server.
+// LockTimeout is how long a statement waits for a lock of the Forms server.
 const LockTimeout = 5 * time.Second
 
-// Tables of AEM Forms are missing in the database.
+// ErrNotForms means that tables of AEM Forms are missing in the database.
 var ErrNotForms = failure.New(failure.Precondition, "this is no AEM Forms database")
 
 func (d *Database) Close() {
@@ -28,15 +28,16 @@ func (d *Database) Close() {
 	d.close()
 }
 
-// Migrate gave the id to this database. Erasures are carried out only where they were requested.
+// Identity returns the id that Migrate gave to this database. An erasure is carried out only in the database for
+// which it was requested.
 func (d *Database) Identity() string { return d.identity }
 
-// A snapshot is read-only, and of one state of the database.
+// Snapshot runs fn in a read-only transaction that sees one state of the database.
 func (d *Database) Snapshot(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, nil, fn)
 }
 
-// Change commits the transaction, which may erase.
+// Change runs fn in a transaction that may erase, and commits it.
 func (d *Database) Change(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: d.isolation()}, d.settings(), fn)
 }
@@ -60,10 +61,10 @@ func (d *Database) begin(
 	return tx.Commit()
 }
 
-// Per transaction.
+// MaxTries is how often a transaction is tried.
 const MaxTries = 6
 
-// Retry calls fn until it succeeds, fails with an error that is not transient, or was tried a number of times.
+// Retry calls fn until it succeeds, fails with an error that is not transient, or has been tried tries times.
 func Retry(ctx context.Context, tries uint, transient func(error) bool, fn func() error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := fn()

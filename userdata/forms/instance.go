@@ -8,7 +8,7 @@ type Instance struct {
 	Status     int32
 }
 
-// Of process instances that have ended.
+// Complete and Terminated are the statuses of process instances that have ended.
 const (
 	Complete   = 2
 	Terminated = 4
@@ -18,7 +18,7 @@ var EndedStatuses = []int64{Complete, Terminated}
 
 func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Terminated }
 
-// lock is the clause that locks the rows. Instances that do not exist are missing in the result.
+// Instances returns the process instances that exist, by id. lock is the clause that locks their rows, or "".
 func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
 	instances := map[int64]*Instance{}
 	var in Instance
@@ -31,7 +31,7 @@ func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (
 	return instances, err
 }
 
-// nil: it does not exist.
+// Instance returns nil if the process instance does not exist.
 func (d *Database) Instance(ctx context.Context, id int64) (in *Instance, err error) {
 	err = d.Snapshot(ctx, func(tx *Transaction) error {
 		instances, err := tx.Instances(ctx, []int64{id}, "")

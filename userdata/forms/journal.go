@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// A failover may set the record of erasures back by some seconds; it is then brought up to date from the journal.
+// journalRetention is how long the journal keeps entries. A failover may set the record of erasures back by some
+// seconds, and the record is then brought up to date from the journal.
 const journalRetention = 30 * 24 * time.Hour
 
-// TakeOver starts a new epoch of an erasure. Transactions of earlier epochs fail from then on; TakeOver waits for one
-// that is running.
+// TakeOver starts a new epoch of an erasure. It waits for a running transaction of an earlier epoch; later
+// transactions of earlier epochs fail.
 func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, err error) {
 	transient := func(err error) bool { return d.Transient(err) || d.duplicate(err) }
 	err = Retry(ctx, MaxTries, transient, func() error {
@@ -35,8 +36,8 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 	return epoch, err
 }
 
-// LockErasure keeps other replicas from taking the erasure over until the transaction ends. entries is the number in
-// the journal.
+// LockErasure keeps other replicas from taking the erasure over until the transaction ends. It also returns how many
+// entries of the erasure the journal has.
 func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
 	query := "SELECT epoch, entries FROM " + t.OwnTable("erasure") + " WHERE erasure_id = @id FOR UPDATE"
 	err = t.Each(ctx, query, Args{"id": erasure}, []any{&epoch, &entries}, func() {})
@@ -52,7 +53,7 @@ func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64
 	return err
 }
 
-// nil: there is no such entry.
+// Entry returns nil if there is no such entry.
 func (d *Database) Entry(ctx context.Context, erasure string, number int64) (body []byte, err error) {
 	text, values := expand(d.dialect,
 		"SELECT body FROM "+d.OwnTable("journal")+" WHERE erasure_id = @id AND entry = @entry",

@@ -8,17 +8,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// id and text are the types of ids and long texts.
+// ownTables returns the statements that create the service's own tables, with the given types for ids and long
+// texts.
 func ownTables(d dialect, id, text string) []string {
 	return []string{
-		// One row with the id of this database.
+		// the id of this database, in the only row
 		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)",
 			d.OwnTable("identity"), id),
-		// The epoch of the replica that works on an erasure, and the number of its journal entries.
+		// the epoch of the replica that works on an erasure, and how many entries the journal has
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s PRIMARY KEY, epoch bigint NOT NULL, entries bigint NOT NULL)",
 			d.OwnTable("erasure"), id),
-		// What each transaction of an erasure deleted, written by that transaction.
+		// what each transaction of an erasure deleted, written by that transaction
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s, entry bigint, written bigint NOT NULL, body %s NOT NULL, "+
 				"PRIMARY KEY (erasure_id, entry))",
@@ -27,8 +28,8 @@ func ownTables(d dialect, id, text string) []string {
 	}
 }
 
-// Migrate creates the service's own tables if they do not exist: in the schema cleanupd of PostgreSQL, with the prefix
-// cleanupd_ in MySQL. It needs the right to create tables only if they are missing.
+// Migrate creates the service's own tables if they do not exist: in the schema cleanupd of PostgreSQL, or with the
+// prefix cleanupd_ in MySQL. It needs the right to create tables only if they are missing.
 func (d *Database) Migrate(ctx context.Context) error {
 	if err := d.db.PingContext(ctx); err != nil {
 		return fmt.Errorf("cannot connect: %w", err)
@@ -72,13 +73,13 @@ func (d *Database) readIdentity(ctx context.Context) (err error) {
 	return err
 }
 
-// Ping also fails if the database lacks the service's own tables.
+// Ping fails if the database does not answer or lacks the service's own tables.
 func (d *Database) Ping(ctx context.Context) error {
 	_, err := d.identify(ctx)
 	return err
 }
 
-// identify also fails if one of the service's other tables is missing.
+// identify returns the id of this database. It fails if any of the service's own tables is missing.
 func (d *Database) identify(ctx context.Context) (identity string, err error) {
 	err = d.db.QueryRowContext(ctx,
 		fmt.Sprintf(

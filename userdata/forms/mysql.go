@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// MySQL adds the settings that erasures need to the configuration, which may be that of MariaDB.
+// MySQL returns a database in MySQL or MariaDB, and adds the settings that erasures need to a copy of the
+// configuration.
 func MySQL(config *mysql.Config) (*Database, error) {
 	config = config.Clone()
 	config.Params = maps.Clone(config.Params)
@@ -42,17 +43,17 @@ func MySQL(config *mysql.Config) (*Database, error) {
 }
 
 const (
-	// Also in a transaction.
+	// idleTimeout is after how long the server closes an idle connection, even in a transaction.
 	idleTimeout = 20 * time.Second
 	maxConns    = 8
 )
 
-// Also of MariaDB. The service's own tables have the prefix cleanupd_.
+// mysqlDialect also serves MariaDB. The service's own tables have the prefix cleanupd_.
 type mysqlDialect struct{}
 
 func (mysqlDialect) parameter(int) string { return "?" }
 
-// Texts are hexadecimal, since the meaning of a backslash depends on sql_mode.
+// literal writes texts in hexadecimal, since the meaning of a backslash depends on sql_mode.
 func (mysqlDialect) literal(text string) string { return fmt.Sprintf("_utf8mb4 X'%X'", text) }
 
 func (mysqlDialect) Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
@@ -67,10 +68,10 @@ func (d mysqlDialect) schema() []string {
 	return list
 }
 
-// Bytes are compared: collations treat different texts as equal and ignore trailing blanks.
+// binary makes comparisons use bytes, since collations treat different texts as equal and ignore trailing blanks.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
-// An index can answer the first condition, and the second is exact.
+// In joins two conditions: an index can answer the first, and the second is exact.
 func (mysqlDialect) In(column, list string) string {
 	return fmt.Sprintf("%[1]s IN (%[2]s) AND %[3]s IN (%[2]s)", column, list, binary(column))
 }
@@ -79,7 +80,7 @@ func (mysqlDialect) Same(a, b string) string {
 	return fmt.Sprintf("%s = %s AND %s = %s", a, b, binary(a), binary(b))
 }
 
-// Texts are not compared with numbers, since '12 apples' would equal 12. Floating-point numbers are compared as
+// HasID does not compare texts with numbers, since '12 apples' would equal 12. It compares floating-point numbers as
 // decimals, since adjacent ids would be equal otherwise.
 func (d mysqlDialect) HasID(c Column, ids []int64) string {
 	name := "r." + d.Quote(c.Name)
@@ -96,7 +97,7 @@ func (d mysqlDialect) HasID(c Column, ids []int64) string {
 	return fmt.Sprintf("%s IN (%s)", name, strings.Join(numbers, ", "))
 }
 
-// Types that can be searched for a user id.
+// These types can be searched for a user id.
 var (
 	mysqlNumbers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
 	mysqlFloats  = []string{"float", "double"}
@@ -121,8 +122,8 @@ func (d mysqlDialect) Contains(c Column) (condition, value string, ok bool) {
 
 var mysqlDates = []string{"date", "datetime", "timestamp"}
 
-// A date without a time zone is in the server's. A timestamp is compared as stored, since the hour that is repeated in
-// autumn is ambiguous in local time.
+// Before takes a date without a time zone to be in the server's. It compares a timestamp as stored, since the hour
+// that is repeated in autumn is ambiguous in local time.
 func (d mysqlDialect) Before(c Column) string {
 	name := "r." + d.Quote(c.Name)
 	if c.Type == "timestamp" {
@@ -137,10 +138,10 @@ func (d mysqlDialect) Seconds(c Column) string {
 
 func (mysqlDialect) settings() []string { return nil }
 
-// A locking read also locks the gaps, so that other sessions cannot add rows to its result.
+// isolation makes a locking read also lock the gaps, so that other sessions cannot add rows to its result.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
-// delete locks the rows that it reads, so that it deletes exactly those.
+// delete first locks the rows that it reads, so that it deletes exactly those.
 func (mysqlDialect) delete(
 	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {

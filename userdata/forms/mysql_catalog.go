@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqlerr"
 )
 
-// missing also fails if the user lacks the right to see whether a table exists, or if a table is unsuitable: rows
-// behind a view would be retained, and changes outside InnoDB could not be rolled back.
+// missing also fails if the user may not see whether a table exists, or if a table is unsuitable: rows behind a view
+// would be retained, and changes outside InnoDB could not be rolled back.
 func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []string) (missing []string, err error) {
 	engines := map[string]string{}
 	var name string
@@ -46,7 +46,8 @@ func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []str
 	return missing, checkCase(ctx, tx, missing)
 }
 
-// A missing table may exist with a name in upper case, which a server with lower_case_table_names = 0 distinguishes.
+// checkCase fails if a missing table exists with a name in upper case, which a server with lower_case_table_names =
+// 0 distinguishes.
 func checkCase(ctx context.Context, tx *Transaction, missing []string) error {
 	var name string
 	var names []string

@@ -18,12 +18,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Closing the database closes the pool.
+// PostgreSQL returns a Database that closes the pool when it is closed.
 func PostgreSQL(pool *pgxpool.Pool) *Database {
 	return &Database{db: stdlib.OpenDBFromPool(pool), dialect: postgres{}, close: pool.Close}
 }
 
-// The service's own tables are in the schema cleanupd.
+// postgres keeps the service's own tables in the schema cleanupd.
 type postgres struct{}
 
 func (postgres) parameter(n int) string { return fmt.Sprintf("$%d", n) }
@@ -40,10 +40,11 @@ func (d postgres) schema() []string {
 	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
 }
 
-// SchemaSQL creates the service's own tables, without rows.
+// SchemaSQL returns the statements that create the service's own tables. It adds no rows.
 func SchemaSQL() string { return strings.Join(postgres{}.schema(), ";\n") + ";\n" }
 
-// Unpublished fails if the service's own tables are missing and would be published.
+// Unpublished fails if the service's own tables are missing and would be part of a publication when they are
+// created.
 func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	var tables int
 	if err := conn.QueryRow(
@@ -68,7 +69,7 @@ func (d postgres) HasID(c Column, ids []int64) string {
 	return fmt.Sprintf("r.%s IN (%s)", d.Quote(c.Name), strings.Join(list, ", "))
 }
 
-// Types that can be searched for a user id. Floating-point numbers are exact only as text: a cast to numeric rounds
+// These types can be searched for a user id. Floating-point numbers are exact only as text: a cast to numeric rounds
 // them to 6 or 15 digits.
 var (
 	pgNumbers = []string{"smallint", "integer", "bigint", "numeric"}
@@ -91,7 +92,7 @@ func (d postgres) Contains(c Column) (condition, value string, ok bool) {
 
 var pgDates = []string{"date", "timestamp without time zone", "timestamp with time zone"}
 
-// A date without a time zone is in the database's.
+// Before takes a date without a time zone to be in the database's.
 func (d postgres) Before(c Column) string {
 	name := "r." + d.Quote(c.Name)
 	return fmt.Sprintf("%[1]s >= to_timestamp(0) AND %[1]s < to_timestamp(@cutoff)", name)
@@ -119,8 +120,8 @@ func (postgres) tablesLike(ctx context.Context, tx *Transaction, names []string)
 	)
 }
 
-// An id is compared in the type of its column without a length, so that a cast does not truncate the id, and in bigint
-// if the type is a smaller integer.
+// columns compares an id in the type of its column without a length, so that a cast does not truncate the id, and in
+// bigint if the type is a smaller integer.
 func (postgres) columns(ctx context.Context, tx *Transaction, tables []string) (list []Column, err error) {
 	var c Column
 	err = tx.Each(

@@ -20,7 +20,7 @@ func (t *Transaction) Exec(ctx context.Context, statement string, a Args) (int64
 	return result.RowsAffected()
 }
 
-// fn is called after a row was read into the variables.
+// Each reads each row of the query into the variables, and then calls fn.
 func (t *Transaction) Each(ctx context.Context, query string, a Args, into []any, fn func()) error {
 	text, values := expand(t.dialect, query, a)
 	rows, err := t.tx.QueryContext(ctx, text, values...)
@@ -43,7 +43,7 @@ func (t *Transaction) Texts(ctx context.Context, query string, a Args) (list []s
 	return list, err
 }
 
-// The query has a key and a number, which is summed by key.
+// Counts runs a query that selects a key and a number, and returns the sums of the numbers by key.
 func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[string]int64, error) {
 	counts := map[string]int64{}
 	var key any
@@ -52,12 +52,12 @@ func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[str
 	return counts, err
 }
 
-// The table has the alias r in the condition and the key, by which rows are counted. The deleting statement has the
-// whole condition.
+// Delete deletes the rows of the table that satisfy the condition, and counts them by key. The condition and the key
+// refer to the table as r. The statement that deletes has the whole condition.
 func (t *Transaction) Delete(ctx context.Context, table, condition, key string, a Args) (map[string]int64, error) {
 	return t.delete(ctx, t, table, condition, key, a)
 }
 
-// Others cannot add references to documents until the transaction ends, where the locks that reading statements take by
-// LockClause do not prevent it.
+// LockReferences keeps other sessions from adding references to documents until the transaction ends, where the
+// locks of LockClause do not prevent that.
 func (t *Transaction) LockReferences(ctx context.Context) error { return t.lockReferences(ctx, t) }

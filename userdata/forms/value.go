@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Text writes floating-point numbers without an exponent.
+// Text returns a value as text, with floating-point numbers written without an exponent.
 func Text(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -22,10 +22,10 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
-// An id as columns of different types return it.
+// idPattern matches an id as columns of different types return it.
 var idPattern = regexp.MustCompile(`^([0-9]{1,19})(\.0*)?$`)
 
-// 0: not an id.
+// ID returns 0 if the value is not an id.
 func ID(value any) int64 {
 	m := idPattern.FindStringSubmatch(strings.TrimRight(Text(value), " "))
 	if m == nil {

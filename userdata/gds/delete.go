@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Open locks the folder for one erasure, and reports the files that an earlier attempt deleted there. nil: the folder
-// cannot be opened, which is also reported.
+// Open opens the folder, locks it for one erasure, and reports the files that an earlier attempt deleted there. If
+// the folder cannot be opened, it reports that and returns nil.
 func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -32,8 +32,8 @@ func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error
 	return root, nil
 }
 
-// reportDeleted reports files that an earlier attempt deleted but did not report. Whether the others must be deleted is
-// determined again.
+// reportDeleted reports files that an earlier attempt deleted but did not report. It forgets the other files of that
+// attempt, since a new search finds out whether they must be deleted.
 func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.Files(ctx, tx)
@@ -50,7 +50,8 @@ func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	})
 }
 
-// What cannot be deleted is reported, and its sessions stay in the record for the next attempt.
+// DeleteSessions deletes the documents of the sessions. It reports those that cannot be deleted, and keeps their
+// sessions in the record for the next attempt.
 func DeleteSessions(ctx context.Context, e *claim.Erasure, folder string, sessions []string) error {
 	root, err := Open(ctx, e, folder)
 	if err != nil || root == nil {
@@ -71,10 +72,10 @@ func DeleteSessions(ctx context.Context, e *claim.Erasure, folder string, sessio
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.RemoveSessions(ctx, tx, sessions, failed) })
 }
 
-// Per transaction, with their markers.
+// documentsPerBatch is how many documents a transaction deletes, with their markers.
 const documentsPerBatch = 100
 
-// What cannot be deleted is reported, and its sessions are returned.
+// Delete deletes documents. It reports those that cannot be deleted, and returns their sessions.
 func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document) (failed []string, err error) {
 	for batch := range slices.Chunk(documents, documentsPerBatch) {
 		if err := e.UnlessHeld(ctx, func() error {
@@ -88,7 +89,7 @@ func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Do
 	return failed, nil
 }
 
-// Files are recorded before they are deleted, so that each is reported once, even after a crash.
+// deleteBatch records files before it deletes them, so that each is reported once, even after a crash.
 func deleteBatch(
 	ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document,
 ) (failed []string, err error) {
@@ -140,8 +141,9 @@ func existingFiles(root *os.Root, documents []Document) (names []string) {
 	return names
 }
 
-// delete deletes the document's files, except its own if a new marker refers to it. Returns the events, and the
-// sessions of files that cannot be deleted. Files that were not recorded are not reported.
+// delete deletes the document's markers and its own file, but keeps that file if a new marker refers to it. It
+// returns the events and the sessions of files that cannot be deleted. It does not report files that were not
+// recorded.
 func (d Document) delete(
 	root *os.Root, recorded map[string]bool, marked bool, unreadable error,
 ) (events []report.Event, failed []string) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Of a walk through the folder: how deep folders may be nested, how long it may take, and how many entries of a folder
-// are read at once.
+// These limit a walk through the folder: how deep subfolders may be nested, how long it may take, and how many
+// entries of a folder are read at once.
 const (
 	maxDepth       = 64
 	maxWalk        = 30 * time.Minute
@@ -26,7 +26,8 @@ var (
 	errTooSlow = fmt.Errorf("reading it takes longer than %s", maxWalk)
 )
 
-// Until a context ends. A pipe that has replaced a directory is refused, since opening it would block.
+// directories reads folders until its context ends. It refuses a pipe that has replaced a folder, since opening the
+// pipe would block.
 type directories struct {
 	ctx  context.Context
 	root *os.Root
@@ -61,9 +62,9 @@ func (d directories) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	}
 }
 
-// EachFile calls fn for everything in the folder and its subfolders except folders. It does not follow links. It fails
-// if a subfolder cannot be read or is nested too deep. It ignores subfolders that have vanished, and the file system's
-// own lost+found.
+// EachFile calls fn for everything in the folder and its subfolders except folders. It does not follow links. It
+// fails if a subfolder cannot be read or is nested too deep. It ignores subfolders that have vanished, and the file
+// system's own lost+found.
 func EachFile(ctx context.Context, root *os.Root, fn func(name string, entry fs.DirEntry)) error {
 	return fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

@@ -13,26 +13,26 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// The name of a marker file has the document, and the session that refers to it.
+// ParseMarker splits the name of a marker file into the document's GUID and the session that refers to the document.
 func ParseMarker(name string) (guid, session string, ok bool) {
 	guid, session, ok = strings.Cut(name, ".session")
 	return guid, session, ok && guid != ""
 }
 
-// A file to delete, with the sessions that it belongs to.
+// file is a file to delete, with the sessions that it belongs to.
 type file struct {
 	name     string
 	sessions []string
 }
 
-// In the folder, with sessions that refer to it.
+// Document is a document in the folder, with the sessions that refer to it.
 type Document struct {
 	Path string // the path of its markers without their suffixes
-	// A marker of another session refers to the document.
+	// Retained says that a marker of another session refers to the document.
 	Retained bool
 
 	files []file // to delete: the document first, unless it is retained, since its markers are needed to find it
-	// The document or one of its markers is not a regular file. Nothing of it is deleted then.
+	// irregular says that the document or one of its markers is not a regular file; then none of its files is deleted.
 	irregular bool
 }
 
@@ -44,7 +44,7 @@ func (d Document) retainedEvent() report.Event {
 	)
 }
 
-// YoungerThan reports whether a file of the document was changed less than an age ago.
+// YoungerThan reports whether any file of the document was changed within the last age.
 func (d Document) YoungerThan(root *os.Root, age time.Duration) bool {
 	return slices.ContainsFunc(d.files, func(f file) bool {
 		info, err := root.Lstat(f.name)
@@ -65,9 +65,9 @@ func Events(documents []Document) (events []report.Event) {
 	return events
 }
 
-// Search walks through the folder once. The event has the number of files. A document is retained if a marker of
-// another session has its guid, in any subfolder. Search fails if a subfolder cannot be read, since it may have such a
-// marker.
+// Search walks through the folder once, and returns the documents of the sessions, and an event with the number of
+// files. A document is retained if any subfolder has a marker of another session with its GUID. Search fails if a
+// subfolder cannot be read, since it may have such a marker.
 func Search(
 	ctx context.Context, root *os.Root, sessions []string,
 ) (documents []Document, summary report.Event, err error) {
@@ -75,8 +75,8 @@ func Search(
 	defer stop()
 	var (
 		count     int
-		paths     []string              // of documents, in the order of the walk
-		markers   = map[string][]file{} // by the document's path
+		paths     []string              // paths of documents, in the order of the walk
+		markers   = map[string][]file{} // markers by the document's path
 		retained  = map[string]bool{}   // guids of documents that other sessions refer to
 		irregular = map[string]bool{}   // paths of documents with a marker that is not a regular file
 		wanted    = setOf(sessions)
@@ -112,8 +112,8 @@ func Search(
 		count, len(documents)), nil
 }
 
-// The document's own file, if it exists, comes before its markers. A file that cannot be examined is added, too: it
-// cannot be deleted either, which will be reported.
+// addItself adds the document's own file, if it exists, before its markers. It also adds a file that cannot be
+// examined: deleting that file will fail, which will be reported.
 func (d *Document) addItself(root *os.Root) {
 	info, err := root.Lstat(d.Path)
 	switch {
@@ -125,8 +125,8 @@ func (d *Document) addItself(root *os.Root) {
 	}
 }
 
-// Markers are read again immediately before deletion, since the Forms server may have added some. Returns the paths of
-// documents with new markers, and the folders that cannot be read.
+// newMarkers reads the markers again immediately before deletion, since the Forms server may have added some. It
+// returns the paths of documents with new markers, and the folders that cannot be read.
 func newMarkers(
 	ctx context.Context, root *os.Root, documents []Document,
 ) (marked map[string]bool, unreadable map[string]error) {

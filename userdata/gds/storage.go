@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Unknown if neither field is set.
+// Storage says where the documents are, which is unknown if neither field is set.
 type Storage struct {
 	Folder     string
 	InDatabase bool

@@ -15,23 +15,23 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Follows no redirects, reads no response beyond a limit, and accepts as success only the response of the operation
-// that it called.
+// Client calls the web service. It follows no redirects, limits the size of responses, and accepts only the response
+// of the called operation as success.
 type Client struct {
 	config Config
 	client *http.Client
 }
 
 type Config struct {
-	// Of the service ProcessManager, such as https://forms.example/soap/services/ProcessManager.
+	// URL is the address of the service ProcessManager, such as https://forms.example/soap/services/ProcessManager.
 	URL string
-	// Sent as basic authentication unless User is empty.
+	// User and Password are sent as basic authentication, unless User is empty.
 	User, Password string
-	// For https; nil: the system's certificate authorities are trusted.
+	// TLS is the configuration for https; nil means that the system's certificate authorities are trusted.
 	TLS *tls.Config
 }
 
-// Of a call; sizes are in bytes.
+// These limit a call; sizes are in bytes.
 const (
 	callTimeout = 2 * time.Minute
 	maxResponse = 1 << 20
@@ -39,7 +39,7 @@ const (
 	maxError    = 1 << 10
 )
 
-// New does not connect.
+// New returns a Client without connecting to the server.
 func New(c Config) *Client {
 	return &Client{c, &http.Client{
 		Timeout: callTimeout,
@@ -53,7 +53,7 @@ func New(c Config) *Client {
 	}}
 }
 
-// invocation is the long-lived id. The process instance may end some time later.
+// TerminateProcess takes the long-lived invocation id. It may return before the process instance has ended.
 func (c *Client) TerminateProcess(ctx context.Context, invocation string) error {
 	return c.call(ctx, "terminateProcess", invocation)
 }
@@ -64,7 +64,7 @@ func (c *Client) PurgeProcessInstance(ctx context.Context, invocation string) er
 	return c.call(ctx, "purgeProcessInstance", invocation)
 }
 
-// The error may quote the server: it is one short printable line.
+// call shortens its error to one printable line, since the error may quote the server.
 func (c *Client) call(ctx context.Context, operation, invocation string) error {
 	request, err := envelopeOf(operation, invocation)
 	if err == nil {
@@ -76,7 +76,7 @@ func (c *Client) call(ctx context.Context, operation, invocation string) error {
 	return nil
 }
 
-// size is in bytes.
+// truncate shortens the text to at most size bytes.
 func truncate(text string, size int) string {
 	const ellipsis = "…"
 	if len(text) <= size {
@@ -115,13 +115,13 @@ func (c *Client) send(ctx context.Context, operation, request string) error {
 	return err
 }
 
-// Of SOAP 1.1 and of the Forms server.
+// These are the namespaces of SOAP 1.1 and of the Forms server.
 const (
 	soapSpace     = "http://schemas.xmlsoap.org/soap/envelope/"
 	servicesSpace = "http://adobe.com/idp/services"
 )
 
-// envelopeOf fails for an id that XML cannot represent, since another id would be sent.
+// envelopeOf fails for an id that XML cannot represent, since a different id would be sent.
 func envelopeOf(operation, invocation string) (string, error) {
 	var id bytes.Buffer
 	if err := xml.EscapeText(&id, []byte(invocation)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Others and Text collect everything except the header and the body.
+// envelope is a SOAP envelope. Others and Text collect everything in it except the header and the body.
 type envelope struct {
 	XMLName xml.Name  `xml:"http://schemas.xmlsoap.org/soap/envelope/ Envelope"`
 	Headers []element `xml:"http://schemas.xmlsoap.org/soap/envelope/ Header"`
@@ -27,7 +27,7 @@ type body struct {
 
 type element struct{ XMLName xml.Name }
 
-// The server reported a failure.
+// faultError is a failure that the server reported.
 type faultError struct {
 	Code   string `xml:"faultcode"`
 	Reason string `xml:"faultstring"`
@@ -37,10 +37,10 @@ func (f *faultError) Error() string {
 	return fmt.Sprintf("it reported a fault: %s (%s)", f.Reason, f.Code)
 }
 
-// nil: the response is one envelope with one body that holds only the wanted element. A *faultError: the body holds
-// only a fault. Otherwise the error is the problem with the response.
+// check returns nil if the response is one envelope with one body that holds only the wanted element, and a
+// *faultError if the body holds only a fault. Any other error says what is wrong with the response.
 func check(response []byte, want xml.Name) error {
-	if !utf8.Valid(response) { // the decoder does not notice everywhere
+	if !utf8.Valid(response) { // the decoder does not notice this everywhere
 		return errors.New("its response is not UTF-8")
 	}
 	d := xml.NewTokenDecoder(&strictReader{in: xml.NewDecoder(bytes.NewReader(response))})
@@ -69,7 +69,7 @@ func check(response []byte, want xml.Name) error {
 	return nil
 }
 
-// Only white space and comments may follow the element.
+// expectEnd fails unless only white space and comments follow the element.
 func expectEnd(d *xml.Decoder) error {
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -80,14 +80,14 @@ func expectEnd(d *xml.Decoder) error {
 	}
 }
 
-// Nested elements of a response.
+// maxDepth is how deep the elements of a response may be nested.
 const maxDepth = 100
 
-// A document of one element. What SOAP forbids but a decoder accepts is refused: a DTD, processing instructions, and
-// anything around the element.
+// strictReader reads a document of one element. It refuses what SOAP forbids but a decoder accepts: a DTD,
+// processing instructions, and text or elements outside the one element.
 type strictReader struct {
 	in    *xml.Decoder
-	begun bool // a token was read
+	begun bool // whether a token was read
 	roots int
 	depth int
 }
@@ -125,5 +125,5 @@ func (s *strictReader) Token() (xml.Token, error) {
 	return token, nil
 }
 
-// White space is as XML defines it.
+// blank reports whether the text is only white space as XML defines it.
 func blank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }

@@ -13,13 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// A rule with its cutoff, stored with the erasures of a purge.
+// Criteria are a rule and its cutoff, stored with the erasures of a purge.
 type Criteria struct {
 	Rule
 	Cutoff int64 `json:"Cutoff"` // in seconds since 1970, which every database understands alike
 }
 
-// now is the reference time.
+// At returns the criteria at the reference time now.
 func (r Rule) At(now time.Time) Criteria {
 	return Criteria{r, now.Add(-time.Duration(r.Days) * 24 * time.Hour).Unix()}
 }
@@ -29,18 +29,18 @@ func (c Criteria) Describe() string {
 		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
-// In one transaction.
+// Search finds process instances in one transaction.
 type Search struct {
 	Criteria
-	// Which tables cannot be used, and why.
+	// Notes say which tables cannot be used, and why.
 	Notes []message.Message
 
 	tx     *forms.Transaction
-	date   forms.Column   // DateColumn
-	tables []forms.Column // of the workflows: the columns with the process instance
+	date   forms.Column   // the column DateColumn
+	tables []forms.Column // the columns of the workflows' tables that name the process instance
 }
 
-// Tables that other workflows share are not used, since the workflow of their rows is unknown.
+// Search does not use tables that several workflows share, since the workflow of their rows is unknown.
 func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, error) {
 	s := &Search{Criteria: c, tx: tx}
 	dates, err := tx.DateColumns(ctx)
@@ -79,19 +79,19 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	return s, nil
 }
 
-// endedQuery selects process instances of any workflow that have ended before the cutoff and satisfy a condition.
+// endedQuery selects process instances of any workflow that ended before the cutoff and satisfy the condition.
 func (s *Search) endedQuery(condition, tail string) string {
 	return fmt.Sprintf(
 		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
 		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail)
 }
 
-// Of the process instances with these ids, those in a workflow's table are selected.
+// workflowQuery selects which of the ids occur in a workflow's table.
 func (s *Search) workflowQuery(c forms.Column, ids []int64) string {
 	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
 }
 
-// Process instances per query.
+// pageSize is how many process instances a query reads.
 const pageSize = 1000
 
 var (
@@ -99,7 +99,7 @@ var (
 	pageTail      = fmt.Sprintf(" LIMIT %d", pageSize)
 )
 
-// Each goes in the order of ids.
+// Each calls found for each process instance that matches, in the order of ids.
 func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time)) error {
 	for after := int64(0); len(s.tables) > 0; {
 		matches, dates, err := s.matching(ctx, pageCondition, forms.Args{"after": after}, pageTail)
@@ -114,8 +114,8 @@ func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time))
 	return nil
 }
 
-// matches is in order. dates has the dates of all process instances that ended before the cutoff, also of other
-// workflows.
+// matching returns the ids that match, in order, and the dates of all process instances that satisfy the condition
+// and ended before the cutoff, including those of other workflows.
 func (s *Search) matching(
 	ctx context.Context, condition string, a forms.Args, tail string,
 ) (matches []int64, dates map[int64]time.Time, err error) {
@@ -140,8 +140,8 @@ func (s *Search) matching(
 	return slices.DeleteFunc(ids, func(id int64) bool { return !ofWorkflow[id] }), dates, nil
 }
 
-// StillMatching separates process instances that match from others, which no longer do. The clause lock locks the rows
-// of the matches.
+// StillMatching splits ids into process instances that still match, and others. The clause lock locks the rows of
+// the matches.
 func (c Criteria) StillMatching(
 	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
 ) (matches, others []int64, err error) {
@@ -156,7 +156,7 @@ func (c Criteria) StillMatching(
 	return matches, others, nil
 }
 
-// Statements that find and delete process instances, for people.
+// Statements returns the statements that find process instances, for people to read.
 func (s *Search) Statements() []external.Statement {
 	values := strings.NewReplacer("@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
 		"@cutoff", fmt.Sprint(s.Cutoff), "@after", "0")

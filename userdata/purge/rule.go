@@ -11,17 +11,17 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Which process instances a purge deletes, with everything that belongs to them.
+// Rule says which process instances a purge deletes, with everything that belongs to them.
 type Rule struct {
 	Name string `json:"Name"`
-	// An empty Workflow means all of the application.
+	// An empty Workflow means all workflows of the application.
 	Application string `json:"Application"`
 	Workflow    string `json:"Workflow"`
-	// The column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish the date columns of
-	// any release.
+	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. The user chooses it,
+	// since Adobe does not publish the date columns of any release.
 	DateColumn string `json:"DateColumn"`
 	Days       int    `json:"Days"`
-	// Runs carry the purge out.
+	// Enabled says that runs carry out the purge.
 	Enabled bool `json:"Enabled"`
 }
 
@@ -34,7 +34,7 @@ func (r Rule) Workflows() string {
 	return r.Application + "/" + r.Workflow
 }
 
-// covers takes a name in omd_object_type.
+// covers reports whether the rule applies to the workflow with this name in omd_object_type.
 func (r Rule) covers(name string) bool {
 	prefix := "pt_" + r.Application + "/"
 	return (r.Workflow == "" && strings.HasPrefix(name, prefix)) || name == prefix+r.Workflow
@@ -42,13 +42,13 @@ func (r Rule) covers(name string) bool {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 
-// As for the delays of Campaign.
+// maxDays is the same as for the delays of Campaign.
 const maxDays = 24_855
 
-// Of an application, workflow or column, in bytes.
+// maxName limits the name of an application, workflow or column, in bytes.
 const maxName = 255
 
-// Check fails with failure.Violations if the rule is wrong for a Forms database.
+// Check fails with failure.Violations if the rule does not fit the Forms database.
 func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 	var wrong failure.Violations
 	_, known, err := tx.WorkflowColumns(ctx, r.covers)
@@ -70,7 +70,7 @@ func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 	return wrong.Err()
 }
 
-// Validate fails with failure.Violations if the rule is wrong for every database.
+// Validate fails with failure.Violations if the rule is wrong for any database.
 func (r Rule) Validate() error {
 	var wrong failure.Violations
 	if !namePattern.MatchString(r.Name) {
@@ -97,7 +97,7 @@ func (r Rule) Validate() error {
 	return wrong.Err()
 }
 
-// names has the names of all columns, for people.
+// columnNamed returns the column with a name, and the names of all columns as a list for people.
 func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, names string) {
 	var list []string
 	for _, column := range columns {

@@ -17,10 +17,10 @@ var ErrNotFound = failure.New(failure.NotFound, "there is no purge of this name"
 
 func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, name) }
 
-// Called in the transaction that changes a rule; nil: there is no rule before, or after.
+// Note is called in the transaction that changes a rule. before is nil for a new rule, and after for a deleted one.
 type Note func(ctx context.Context, tx pgx.Tx, before, after *Rule) error
 
-// Rules for one Forms database, in the service's own database.
+// Store keeps the rules for one Forms database in the service's own database.
 type Store struct {
 	Record  *pgxpool.Pool
 	FormsID string // the identity of the Forms database
@@ -29,13 +29,13 @@ type Store struct {
 const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
 	"WHERE forms_id = $1 "
 
-// List is ordered by name.
+// List returns the rules ordered by name.
 func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
 	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])
 }
 
-// nil: there is no such rule. Fails with etag.ErrStale if the given etag is not the rule's.
+// lock returns nil if there is no such rule. It fails with etag.ErrStale if the given etag is not the rule's.
 func (s Store) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Rule, error) {
 	// a row that does not exist cannot be locked
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
@@ -53,8 +53,8 @@ func (s Store) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Ru
 	return r, etag.Check(givenEtag, current, "the purge")
 }
 
-// change gets the rule, or nil if it does not exist. Set fails with etag.ErrStale if the given etag is not the current
-// rule's.
+// Set calls change with the rule, or nil if it does not exist, and stores the result. It fails with etag.ErrStale if
+// the given etag is not the current rule's.
 func (s Store) Set(
 	ctx context.Context, name, givenEtag string, change func(before *Rule) (Rule, error), note Note,
 ) (r Rule, err error) {
@@ -80,7 +80,8 @@ func (s Store) Set(
 	return r, err
 }
 
-// Delete fails with ErrNotFound, and with etag.ErrStale if the given etag is not the rule's.
+// Delete fails with ErrNotFound if there is no such rule, and with etag.ErrStale if the given etag is not the
+// rule's.
 func (s Store) Delete(ctx context.Context, name, givenEtag string, note Note) error {
 	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
 		before, err := s.lock(ctx, tx, name, givenEtag)

@@ -9,14 +9,14 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Sessions whose documents the erasure must still delete.
+// Sessions returns the sessions whose documents the erasure must still delete.
 func (e Erasure) Sessions(ctx context.Context, db external.Querier) ([]string, error) {
 	const query = "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id"
 	rows, _ := db.Query(ctx, query, e.ID)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// A session of an earlier erasure becomes this one's.
+// addSessions adds sessions to the erasure. A session of an earlier erasure is moved to this one.
 func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []report.Session) error {
 	var ids []string
 	var items []int64
@@ -29,14 +29,14 @@ func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessio
 	return err
 }
 
-// Sessions that are removed have no documents any more; except remain.
+// RemoveSessions removes sessions, whose documents have been deleted, except those in except.
 func (e Erasure) RemoveSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
 	_, err := e.exec(ctx, tx, `DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid
 		AND session_id = ANY ($2) AND session_id <> ALL ($3)`, sessions, append([]string{}, except...))
 	return err
 }
 
-// Files are those that the erasure is about to delete.
+// Files returns the files that the erasure is about to delete.
 func (e Erasure) Files(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.ID)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
@@ -46,14 +46,14 @@ func (e Erasure) Files(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	})
 }
 
-// Files are recorded before they are deleted, so that each is reported once, even after a crash.
+// AddFiles records files before they are deleted, so that each is reported once, even after a crash.
 func (e Erasure) AddFiles(ctx context.Context, tx pgx.Tx, names []string) error {
 	const insert = "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])"
 	_, err := e.exec(ctx, tx, insert, asBytes(names))
 	return err
 }
 
-// events report what happened to the files, which are no longer about to be deleted.
+// SettleFiles records that the files are no longer about to be deleted, with events that say what happened to them.
 func (e Erasure) SettleFiles(ctx context.Context, tx pgx.Tx, names []string, events []report.Event) error {
 	const settle = "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)"
 	if _, err := e.exec(ctx, tx, settle, asBytes(names)); err != nil {
@@ -62,7 +62,7 @@ func (e Erasure) SettleFiles(ctx context.Context, tx pgx.Tx, names []string, eve
 	return e.Append(ctx, tx, events...)
 }
 
-// File names may not be valid UTF-8, as a text column requires.
+// asBytes converts file names for a column of bytes, since they may not be valid UTF-8, as a text column requires.
 func asBytes(names []string) [][]byte {
 	list := make([][]byte, len(names))
 	for i, name := range names {

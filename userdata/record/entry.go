@@ -14,7 +14,7 @@ func (e Erasure) AppliedEntries(ctx context.Context, db external.Querier) (n int
 	return n, err
 }
 
-// ApplyEntry does nothing if another replica has recorded the entry.
+// ApplyEntry does nothing if the entry has already been recorded, for example by another replica.
 func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
 	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = " +
 		"$2 - 1"
@@ -25,8 +25,8 @@ func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry 
 	return e.Settle(ctx, tx, entry)
 }
 
-// Settle records what a transaction did: which items are erased or failed, which rows were deleted, and which sessions
-// have documents that must be deleted afterwards.
+// Settle records what a transaction did: which items were erased or failed, which rows were deleted, and which
+// sessions have documents that must be deleted afterwards.
 func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) error {
 	if len(entry.Items) > 0 {
 		if err := e.mark(ctx, tx, "DONE", entry.Kind, entry.Items...); err != nil {

@@ -28,24 +28,24 @@ func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "forms_schema_version")
 }
 
-// SchemaSQL creates tables, without rows.
+// SchemaSQL returns the statements that create the tables. It adds no rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "forms_schema_version") }
 
-// Which erasure, and the Forms database that it is about.
+// Erasure identifies an erasure and its Forms database.
 type Erasure struct {
 	ID      string
 	FormsID string
 }
 
-// Another replica works on the erasure, and has already done what was to be recorded.
+// ErrTaken means that another replica works on the erasure and has already recorded this change.
 var ErrTaken = errors.New("another replica works on the erasure")
 
-// A transaction of the record may succeed when it is tried again.
+// Transient reports whether a transaction of the record may succeed when it is tried again.
 func Transient(err error) bool {
 	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
 }
 
-// A pool, a connection or a transaction.
+// Execer is a pool, a connection or a transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
@@ -58,8 +58,8 @@ func (e Erasure) exec(ctx context.Context, db Execer, sql string, args ...any) (
 // Any replica may take over an erasure whose run has been silent for abandonedAfter leases.
 const abandonedAfter = 20
 
-// Unfinished returns erasures that any replica may work on: those requested by users, and those of purges that their
-// runs have abandoned.
+// Unfinished returns erasures that any replica may work on: those that users requested, and those of purges that
+// were abandoned by their runs.
 func Unfinished(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -88,8 +88,8 @@ func (e Erasure) Beat(ctx context.Context, db Execer) error {
 	return err
 }
 
-// End does nothing if the erasure has ended. It has failed if failed is true, if an item has failed, or if documents
-// are left.
+// End does nothing if the erasure has already ended. The erasure fails if failed is true, if an item has failed, or
+// if documents are left.
 func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')

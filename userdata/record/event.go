@@ -11,7 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Append locks the erasure's row until the transaction ends, so that sequences are committed in order.
+// Append adds events to the erasure. It locks the erasure's row until the transaction ends, so that events are
+// committed in the order of their sequence numbers.
 func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) error {
 	if len(events) == 0 {
 		return nil

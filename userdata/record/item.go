@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/external"
 )
 
-// Of an erasure.
+// These are the kinds of an erasure's items.
 const (
 	KindInstance = "instance"
 	KindTask     = "task"
@@ -21,14 +21,14 @@ func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []
 	return err
 }
 
-// Unsettled items are neither erased nor failed.
+// UnsettledItems returns the items that are neither erased nor failed.
 func (e Erasure) UnsettledItems(ctx context.Context, db external.Querier, kind string) ([]int64, error) {
 	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
 		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// The Forms server was asked to purge the process instance.
+// IsPurging reports whether the Forms server was asked to purge the process instance.
 func (e Erasure) IsPurging(ctx context.Context, db external.Querier, instance int64) (purging bool, err error) {
 	err = db.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
 		"kind = $2 AND item_id = $3", e.ID, KindInstance, instance).
@@ -36,7 +36,7 @@ func (e Erasure) IsPurging(ctx context.Context, db external.Querier, instance in
 	return purging, err
 }
 
-// Called before the Forms server is asked to purge the process instance.
+// MarkPurging is called before the Forms server is asked to purge the process instance.
 func (e Erasure) MarkPurging(ctx context.Context, tx pgx.Tx, instance int64) error {
 	return e.mark(ctx, tx, "PURGING", KindInstance, instance)
 }
@@ -45,7 +45,7 @@ func (e Erasure) MarkFailed(ctx context.Context, tx pgx.Tx, kind string, ids ...
 	return e.mark(ctx, tx, "FAILED", kind, ids...)
 }
 
-// mark fails with ErrTaken if one of the items is settled.
+// mark changes the state of unsettled items. It fails with ErrTaken if one of the items is already settled.
 func (e Erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid
 		AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')`, kind, ids, state)
@@ -61,7 +61,7 @@ func (e Erasure) FailUnsettledItems(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// DropPendingItems removes items whose erasure was not begun, and returns how many there were.
+// DropPendingItems removes items whose erasure has not begun, and returns how many there were.
 func (e Erasure) DropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return e.exec(ctx, tx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'")
 }

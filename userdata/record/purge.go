@@ -10,13 +10,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/external"
 )
 
-// The erasures of a purge in a run.
+// Purge identifies the erasures of a purge in a run.
 type Purge struct{ RunID, Name string }
 
-// An erasure e belongs to the purge $2 in the run $1.
+// ofPurge is the condition that the erasure e belongs to the purge $2 in the run $1.
 const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
-// Unfinished returns "" if all erasures have ended.
+// Unfinished returns an erasure of the purge that has not ended, or "" if all have ended.
 func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, err error) {
 	err = db.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge, p.RunID,
 		p.Name).Scan(&id)
@@ -26,7 +26,7 @@ func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, 
 	return id, err
 }
 
-// New returns the process instances that none of the erasures has as an item.
+// New returns those of the process instances that are not an item of any erasure of the purge.
 func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, error) {
 	rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
 		WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
@@ -47,8 +47,8 @@ func (p Purge) Instances(ctx context.Context, db external.Querier) (n int64, err
 	return n, err
 }
 
-// Failures counts process instances that could not be erased, and sessions with documents that could not be deleted,
-// with a receipt that has the reasons; "" without a failure.
+// Failures counts the process instances that could not be erased and the sessions whose documents could not be
+// deleted. It returns a receipt that has the reasons, or "" if nothing failed.
 func (p Purge) Failures(
 	ctx context.Context, db external.Querier,
 ) (receipt string, instances, sessions int64, err error) {
@@ -60,9 +60,9 @@ func (p Purge) Failures(
 	return receipt, instances, sessions, err
 }
 
-// RecentlyPurged counts the process instances that all purges of a Forms database have deleted, in a run and in those
-// that began less than a period before it, without runs whose share of the table was accepted. Does not depend on how
-// long runs are kept.
+// RecentlyPurged counts the process instances that all purges of a Forms database deleted in the given run and in
+// runs that began less than a period before it. It leaves out runs for which the guard on the table's share was
+// accepted. It still counts the process instances of runs whose record has been deleted.
 func RecentlyPurged(
 	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {

@@ -16,8 +16,8 @@ import (
 
 var ErrNoReceipt = failure.New(failure.NotFound, "receipt not found")
 
-// Receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects those that list their items and
-// files.
+// selectReceipt selects receipts of erasures e, in the order of the fields of report.Receipt. Receipts that satisfy
+// the condition %[1]s list their items and files.
 const selectReceipt = `
 SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', false, e.sweep,
   COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.user_id_hash, e.salt,
@@ -31,7 +31,7 @@ SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEED
   e.verification
 FROM cleanupd.erasure AS e `
 
-// Receipt fails with ErrNoReceipt.
+// Receipt fails with ErrNoReceipt if there is no such erasure.
 func Receipt(ctx context.Context, db external.Querier, id string) (*report.Receipt, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
@@ -44,8 +44,8 @@ func Receipt(ctx context.Context, db external.Querier, id string) (*report.Recei
 	return r, err
 }
 
-// Newest first; the token is "" on the last page. Receipts of purges do not list items and files. The order relies on
-// ids that grow with time.
+// Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
+// Receipts of purges do not list items and files. The order relies on ids that grow with time.
 func Receipts(
 	ctx context.Context, db external.Querier, size int, token string,
 ) (list []*report.Receipt, next string, err error) {

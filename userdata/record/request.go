@@ -14,15 +14,15 @@ import (
 type Request struct {
 	FormsID          string
 	RequestedBy      string
-	UserIDHash       string // empty if ids were given
+	UserIDHash       string // empty unless a user id was given
 	Salt             string
 	Sweep            bool
 	RunID            string          // the run that the erasure belongs to; empty if a user requested it
-	Purge            *purge.Criteria // with RunID
+	Purge            *purge.Criteria // set together with RunID
 	Instances, Tasks []int64
 }
 
-// The id is higher than the ids of all earlier requests.
+// Insert stores the request. The id of the erasure is higher than the ids of all earlier requests.
 func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -43,11 +43,11 @@ func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 	return e, e.InsertItems(ctx, tx, r.Instances, r.Tasks)
 }
 
-// A session of an earlier erasure that ended before the documents of the session were deleted.
+// Leftover is a session of an erasure that ended before the session's documents were deleted.
 type Leftover struct{ Session, Erasure string }
 
-// ByUser returns earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a
-// transaction may be idle.
+// ByUser returns earlier erasures of a user that have leftovers. Comparing the user id with the hashes of many
+// erasures takes longer than a transaction may be idle.
 func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
 	rows, _ := db.Query(
 		ctx,
@@ -66,7 +66,8 @@ func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasu
 	return erasures, err
 }
 
-// Leftovers are those of earlier erasures, and of the items of a request. The clause lock may lock them.
+// Leftovers returns the leftovers of the given earlier erasures, and of earlier erasures of the request's items. The
+// clause lock locks their rows, unless it is empty.
 func (r Request) Leftovers(
 	ctx context.Context, db external.Querier, earlier []string, lock string,
 ) ([]Leftover, error) {
@@ -81,7 +82,7 @@ func (r Request) Leftovers(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leftover])
 }
 
-// Inherit takes over the leftovers of earlier erasures, and the files that these could not report.
+// Inherit moves the leftovers of earlier erasures to e, with the files that the earlier erasures could not report.
 func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []string) error {
 	leftovers, err := r.Leftovers(ctx, tx, earlier, " FOR UPDATE OF s")
 	if err != nil {

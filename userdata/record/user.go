@@ -8,17 +8,17 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// The salt is in hexadecimal.
+// NewSalt returns a random salt in hexadecimal.
 func NewSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails
 	return hex.EncodeToString(salt)
 }
 
-// Locked while a user id is hashed, which takes 64 MiB of memory.
+// hashing is locked while a user id is hashed, since each hash takes 64 MiB of memory.
 var hashing sync.Mutex
 
-// A guess can be compared with the hash, but that is expensive.
+// HashUser uses a slow hash, so that guessing user ids is expensive.
 func HashUser(user, salt string) (string, error) {
 	raw, err := hex.DecodeString(salt)
 	if err != nil {

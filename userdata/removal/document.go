@@ -18,8 +18,8 @@ const (
 
 const sessionsPerStatement = 1000
 
-// Documents that other sessions refer to remain; others cannot add such a reference. A document that several items
-// share is counted for the last of them.
+// Documents removes the documents of sessions, except those that other sessions refer to, and keeps such references
+// from being added. It counts a document that several items share for the item with the highest id.
 func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.Session) error {
 	for chunk := range slices.Chunk(sessions, sessionsPerStatement) {
 		if err := r.documentsOf(ctx, g, chunk); err != nil {
@@ -30,7 +30,7 @@ func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.S
 }
 
 func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report.Session) error {
-	itemOf := map[string]int64{} // by session
+	itemOf := map[string]int64{} // items by session
 	for _, s := range sessions {
 		itemOf[s.ID] = max(itemOf[s.ID], s.Item)
 		r.sessions[s.ID] = true
@@ -56,7 +56,7 @@ func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report
 	return r.sessionRows(ctx, g, "tb_dm_deletion", ids, itemOf)
 }
 
-// unreferenced returns the documents that only removed sessions refer to, with the items to count them for.
+// unreferenced returns the documents that only removed sessions refer to, with the item for which each is counted.
 func (r *Remover) unreferenced(
 	ctx context.Context, sessions []string, itemOf map[string]int64,
 ) (items map[string]int64, err error) {
@@ -97,8 +97,8 @@ func (r *Remover) sessionRows(
 	return err
 }
 
-// Chunks go if the references to their documents were removed, unless there are others by now. Rows are counted by
-// document.
+// chunks removes the chunks of documents whose references were removed, unless there are new references by now. It
+// counts rows by document.
 func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]int64, error) {
 	where, a := r.tx.In("r.documentid", "@documents"), forms.Args{"documents": documents}
 	if !r.dry {
@@ -119,8 +119,8 @@ func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]in
 	return counts, nil
 }
 
-// References returns the sessions that refer to some documents in the database, by document, locked. An unknown session
-// is empty.
+// References locks and returns the sessions that refer to the given documents in the database, by document. An
+// unknown session is "".
 func (r *Remover) References(ctx context.Context, documents []string) (map[string][]string, error) {
 	if err := r.lockReferences(ctx); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *Remover) References(ctx context.Context, documents []string) (map[strin
 	return references(ctx, r.tx, condition, forms.Args{"ids": documents})
 }
 
-// Keys are documents. An unknown session is empty.
+// AllReferences returns the sessions that refer to any document, by document. An unknown session is "".
 func AllReferences(ctx context.Context, tx *forms.Transaction) (map[string][]string, error) {
 	return references(ctx, tx, "", nil)
 }
@@ -148,7 +148,7 @@ func references(
 	return sessions, err
 }
 
-// Documents are removed together with the given references to them, and rows counted by document.
+// WithReferences removes documents together with the given references to them, and counts rows by document.
 func (r *Remover) WithReferences(ctx context.Context, documents map[string][]string) (map[string]report.Rows, error) {
 	ids := slices.Sorted(maps.Keys(documents))
 	condition := r.tx.In("r.documentid", "@documents") + " AND " + r.tx.In("r.sessionid", "@sessions")

@@ -8,8 +8,9 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Instances removes their rows in the tables of workflows, their tasks, and their own rows. The process instances must
-// have ended, and must be locked unless this is a dry run. With inDatabase, their documents are removed as well.
+// Instances removes process instances with their rows in the tables of workflows and their tasks. The process
+// instances must have ended, and must be locked unless this is a dry run. With inDatabase, it also removes their
+// documents.
 func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (*Removal, error) {
 	g := newRemoval()
 	if len(ids) == 0 {
@@ -46,8 +47,8 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	return g, nil
 }
 
-// variables removes the rows in the tables of workflows. Fails if the process instances have rows in a table that may
-// be that of a workflow, but whose name is ambiguous.
+// variables removes the rows of the process instances in the tables of workflows. It fails if they have rows in a
+// table that may belong to a workflow but whose name is ambiguous.
 func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error {
 	columns, _, err := r.tx.WorkflowColumns(ctx, func(string) bool { return true })
 	if err != nil {
@@ -74,7 +75,7 @@ func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error 
 	return nil
 }
 
-// It is not known which table is that of a workflow.
+// errAmbiguous means that several tables match the name of a workflow's table, so that the right one is unknown.
 var errAmbiguous = failure.New(
 	failure.Precondition,
 	"several tables have the name of a workflow's table, in upper and lower case; write it in omd_object_type as the "+
@@ -92,7 +93,7 @@ func (r *Remover) requireNone(ctx context.Context, c forms.Column, ids []int64) 
 	return nil
 }
 
-// tasksOf locks the tasks, and returns the process instance of each.
+// tasksOf locks the tasks of the process instances, and returns the process instance of each.
 func (r *Remover) tasksOf(ctx context.Context, instances []int64) (map[int64]int64, error) {
 	lock := " FOR UPDATE"
 	if r.dry {

@@ -9,13 +9,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// A task that belongs to no process instance.
+// Orphan is a task that belongs to no process instance.
 type Orphan struct {
 	ID     int64
 	Exists bool // in tb_task; otherwise only dependent rows are left
 }
 
-// With inDatabase, their documents are removed as well.
+// Orphans removes orphan tasks. With inDatabase, it also removes their documents.
 func (r *Remover) Orphans(ctx context.Context, orphans []Orphan, inDatabase bool) (*Removal, error) {
 	g := newRemoval()
 	items := map[int64]int64{}
@@ -29,8 +29,8 @@ func (r *Remover) Orphans(ctx context.Context, orphans []Orphan, inDatabase bool
 	return g, r.Documents(ctx, g, g.Sessions)
 }
 
-// FindOrphans says which tasks are orphans and which are retained, with events that explain it. The clause lock locks
-// the tasks. A dry run ignores tasks that it has counted.
+// FindOrphans returns which tasks are orphans and which are retained, with events that explain why. The clause lock
+// locks the tasks. A dry run ignores tasks that it has already counted.
 func (r *Remover) FindOrphans(
 	ctx context.Context, ids []int64, lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {
@@ -74,7 +74,8 @@ func (r *Remover) FindOrphans(
 	return orphans, retained, events, nil
 }
 
-// leftovers returns the process instances of tasks that no longer exist but have left dependent rows, as readInstances.
+// leftovers returns the process instances of tasks that no longer exist but have left dependent rows, in the form of
+// readInstances.
 func (r *Remover) leftovers(ctx context.Context, ids []int64) (map[int64]*int64, error) {
 	instances := map[int64]*int64{}
 	if len(ids) == 0 {
@@ -96,7 +97,8 @@ func (r *Remover) leftovers(ctx context.Context, ids []int64) (map[int64]*int64,
 	return instances, r.readInstances(ctx, instances, query, a)
 }
 
-// Keys are tasks: 0 for an orphan, nil if unknown. If the query returns several, the greatest counts.
+// readInstances sets the process instance of each task that the query returns: 0 for an orphan, nil if unknown. If
+// the query returns several for a task, the greatest one counts.
 func (r *Remover) readInstances(ctx context.Context, instances map[int64]*int64, query string, a forms.Args) error {
 	var task int64
 	var instance sql.NullInt64

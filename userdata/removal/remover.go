@@ -9,13 +9,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// In one transaction; a dry run counts the rows that it would delete.
+// Remover removes rows in one transaction; in a dry run, it only counts the rows that it would delete.
 type Remover struct {
 	tx  *forms.Transaction
 	dry bool
-	// What a dry run has counted: it still exists, but must not be counted again.
+	// counted is what a dry run has already counted: the rows still exist, but must not be counted again.
 	counted struct{ instances, tasks []int64 }
-	// Sessions whose documents were removed.
+	// sessions are those whose documents were removed.
 	sessions map[string]bool
 }
 
@@ -23,13 +23,13 @@ func New(tx *forms.Transaction, dryRun bool) *Remover {
 	return &Remover{tx: tx, dry: dryRun, sessions: map[string]bool{}}
 }
 
-// The row was not deleted.
+// ErrKept means that a row was not deleted.
 var ErrKept = errors.New("a trigger or rule of its table keeps it")
 
-// What was removed of process instances or orphan tasks, the items.
+// Removal says what was removed of items, which are process instances or orphan tasks.
 type Removal struct {
-	Rows     map[int64]report.Rows // by item
-	Sessions []report.Session      // with documents of the items
+	Rows     map[int64]report.Rows // rows by item
+	Sessions []report.Session      // the sessions of the items' documents
 }
 
 func newRemoval() *Removal { return &Removal{Rows: map[int64]report.Rows{}} }
@@ -58,7 +58,7 @@ func (g *Removal) Total() report.Rows {
 	return total
 }
 
-// Rows are counted by key.
+// remove deletes rows, or only counts them in a dry run. It returns how many there were, by key.
 func (r *Remover) remove(
 	ctx context.Context, table, condition, key string, a forms.Args,
 ) (counts map[string]int64, err error) {
@@ -74,7 +74,7 @@ func (r *Remover) remove(
 	return counts, nil
 }
 
-// Rows with an id as key are added to the items that itemOf returns for the ids.
+// removeItems removes rows whose key is an id, and counts them for the item that itemOf returns for the id.
 func (r *Remover) removeItems(
 	ctx context.Context, g *Removal, itemOf func(id int64) int64, table, condition, key string, a forms.Args,
 ) error {
@@ -87,7 +87,7 @@ func (r *Remover) removeItems(
 
 func itself(id int64) int64 { return id }
 
-// lockClause ends a query whose result decides which rows are deleted.
+// lockClause returns the end of a query whose result decides which rows are deleted.
 func (r *Remover) lockClause() string {
 	if r.dry {
 		return ""

@@ -11,11 +11,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Some versions lack these tables about tasks.
+// optionalTables are tables about tasks that some versions of Forms lack.
 var optionalTables = []string{"tb_task_acl", "tb_task_attachment"}
 
-// Locked tasks with everything that depends on them. items has the item of each task: its process instance, or itself
-// for an orphan. instances are the values of process_instance_id in tb_task.
+// tasks removes locked tasks with everything that depends on them. items has the item of each task: its process
+// instance, or the task itself if it is an orphan. instances are the allowed values of process_instance_id in
+// tb_task.
 func (r *Remover) tasks(ctx context.Context, g *Removal, items map[int64]int64, instances []int64) error {
 	ids := slices.Sorted(maps.Keys(items))
 	itemOf := func(task int64) int64 { return items[task] }
@@ -43,7 +44,8 @@ func (r *Remover) tasks(ctx context.Context, g *Removal, items map[int64]int64, 
 	return r.removeItems(ctx, g, itemOf, "tb_task", ofInstances, "r.id", a)
 }
 
-// The sessions of the tasks' documents are added: for the form data, exactly of the rows that were deleted.
+// formData removes the tasks' form data, and adds the sessions of the tasks' documents. For form data, these are
+// exactly the sessions of the rows that were deleted.
 func (r *Remover) formData(ctx context.Context, g *Removal, items map[int64]int64) error {
 	ids := slices.Sorted(maps.Keys(items))
 	const key = "concat(r.id, ' ', r.task_id)"

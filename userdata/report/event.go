@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// Deleted rows by table.
+// Rows are deleted rows by table.
 type Rows map[string]int64
 
 func (r Rows) Add(other Rows) {
@@ -18,7 +18,7 @@ func (r Rows) Add(other Rows) {
 	}
 }
 
-// One of its parts is set.
+// Event has exactly one of its parts set, except Receipt, which comes with Ended.
 type Event struct {
 	Erasure  string    `json:"-"` // empty in a dry run
 	Sequence int64     `json:"-"`
@@ -29,25 +29,25 @@ type Event struct {
 	Document *DocumentErased `json:"Document,omitempty"`
 	File     string          `json:"File,omitempty"` // the path of a deleted file
 	Log      *Line           `json:"Log,omitempty"`
-	Receipt  *Receipt        `json:"-"`               // with Ended; read from the record
-	Ended    bool            `json:"Ended,omitempty"` // the last event
+	Receipt  *Receipt        `json:"-"`               // set with Ended; read from the record
+	Ended    bool            `json:"Ended,omitempty"` // whether this is the last event
 }
 
-// Or would be.
+// InstanceErased is a process instance that was erased, or would be in a dry run.
 type InstanceErased struct {
 	ID         int64  `json:"ID"`
 	Invocation string `json:"Invocation"`
-	Terminated bool   `json:"Terminated"` // it was running
+	Terminated bool   `json:"Terminated"` // whether it was running
 	Rows       Rows   `json:"Rows"`
 }
 
-// Or would be; the task is an orphan.
+// TaskErased is an orphan task that was erased, or would be in a dry run.
 type TaskErased struct {
 	ID   int64 `json:"ID"`
 	Rows Rows  `json:"Rows"`
 }
 
-// A sweep deleted a document from the database, or would.
+// DocumentErased is a document that a sweep deleted from the database, or would delete in a dry run.
 type DocumentErased struct {
 	ID       string   `json:"ID"`
 	Sessions []string `json:"Sessions"`
@@ -63,20 +63,20 @@ func Infof(format string, args ...any) Event { return logf(severity.Info, format
 
 func Warningf(format string, args ...any) Event { return logf(severity.Warning, format, args...) }
 
-// An erasure with such an event has not succeeded.
+// Errorf returns an event that makes its erasure count as failed.
 func Errorf(format string, args ...any) Event { return logf(severity.Error, format, args...) }
 
 func logf(level severity.Level, format string, args ...any) Event {
 	return Event{Log: &Line{level, clean(fmt.Sprintf(format, args...))}}
 }
 
-// The name is made valid UTF-8, as protobuf messages require.
+// FileDeleted makes the name valid UTF-8, as protobuf messages require.
 func FileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
 
-// In characters.
+// maxMessage is in characters.
 const maxMessage = 1000
 
-// A message may quote a server's response: it becomes one line of text that the database can store.
+// clean makes a message, which may quote a server's response, one line of text that the database can store.
 func clean(message string) string {
 	text := []rune(Printable(message))
 	if len(text) > maxMessage {
@@ -85,7 +85,8 @@ func clean(message string) string {
 	return string(text)
 }
 
-// Control characters, characters that change the direction of writing, and invalid UTF-8 become spaces.
+// Printable replaces control characters, characters that change the direction of writing, and invalid UTF-8 by
+// spaces.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -2,7 +2,7 @@ package report
 
 import "time"
 
-// The lasting record of an erasure. It holds no user data.
+// Receipt is the lasting record of an erasure. It holds no user data.
 type Receipt struct {
 	ID          string
 	RequestedBy string
@@ -11,26 +11,26 @@ type Receipt struct {
 	Succeeded   bool
 	DryRun      bool
 	Sweep       bool
-	Purge       string // the name of the purge that the erasure belongs to, in the run RunID; empty if requested by a user
+	Purge       string // the purge that the erasure belongs to, in the run RunID; empty if a user requested it
 	RunID       string
-	UserIDHash  string // salted
+	UserIDHash  string // a salted hash; empty unless a user id was given
 	Salt        string
 	Instances   []int64
 	Tasks       []int64
 	Rows        Rows
 	Files       []string
 	Problems    []string
-	// The latest one; nil if the erasure was never verified.
+	// Verification is the latest one; nil if the erasure was never verified.
 	Verification *Verification
 }
 
-// The result of searching again for what an erasure was about.
+// Verification is the result of searching again for what an erasure was to erase.
 type Verification struct {
 	Time time.Time `json:"Time"`
-	// Nothing was found, apart from possible coincidences.
+	// Clean says that nothing was found, apart from possible coincidences.
 	Clean bool `json:"Clean"`
-	// Found by the erasure's ids or by the user. Possible lists process instances with a variable that contains the user
-	// id as a part of something longer.
+	// Instances and Tasks were found by the erasure's ids or by the user. Possible lists process instances with a
+	// variable that contains the user id as a part of something longer.
 	Instances   []int64  `json:"Instances"`
 	Tasks       []int64  `json:"Tasks"`
 	Possible    []int64  `json:"Possible"`

@@ -1,4 +1,4 @@
-// Package search finds the process instances and orphan tasks of one person in a Forms database: started by the person,
-// with the person as participant, or with the person's user id in a variable of a workflow. It needs a transaction of
-// package forms; userdata calls it to find, erase and verify.
+// Package search finds the process instances and orphan tasks of one person in a Forms database: those that the
+// person started or took part in, and those with the person's user id in a variable of a workflow. It needs a
+// transaction of package forms. Package userdata calls it to find, erase and verify.
 package search

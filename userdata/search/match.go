@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// How a variable contains a user id.
+// Match says how a variable contains a user id.
 type Match string
 
-// The most certain first.
+// The most certain match comes first.
 const (
 	Whole Match = "WHOLE"
 	Word  Match = "WORD"
 	Part  Match = "PART"
 )
 
-// The text is known to contain the user id.
+// match returns how the text, which is known to contain the user id, contains it.
 func match(text, user string) Match {
 	if text == user {
 		return Whole

@@ -11,17 +11,18 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// The person to search for.
+// Query is the person to search for.
 type Query struct {
-	// The canonical name of a principal.
+	// UserID is the canonical name of a principal.
 	UserID string
-	// Also searched for the user id.
+	// Variables are also searched for the user id.
 	Variables []Variable
-	// Restricts the search to some principals of the user id; empty: all of them.
+	// PrincipalIDs restricts the search to some principals of the user id; if it is empty, all of them are searched
+	// for.
 	PrincipalIDs []string
 }
 
-// How a person is involved in a process instance.
+// Kind says how a person is involved in a process instance.
 type Kind string
 
 const (
@@ -32,18 +33,19 @@ const (
 
 type Reason struct {
 	Kind     Kind
-	Variable Variable // for InVariable
-	Match    Match    // for InVariable
+	Variable Variable // only for InVariable
+	Match    Match    // only for InVariable
 }
 
-// If only other rows of it are left, it has no status and no invocation.
+// Instance has no status and no invocation if the process instance itself is gone and only other rows of it are
+// left.
 type Instance struct {
 	forms.Instance
 	Reasons []Reason
 }
 
-// Certain reports whether the process instance is the person's: a variable that contains the user id only as a part of
-// something longer may be a coincidence.
+// Certain reports whether the process instance is certainly the person's: if a variable contains the user id only as
+// a part of something longer, that may be a coincidence.
 func (in Instance) Certain() bool {
 	return slices.ContainsFunc(in.Reasons, func(r Reason) bool { return r.Match != Part })
 }
@@ -55,11 +57,11 @@ type Result struct {
 	NotSearched []string // what could not be searched, and why
 }
 
-// A principal does not belong to the user id.
+// ErrNotPrincipal means that a given principal does not belong to the user id.
 var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this user id")
 
-// A collation may treat different texts as equal, so that these queries return too many rows. Their last column has the
-// text to compare exactly.
+// These queries may return too many rows, since a collation may treat different texts as equal. Their last column is
+// the text that must be compared exactly.
 const (
 	principalsQuery = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
 	initiatedQuery  = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND " +
@@ -72,7 +74,7 @@ const (
 type searcher struct {
 	tx      *forms.Transaction
 	user    string
-	reasons map[int64][]Reason // by process instance
+	reasons map[int64][]Reason // reasons by process instance
 	orphans map[int64]bool
 }
 
@@ -121,7 +123,7 @@ func (s *searcher) principals(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// searchTasks adds the process instances and orphan tasks that a query returns for principals.
+// searchTasks adds the process instances and orphan tasks that a query returns for the principals.
 func (s *searcher) searchTasks(ctx context.Context, kind Kind, query string, principals []string) error {
 	var instance, task sql.NullInt64
 	var principal string
@@ -148,7 +150,7 @@ func (s *searcher) add(instance int64, r Reason) {
 
 const idsPerQuery = 1000
 
-// Instances are ordered by id.
+// instances returns the process instances that were found, ordered by id.
 func (s *searcher) instances(ctx context.Context) (list []Instance, err error) {
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(s.reasons)), idsPerQuery) {
 		existing, err := s.tx.Instances(ctx, ids, "")

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// A variable of a workflow, or all of them if Name is empty.
+// Variable is a variable of a workflow, or stands for all of its variables if Name is empty.
 type Variable struct{ Application, Workflow, Name string }
 
 func (v Variable) String() string {
@@ -22,13 +22,13 @@ func (v Variable) String() string {
 	return fmt.Sprintf("%s of workflow %s/%s", name, v.Application, v.Workflow)
 }
 
-// The database has no such workflow or variable.
+// ErrNoVariable means that the database has no such workflow or variable.
 var ErrNoVariable = failure.New(failure.NotFound, "the database knows no such")
 
-// User ids that are numbers which a database can cast.
+// number matches user ids that are numbers which a database can cast.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
-// searchVariable returns the variables that could not be searched.
+// searchVariable returns descriptions of the variables that could not be searched.
 func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []string, err error) {
 	name := "pt_" + v.Application + "/" + v.Workflow
 	columns, known, err := s.tx.WorkflowColumns(ctx, func(n string) bool { return n == name })
@@ -75,7 +75,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 	return skipped, nil
 }
 
-// The most certain match of each process instance counts.
+// addMatches counts the most certain match of each process instance.
 func (s *searcher) addMatches(ctx context.Context, query string, v Variable, isNumber bool) error {
 	best := map[int64]Match{}
 	var instance, value any

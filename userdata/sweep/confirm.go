@@ -14,14 +14,14 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// How long the owner of a session must have been missing: a Forms server stores documents before it commits the
-// transaction that stores their task.
+// confirmAfter is how long the owner of a session must have been missing, since a Forms server stores documents
+// before it commits the transaction that stores their task.
 const confirmAfter = time.Hour
 
-// What a sweep sees in the Forms database when it begins.
+// observation is what a sweep sees in the Forms database when it begins.
 type observation struct {
-	dead    map[string]owner // sessions without their owners
-	highest map[string]int64 // ids, by table
+	dead    map[string]owner // sessions whose owners do not exist, with these owners
+	highest map[string]int64 // the highest ids by table
 }
 
 func observe(ctx context.Context, tx *forms.Transaction, sessions []string) (o observation, err error) {
@@ -37,13 +37,14 @@ func observe(ctx context.Context, tx *forms.Transaction, sessions []string) (o o
 	return o, err
 }
 
-// The owner of a session may be about to be stored, since its id is above all known ids.
+// isAbove reports whether the id of the session's owner is higher than all known ids. Such an owner may be about to
+// be stored.
 func (o observation) isAbove(session string) bool {
 	owner := o.dead[session]
 	return owner.id > o.highest[owner.table]
 }
 
-// The highest ids become the highest that earlier sweeps have seen.
+// raise raises the highest ids to those that earlier sweeps have seen.
 func (o observation) raise(ctx context.Context, db external.Querier, formsID string) error {
 	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms_id = $1", formsID)
 	var table string
@@ -55,7 +56,7 @@ func (o observation) raise(ctx context.Context, db external.Querier, formsID str
 	return err
 }
 
-// Later sweeps need the observation.
+// record stores the observation, which later sweeps need.
 func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) error {
 	for table, id := range o.highest {
 		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms_id, relation, id) VALUES ($1, $2, $3)
@@ -76,7 +77,7 @@ func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) erro
 	return err
 }
 
-// confirm records the observation, reports which sessions are not confirmed, and returns the others.
+// confirm records the observation, reports sessions that are not confirmed, and returns the confirmed ones.
 func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed map[string]bool, err error) {
 	err = e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := o.record(ctx, tx, e.FormsID); err != nil {
@@ -91,8 +92,8 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 	return confirmed, err
 }
 
-// confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about
-// the others.
+// confirmedSessions returns the dead sessions of an observation that were already found dead an hour ago or earlier,
+// with events about the others.
 func confirmedSessions(
 	ctx context.Context, db external.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {

@@ -16,7 +16,7 @@ import (
 
 const documentsPerTransaction = 100
 
-// observeDatabase observes the sessions of all documents in the database, and returns them by document.
+// observeDatabase observes the sessions of all documents in the database, and returns these sessions by document.
 func observeDatabase(
 	ctx context.Context, tx *forms.Transaction,
 ) (documents map[string][]string, o observation, err error) {
@@ -26,7 +26,7 @@ func observeDatabase(
 	return documents, o, err
 }
 
-// deleteStale deletes documents whose sessions are all dead; a dry run counts them.
+// deleteStale deletes documents whose sessions are all dead, or counts them in a dry run.
 func deleteStale(
 	ctx context.Context, tx *forms.Transaction, dryRun bool, ids []string, confirmed map[string]bool,
 ) (*report.Entry, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// A younger document may belong to a task that is not stored yet.
+// minFileAge protects younger documents, since they may belong to a task that is not stored yet.
 const minFileAge = 24 * time.Hour
 
 func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {
@@ -70,8 +70,8 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 	return o, err
 }
 
-// staleDocuments returns the documents whose sessions are all confirmed, and an event about documents that are too
-// young, if any.
+// staleDocuments returns the documents whose sessions are all confirmed. If some documents are too young, it also
+// returns an event about them.
 func staleDocuments(
 	ctx context.Context, root *os.Root, confirmed map[string]bool,
 ) (stale []gds.Document, young []report.Event, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Of retained documents, by their sessions.
+// kind is the kind of a retained document, by its sessions.
 type kind int
 
 const (
@@ -25,7 +25,7 @@ const (
 	kindNone
 )
 
-// For people.
+// kindNames are for people.
 var kindNames = [...]string{"of tasks and form data", `of the session "-1"`, "of other sessions", "without a session"}
 
 func kindOf(sessions []string) kind {
@@ -54,8 +54,8 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.
 	return report.Infof("documents retained: %s", strings.Join(parts, ", "))
 }
 
-// retainedInDatabase reports all documents in the database except stale ones, and chunks that belong to no document: no
-// session leads to these.
+// retainedInDatabase reports all documents in the database except stale ones. It also reports chunks that belong to
+// no document, which no session leads to.
 func retainedInDatabase(
 	ctx context.Context, tx *forms.Transaction, sessions map[string][]string, stale []string,
 ) (report.Event, error) {
@@ -81,7 +81,7 @@ func retainedInDatabase(
 	return event, err
 }
 
-// retainedInFolder reports all documents in the folder except stale ones, given by their paths.
+// retainedInFolder reports all documents in the folder except the stale ones, which are given by their paths.
 func retainedInFolder(ctx context.Context, root *os.Root, stale []string) (report.Event, error) {
 	isStale, sizes, sessions := map[string]bool{}, map[string]int64{}, map[string][]string{}
 	for _, name := range stale {

@@ -10,16 +10,16 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// The task or form data that a session belongs to.
+// owner is the task or form data that a session belongs to.
 type owner struct {
 	table string
 	id    int64
 }
 
-// Session ids of documents that belong to a task or form data.
+// ownedSession matches the ids of sessions of documents that belong to a task or form data.
 var ownedSession = regexp.MustCompile(`^_wf(attach|task|taskformid)([1-9][0-9]{0,18})$`)
 
-// ownerOf returns the zero owner for sessions of another form.
+// ownerOf returns the zero owner for other sessions.
 func ownerOf(session string) owner {
 	m := ownedSession.FindStringSubmatch(session)
 	if m == nil {
@@ -37,7 +37,7 @@ func ownerOf(session string) owner {
 
 const idsPerQuery = 1000
 
-// deadSessions returns the sessions whose owners do not exist, with these owners.
+// deadSessions returns the sessions whose owners do not exist, with their owners.
 func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string) (map[string]owner, error) {
 	dead, ids := map[string]owner{}, map[string]map[int64]bool{} // ids by table
 	for _, s := range sessions {
@@ -64,7 +64,7 @@ func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string)
 	return dead, nil
 }
 
-// onlyOf returns the documents whose sessions are all in a set, with their sessions.
+// onlyOf returns the documents whose sessions are all in the set, with these sessions.
 func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][]string {
 	only := maps.Clone(documents)
 	maps.DeleteFunc(only, func(_ string, sessions []string) bool {
@@ -73,8 +73,8 @@ func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][
 	return only
 }
 
-// onlyDead returns the documents whose sessions are all dead, with their sessions: the sessions are confirmed, and
-// their owners do not exist in this transaction.
+// onlyDead returns the documents whose sessions are all confirmed and whose owners do not exist in this transaction
+// either, with these sessions.
 func onlyDead(
 	ctx context.Context, tx *forms.Transaction, documents map[string][]string, confirmed map[string]bool,
 ) (map[string][]string, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// failed is true if some stale documents could not be deleted.
+// Run returns failed as true if some stale documents could not be deleted.
 func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed bool, err error) {
 	if storage.InDatabase {
 		return sweepDatabase(ctx, e)
@@ -20,7 +20,7 @@ func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed boo
 	return sweepFolder(ctx, e, storage.Folder)
 }
 
-// Preview changes nothing.
+// Preview reports what a sweep would delete, and changes nothing.
 func Preview(
 	ctx context.Context, record *pgxpool.Pool, db *forms.Database, storage gds.Storage,
 ) ([]report.Event, error) {
@@ -30,7 +30,7 @@ func Preview(
 	return previewFolder(ctx, record, db, storage.Folder)
 }
 
-// The sweep does not fail if the retained documents cannot be counted.
+// reportRetained reports the retained documents. If they cannot be counted, the sweep does not fail.
 func reportRetained(ctx context.Context, e *claim.Erasure, count func() (report.Event, error)) error {
 	event, err := count()
 	if e.Interrupts(ctx, err) {

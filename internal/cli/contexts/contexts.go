@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// A server, and how a client authenticates itself there.
+// Context is a server, and how a client authenticates itself there.
 type Context struct {
 	Address     string `json:"server"`
 	TLS         bool   `json:"tls,omitempty"`
@@ -30,7 +30,7 @@ type Context struct {
 	TokenFile   string `json:"tokenFile,omitempty"`
 }
 
-// By name. Current may be empty.
+// File has the contexts by name. Current may be empty.
 type File struct {
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
@@ -58,7 +58,7 @@ func (f *File) Get(name string) (Context, error) {
 	return c, flags.Errorf("there is no context %q: there are %s", name, strings.Join(f.Names(), ", "))
 }
 
-// Set reports whether there was a context of that name.
+// Set reports whether it replaced a context of that name.
 func (f *File) Set(name string, c Context) (replaced bool) {
 	if f.Contexts == nil {
 		f.Contexts = map[string]Context{}
@@ -68,7 +68,7 @@ func (f *File) Set(name string, c Context) (replaced bool) {
 	return replaced
 }
 
-// A context that is removed is no longer the current one.
+// Remove also clears Current if it names the removed context.
 func (f *File) Remove(name string) {
 	delete(f.Contexts, name)
 	if f.Current == name {
@@ -84,7 +84,7 @@ func path() (string, error) {
 	return filepath.Join(folder, "cleanupd", "contexts.yaml"), nil
 }
 
-// A missing file, or a user without a configuration folder, has no contexts.
+// Load returns no contexts if there is no file, or if the user has no configuration folder.
 func Load() (*File, error) {
 	f := &File{}
 	name, err := path()
@@ -122,7 +122,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Change saves the file unless change fails. Other commands that change it wait.
+// Change calls change, and saves the file unless that fails. Other commands that change the file wait meanwhile.
 func Change(change func(f *File) error) (err error) {
 	name, err := path()
 	if err != nil {
@@ -132,11 +132,11 @@ func Change(change func(f *File) error) (err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.Open(folder) // the file itself is replaced, and a lock of it with it
+	lock, err := os.Open(folder) // not the file itself, since it is replaced and its lock would be lost
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // which unlocks it
+	defer func() { err = errors.Join(err, lock.Close()) }() // closing it releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -150,7 +150,7 @@ func Change(change func(f *File) error) (err error) {
 	return f.save(name)
 }
 
-// save replaces the file at once, so that no other command ever reads a part of it. It follows links.
+// save replaces the file atomically, so that no other command ever reads a part of it. It follows links.
 func (f *File) save(name string) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
@@ -159,7 +159,7 @@ func (f *File) save(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // with mode 0600
+	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // the file has mode 0600
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// The value of the flag --output.
+// Output is the value of the flag --output.
 type Output string
 
 const Table Output = "table"

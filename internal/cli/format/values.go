@@ -11,18 +11,18 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// EnumName is in lower case, without the prefix that all names of the enum have.
+// EnumName returns the name in lower case, without the prefix that all names of the enum share.
 func EnumName(value protoreflect.Enum) string {
 	names := value.Descriptor().Values()
 	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
 	name := names.ByNumber(value.Number())
-	if name == nil { // of a newer server
+	if name == nil { // a value of a newer server
 		return fmt.Sprint(value.Number())
 	}
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
 }
 
-// Size has a unit, such as 3.0 MiB.
+// Size returns a size with its unit, such as 3.0 MiB.
 func Size(n int64) string { return humanize.IBytes(uint64(n)) }
 
 func Rows(n int64) string { return Count(n, "row", "rows") }
@@ -44,7 +44,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Period is such as 90 days or 1m30s, as settings have them.
+// Period returns a duration such as 90 days or 1m30s, as settings are written.
 func Period(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {
@@ -61,7 +61,7 @@ func Elapsed(start, end *timestamppb.Timestamp) string {
 	return Duration(end.AsTime().Sub(start.AsTime()))
 }
 
-// Time is in UTC, such as 2026-02-28T12:00:00Z; "" if unknown.
+// Time returns a time in UTC, such as 2026-02-28T12:00:00Z; "" if it is unknown.
 func Time(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -69,7 +69,7 @@ func Time(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// Date is in UTC; "" if unknown.
+// Date returns a date in UTC; "" if it is unknown.
 func Date(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -77,8 +77,8 @@ func Date(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.DateOnly)
 }
 
-// FieldName is as typed on the command line and in JSON: maxIdle for the stored MaxIdle, and visitorPurgeDelayDays for
-// visitor_purge_delay_days.
+// FieldName returns the name that is typed on the command line and used in JSON: maxIdle for the stored MaxIdle, and
+// visitorPurgeDelayDays for visitor_purge_delay_days.
 func FieldName(stored string) string {
 	var name strings.Builder
 	for i, part := range strings.Split(stored, "_") {

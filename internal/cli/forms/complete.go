@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 )
 
-// The newest receipts that are offered.
+// maxCompletions is how many receipts are offered, the newest ones.
 const maxCompletions = 50
 
 func knownReceipts(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {

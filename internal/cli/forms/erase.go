@@ -79,8 +79,8 @@ func atMostOneUser(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Two flags were renamed, since $CLEANUPD_TASK is a task of the pipeline and $CLEANUPD_INSTANCE the name of the
-// service.
+// acceptOldNames accepts the old names of two flags. They were renamed, since $CLEANUPD_TASK is a task of the
+// pipeline and $CLEANUPD_INSTANCE is the name of the service.
 func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "task":
@@ -91,7 +91,8 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// eraseAfterPreview asks for confirmation unless yes is set. erase reports whether it found anything.
+// eraseAfterPreview erases after a preview and a confirmation; with yes, it does not ask. erase reports whether it
+// found anything.
 func eraseAfterPreview(
 	cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (found bool, err error),
 ) error {
@@ -119,7 +120,7 @@ type eraseMessage interface {
 	GetEvent() *cleanupv1.EraseEvent
 }
 
-// printErasure reports whether there was anything to erase.
+// printErasure prints the events of an erasure, and reports whether there was anything to erase.
 func printErasure[M eraseMessage](
 	w io.Writer, output format.Output, dryRun bool, stream interface{ Recv() (M, error) },
 ) (found bool, err error) {
@@ -149,7 +150,7 @@ type eraseView struct {
 	w                io.Writer
 	erased           string // "erased", or "would be erased"
 	instances, tasks int
-	documents        int // in the database, by a sweep
+	documents        int // documents that a sweep erased from the database
 	found            bool
 }
 
@@ -198,7 +199,7 @@ func (v *eraseView) receipt(r *cleanupv1.Receipt) error {
 	return err
 }
 
-// Numbers are by table, in parentheses; "" if there are none.
+// rowsText returns the numbers of rows by table, in parentheses; "" if there are none.
 func rowsText(rows []*cleanupv1.TableRows) string {
 	if len(rows) == 0 {
 		return ""

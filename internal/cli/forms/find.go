@@ -46,7 +46,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// printFound includes the places that were not or cannot be searched.
+// printFound also prints which places were not or cannot be searched.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
@@ -79,7 +79,7 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 	return nil
 }
 
-// "gone" if only data that refers to the process instance is left.
+// statusName returns "gone" if only data that refers to the process instance is left.
 func statusName(p *cleanupv1.ProcessInstance) string {
 	switch {
 	case p.GetLongLivedInvocationId() == "" && p.GetStatus() == 0:

@@ -115,7 +115,7 @@ func listPurges(ctx context.Context, client cleanupd.Client) (*cleanupv1.ListFor
 	})
 }
 
-// "" if the rule does not exist.
+// purgeEtag returns "" if the rule does not exist.
 func purgeEtag(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	list, err := listPurges(cmd.Context(), client)
 	for _, p := range list.GetPurges() {

@@ -24,7 +24,7 @@ import (
 //go:embed receipt.html
 var receiptHTML string
 
-// A page for the person's file.
+// receiptPage is a page for the person's file.
 var receiptPage = template.Must(
 	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML))
 
@@ -60,7 +60,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// An existing file is not overwritten.
+// writeReceiptPage fails if the file already exists.
 func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
 	if err != nil {

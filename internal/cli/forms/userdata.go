@@ -27,7 +27,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// Variables of workflows may hold the user id.
+// addVariablesFlag adds the flag for variables of workflows that may hold the user id.
 func addVariablesFlag(f *pflag.FlagSet, variables *[]string) {
 	f.StringArrayVar(variables, "variable", nil,
 		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: also look for the user id there; WORKFLOW includes "+
@@ -51,7 +51,7 @@ func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, e
 	return variables, nil
 }
 
-// Several principals may have the same user id.
+// addPrincipalsFlag adds the flag that chooses among several principals with the same user id.
 func addPrincipalsFlag(f *pflag.FlagSet, ids *[]string) {
 	f.StringArrayVar(ids, "principal", nil, "which principal of the user id is meant; may be repeated")
 }

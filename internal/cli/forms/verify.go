@@ -56,7 +56,7 @@ func newVerify(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// The user id is optional.
+// receiptAndUser requires the id of a receipt; the user id after it is optional.
 func receiptAndUser(cmd *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil

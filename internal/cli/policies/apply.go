@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Returned by a dry run of apply.
+// ErrDiffers is returned by a dry run of apply if the stored policies differ from the file.
 var ErrDiffers = errors.New("the stored policies differ from the file; it was a dry run: nothing was changed")
 
 type applier struct {
@@ -109,7 +109,7 @@ func (a *applier) apply(file string) error {
 	return nil
 }
 
-// The difference must not be printed between the answers of the API.
+// report returns where the difference is printed. It must not be mixed with the API's responses in other formats.
 func (a *applier) report() io.Writer {
 	if a.output == format.Table {
 		return a.cmd.OutOrStdout()
@@ -126,7 +126,8 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	return byName, err
 }
 
-// The server checks all policies of the file; the error joins the mistakes of all.
+// compare lets the server check all policies of the file, and returns the changes. The error joins the mistakes of
+// all policies.
 func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) (changes []change, err error) {
 	var wrong []error
 	rest := maps.Clone(stored)
@@ -154,7 +155,7 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 	return changes, errors.Join(wrong...)
 }
 
-// show includes the number of changes by kind, and the warnings of the server.
+// show prints the changes, how many there are of each kind, and the server's warnings.
 func (a *applier) show(changes []change, inFile int) error {
 	var created, changed, deleted int
 	w := a.report()
@@ -181,7 +182,7 @@ func (a *applier) show(changes []change, inFile int) error {
 	return nil
 }
 
-// warn prints warnings about new and changed policies, and in a single line which rules have not run yet.
+// warn prints warnings about new and changed policies, and one line with all policies whose rules have not run yet.
 func (a *applier) warn(changes []change) {
 	var unproven []string
 	for _, c := range changes {
@@ -204,12 +205,13 @@ func setResponse(p *cleanupv1.Policy) *cleanupv1.SetPolicyResponse {
 	return &cleanupv1.SetPolicyResponse{Policy: p}
 }
 
-// Policies changed between the question and its answer.
+// errChanged means that policies changed after they were shown to the user and before the user confirmed the
+// changes.
 var errChanged = errors.New(
 	"nothing was changed: somebody else changed the same policies meanwhile; run the command again")
 
-// The policies to change must be those that were shown. Changes after that fail by their etags, except for the creation
-// of a policy of the same name.
+// checkUnchanged fails if the policies to change are no longer those that were shown. Later changes are refused
+// because of the etags, unless somebody else creates a policy of the same name.
 func (a *applier) checkUnchanged(changes []change) error {
 	now, err := a.stored()
 	if err != nil {

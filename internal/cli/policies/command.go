@@ -136,7 +136,7 @@ func newDelete(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// "" if the policy does not exist.
+// etagOf returns "" if the policy does not exist.
 func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
 	if status.Code(err) == codes.NotFound {
@@ -145,7 +145,7 @@ func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, er
 	return resp.GetPolicy().GetEtag(), err
 }
 
-// Warnings go to stderr, for any output format.
+// printWarnings prints to stderr, whatever the output format.
 func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 	for _, w := range p.GetWarnings() {
 		printWarning(cmd, p.GetName(), w)

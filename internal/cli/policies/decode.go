@@ -21,7 +21,7 @@ type entry struct {
 	where  string // the file and the line
 }
 
-// The file may be the standard input. The error joins all mistakes.
+// readFile reads a file, or the standard input if the name is "-". The error joins all mistakes.
 func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	if name == "-" {
 		return parse("standard input", cmd.InOrStdin())
@@ -34,7 +34,7 @@ func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	return parse(name, f)
 }
 
-// Each YAML document is a policy, a list of policies, or a list under `policies`.
+// parse reads YAML documents. Each one is a policy, a list of policies, or a list under `policies`.
 func parse(file string, r io.Reader) ([]entry, error) {
 	p := parser{file: file, lines: map[string]string{}}
 	documents := yaml.NewDecoder(r)
@@ -59,8 +59,8 @@ type parser struct {
 	file  string
 	found []entry
 	any   bool              // whether there is a policy, or an empty list of them
-	lines map[string]string // where each name was found first
-	name  string            // of the current policy, empty if it has none
+	lines map[string]string // where each name was found for the first time
+	name  string            // the name of the current policy; empty if it has none
 	wrong []error
 }
 
@@ -111,7 +111,7 @@ func (p *parser) policy(n *yaml.Node) {
 	p.found = append(p.found, entry{m, p.where(n)})
 }
 
-// "" if it has none.
+// nameIn returns "" if the node has no name.
 func nameIn(n *yaml.Node) string {
 	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
 		if n.Content[i].Value == "name" {
@@ -121,7 +121,7 @@ func nameIn(n *yaml.Node) string {
 	return ""
 }
 
-// path is empty for a policy itself.
+// message reads the fields of m. path is empty for a policy itself.
 func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n, "%s must have fields, as NAME: VALUE", pathOr(path, "a policy"))
@@ -147,7 +147,7 @@ func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 
 func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	switch {
-	case isNull(n) && f.HasOptionalKeyword(): // NULL
+	case isNull(n) && f.HasOptionalKeyword(): // the value is NULL
 	case isNull(n):
 		p.errorf(n, "%s has no value", path)
 	case f.IsList() && n.Kind != yaml.SequenceNode:
@@ -176,7 +176,7 @@ func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f pr
 	}
 }
 
-// Numbers, dates and booleans are texts as written where the field is a text.
+// scalar accepts numbers, dates and booleans for a text field, as they are written.
 func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescriptor) (value protoreflect.Value, ok bool) {
 	tag := n.ShortTag()
 	switch f.Kind() {
@@ -207,10 +207,10 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 	return value, false
 }
 
-// Kinds of values that are read as texts where a text is expected.
+// texts are the kinds of values that are read as texts where a text is expected.
 var texts = map[string]bool{"!!str": true, "!!int": true, "!!float": true, "!!bool": true, "!!timestamp": true}
 
-// n may be an alias.
+// target returns the node that n stands for, since n may be an alias.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

@@ -34,7 +34,7 @@ func withoutServers(p *cleanupv1.Policy) *cleanupv1.Policy {
 	return p
 }
 
-// print prints each line of the old and the new policy that the other one does not have.
+// print prints each line of the old policy that the new one lacks, and vice versa.
 func (c change) print(w io.Writer) error {
 	title := "changes"
 	switch {
@@ -58,8 +58,8 @@ func (c change) print(w io.Writer) error {
 	return nil
 }
 
-// merged returns lines that only one of two lists has, with their signs. A line that replaces another one of the same
-// field follows it.
+// merged returns the lines that only one of the two lists has, with a sign. A line that replaces a line of the same
+// field comes right after it.
 func merged(before, after []string) (out []string) {
 	field := func(line string) string { return line[:strings.Index(line, ": ")] }
 	shown := map[string]bool{}
@@ -82,7 +82,7 @@ func merged(before, after []string) (out []string) {
 	return out
 }
 
-// lines returns one line for each value except the name, such as `olderThan.days: 30`; none for nil.
+// lines returns one line per value, such as `olderThan.days: 30`, except for the name; none for nil.
 func lines(p *cleanupv1.Policy) ([]string, error) {
 	if p == nil {
 		return nil, nil
@@ -92,7 +92,7 @@ func lines(p *cleanupv1.Policy) ([]string, error) {
 	return appendLines(nil, "", messageNode(p.ProtoReflect()))
 }
 
-// Each element of a list has a line.
+// appendLines adds a line for each element of a list.
 func appendLines(list []string, path string, n *yaml.Node) ([]string, error) {
 	var err error
 	switch n.Kind {

@@ -24,7 +24,7 @@ func encode(policies []*cleanupv1.Policy) (string, error) {
 	return encodeNode(file)
 }
 
-// What a terminal could act on is escaped: only quoted texts have it.
+// encodeNode escapes characters on which a terminal could act. Only quoted texts contain such characters.
 func encodeNode(n *yaml.Node) (string, error) {
 	var text bytes.Buffer
 	e := yaml.NewEncoder(&text)
@@ -44,7 +44,7 @@ func encodeNode(n *yaml.Node) (string, error) {
 	return out.String(), nil
 }
 
-// Fields are in their order, without what the server sets.
+// messageNode returns the fields in their order, without those that the server sets.
 func messageNode(m protoreflect.Message) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	fields := m.Descriptor().Fields()
@@ -83,7 +83,7 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 		return messageNode(value.Message())
 	case protoreflect.EnumKind:
 		name := fmt.Sprint(value.Enum())
-		if known := f.Enum().Values().ByNumber(value.Enum()); known != nil { // else of a newer server
+		if known := f.Enum().Values().ByNumber(value.Enum()); known != nil { // otherwise it is of a newer server
 			name = strings.TrimPrefix(string(known.Name()), enumPrefix(f.Enum()))
 		}
 		return textNode(name)
@@ -93,10 +93,10 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
 }
 
-// A text is quoted if it would read as something else.
+// textNode quotes the text if it would otherwise be read as something else.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	isMerge := text == "<<" // the key that merges maps, in quotes or not
+	isMerge := text == "<<" // the key that merges maps, even in quotes
 	if isMerge || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 		n.Style = yaml.DoubleQuotedStyle
 	}

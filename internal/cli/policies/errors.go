@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// explain returns one error for each field that the server refuses, with the place of the policy and its name.
+// explain returns one error for each field that the server refuses. It names the policy and its place in the file.
 func (e entry) explain(err error) error {
 	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())
 	switch s.Code() {
@@ -36,7 +36,7 @@ func (e entry) explain(err error) error {
 	return errors.Join(wrong...)
 }
 
-// The path is as a file has it, such as `olderThan.days: `; "" for the policy itself.
+// fieldPath returns the path as it is written in a file, such as `olderThan.days: `; "" for the policy itself.
 func fieldPath(field string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
 	if path == "" {

@@ -37,7 +37,7 @@ func newExport(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// Without names, all policies are chosen.
+// choose returns the policies with these names, or all policies if there are no names.
 func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error) {
 	if len(names) == 0 {
 		return all, nil

@@ -6,12 +6,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// No file has fields that the server sets.
+// isServers reports whether the server sets the field. Files leave such fields out.
 func isServers(f protoreflect.FieldDescriptor) bool {
 	return f.Name() == "etag" || f.Name() == "warnings"
 }
 
-// name is that in JSON or in the proto file; nil: unknown.
+// fieldOf takes the name in JSON or in the proto file, and returns nil if it is unknown.
 func fieldOf(fields protoreflect.FieldDescriptors, name string) protoreflect.FieldDescriptor {
 	if f := fields.ByJSONName(name); f != nil {
 		return f
@@ -29,7 +29,7 @@ func names(m protoreflect.Message) (list []string) {
 	return list
 }
 
-// enumPrefix returns what all names of an enum begin with; files leave it out.
+// enumPrefix returns the prefix that all names of an enum share. Files leave it out.
 func enumPrefix(e protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(e.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }

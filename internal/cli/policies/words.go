@@ -56,7 +56,7 @@ func yesOrNo(yes bool) string {
 	return "no"
 }
 
-// hasRun reports whether a run has followed a saved plan with the rule as it is.
+// hasRun reports whether a run has followed a saved plan with the current rule.
 func hasRun(p *cleanupv1.Policy) bool {
 	return !slices.ContainsFunc(p.GetWarnings(), func(w *cleanupv1.Message) bool {
 		return w.GetCode() == message.PolicyUnproven.Code
@@ -80,7 +80,7 @@ func action(p *cleanupv1.Policy) string {
 
 func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
 
-// A row matches if all parts are true.
+// conditions returns the parts of the condition. A row matches if all of them are true.
 func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
 		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
@@ -103,7 +103,7 @@ func conditions(p *cleanupv1.Policy) (parts []string) {
 	return parts
 }
 
-// Comparisons that have a sign.
+// signs are the comparisons that are written with a sign.
 var signs = map[cleanupv1.FilterOp]string{
 	cleanupv1.FilterOp_FILTER_OP_EQUAL:            "=",
 	cleanupv1.FilterOp_FILTER_OP_NOT_EQUAL:        "<>",

@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// How long a shell waits for what can be typed.
+// completionTimeout is how long a shell waits for completions.
 const completionTimeout = time.Second
 
-// What can be typed, with descriptions.
+// Source returns what can be typed, with descriptions.
 type Source func(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error)
 
 func CompleteFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
@@ -32,7 +32,8 @@ func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// Complete asks the server, and offers nothing if it does not answer in time. Offers no names of files.
+// Complete offers what the server returns, and nothing if it does not answer in time. It never offers names of
+// files.
 func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := offers(cmd, server, sources)
@@ -44,9 +45,9 @@ func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	}
 }
 
-// A source that fails offers nothing.
+// offers merges the sources; a source that fails offers nothing.
 func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.Completion, err error) {
-	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // which cobra does not do for a completion
+	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // cobra does not do this for a completion
 		return nil, err
 	}
 	if _, err := server.useContext(cmd); err != nil {

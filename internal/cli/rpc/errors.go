@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// Explain adds what the user can do: watch the run that is active already, or check the address of a server that cannot
-// be reached.
+// Explain adds what the user can do: watch the run that is already active, or check the address of a server that
+// cannot be reached.
 func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
@@ -40,7 +40,7 @@ func (server *Server) Explain(err error) error {
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s", server.Address, s.Message())
 }
 
-// What parts of the errors of connections mean.
+// hints explain errors of connections that contain the part.
 var hints = []struct{ part, hint string }{
 	{
 		"looked like an HTTP/1.1 header",
@@ -53,7 +53,8 @@ var hints = []struct{ part, hint string }{
 	{"server preface", "check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca"},
 }
 
-// ExplainConflict: the settings have changed since the command read their etag, so the user can run it again.
+// ExplainConflict replaces the error of a stale etag: the settings changed after the command had read them, and the
+// user can run the command again.
 func ExplainConflict(err error) error {
 	if status.Code(err) != codes.Aborted {
 		return err
@@ -62,7 +63,7 @@ func ExplainConflict(err error) error {
 		"nothing was changed: somebody else changed the same settings meanwhile; run the command again")
 }
 
-// PlainError leaves out the gRPC code. An invalid argument is a usage error.
+// PlainError leaves out the gRPC code. An invalid argument becomes a usage error.
 func PlainError(err error) error {
 	s, ok := status.FromError(err)
 	switch {
@@ -74,7 +75,7 @@ func PlainError(err error) error {
 	return errors.New(s.Message())
 }
 
-// Errors name fields as the user typed them.
+// nameFields names fields in an error as the user typed them.
 func nameFields(cmd *cobra.Command, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.InvalidArgument {
@@ -93,7 +94,7 @@ func nameFields(cmd *cobra.Command, err error) error {
 	return status.Error(s.Code(), strings.Join(problems, "; "))
 }
 
-// Fields with another name on the command line.
+// otherNames are fields with another name on the command line.
 var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)

@@ -21,7 +21,8 @@ type listResponse interface {
 	GetNextPageToken() string
 }
 
-// Pages of at most pageSize entries are merged, up to limit entries. fetch returns how many entries a page has.
+// List merges pages of at most pageSize entries, up to limit entries. fetch also returns how many entries the page
+// has.
 func List[M listResponse](
 	limit, pageSize int32, fetch func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {

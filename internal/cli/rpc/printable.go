@@ -37,7 +37,8 @@ func makePrintable(message any) {
 
 type rawOption struct{ grpc.EmptyCallOption }
 
-// The strings of a unary call's response stay unchanged. The caller must make them printable before it prints them.
+// Raw leaves the strings of a unary call's response unchanged. The caller must make them printable before printing
+// them.
 func Raw() grpc.CallOption { return rawOption{} }
 
 func isRaw(o grpc.CallOption) bool {

@@ -22,14 +22,14 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// If neither a flag nor a context has another one.
+// DefaultAddress applies if neither a flag nor a context gives another address.
 const DefaultAddress = "127.0.0.1:9090"
 
-// Flags, variables and contexts set it.
+// Server is set by flags, environment variables and contexts.
 type Server struct {
 	contexts.Context
 	token string
-	name  string // of the context, empty if none is used
+	name  string // the name of the context; empty if none is used
 	given func(flag string) bool
 }
 
@@ -45,7 +45,7 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 	CompleteFlag(cmd, "context", CompleteContexts)
 }
 
-// Contexts do not store a token.
+// AddContextFlags adds no flag for a token, since contexts do not store tokens.
 func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Address, "server", "", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&c.TLS, "tls", false, "use TLS, and trust the certificate authorities of the system")
@@ -54,8 +54,9 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Key, "client-key", "", "the key of --client-cert: a PEM file")
 }
 
-// useContext fills in what no flag and no variable gave from a context: the one that was named, or the current one if
-// no server was given. notice is for the user, if that server is one of several that they may have meant.
+// useContext fills in from a context what neither flags nor variables gave. It takes the named context, or the
+// current one if no server was given. notice tells the user which server is used, if they may have meant another
+// one.
 func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	s.given = cmd.Flags().Changed
 	if s.given("server") && !s.given("context") {
@@ -89,7 +90,7 @@ func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	return notice, nil
 }
 
-// Flags take precedence.
+// merge takes over a context, but keeps what flags gave.
 func (s *Server) merge(c contexts.Context) {
 	given := s.Context
 	s.Context = c
@@ -113,7 +114,7 @@ func (s *Server) String() string {
 	return s.Address
 }
 
-// Command returns a command line about a run on the same server, to be pasted, without the token.
+// Command returns a command line about a run on the same server, for users to copy. It does not contain the token.
 func (s *Server) Command(name, runID string) string {
 	text := "cleanupd " + name + " " + runID
 	if s.name != "" {
@@ -135,7 +136,7 @@ func (s *Server) Command(name, runID string) string {
 	return text
 }
 
-// The connection is made with the first call.
+// Dial does not connect yet; the first call does.
 func (s *Server) Dial() (*grpc.ClientConn, error) {
 	_, port, err := net.SplitHostPort(s.Address)
 	if number, portErr := net.LookupPort("tcp", port); err != nil || portErr != nil || number == 0 {
@@ -167,7 +168,7 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// token may be empty; origin is the flag or file it comes from.
+// readToken returns an empty token if none is given. origin is the flag or the file that the token comes from.
 func (s *Server) readToken() (token, origin string, err error) {
 	if s.token != "" || s.TokenFile == "" {
 		return s.token, "--token", nil
@@ -212,5 +213,5 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// Without TLS, Dial allows tokens only to loopback addresses.
+// RequireTransportSecurity allows tokens without TLS; Dial sends them only to loopback addresses then.
 func (bearer) RequireTransportSecurity() bool { return false }

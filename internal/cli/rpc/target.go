@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// PrintTarget prints the server, and the database that it cleans, before the user is asked about a change.
+// PrintTarget prints the server and the database that it cleans, before the user is asked to confirm a change.
 func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) error {
 	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
 	if err != nil {

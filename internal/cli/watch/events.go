@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// all: tables have no limit.
+// NewPrinter returns a printer for the output format. With all, it prints tables in full length.
 func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, all bool) Printer {
 	if output == format.Table {
 		return NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
@@ -25,7 +25,7 @@ func AddAllFlag(f *pflag.FlagSet, all *bool) {
 	f.BoolVar(all, "all", false, "show all tables, not only the largest changes; -o json always has all")
 }
 
-// Prints the API's messages.
+// eventPrinter prints the API's messages.
 type eventPrinter struct {
 	output      format.Output
 	out, errOut io.Writer

@@ -13,11 +13,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Of a dry run.
+// maxPreviewTables is how many tables the preview of a dry run shows.
 const maxPreviewTables = 30
 
-// printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow for
-// a table gets a list. more says how to see the tables above the limit.
+// printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow
+// for a table gets a list. more says how to see the tables beyond the limit.
 func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
@@ -42,7 +42,7 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	return err
 }
 
-// In a list.
+// maxRuleLines limits the lines of a rule in a list.
 const maxRuleLines = 3
 
 func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {

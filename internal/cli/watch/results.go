@@ -17,7 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// PrintRun prints who requested it and when, its results, and why it did not succeed. all: tables have no limit.
+// PrintRun prints who requested the run and when, its results, and why it did not succeed. With all, it prints
+// tables in full length.
 func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	kind := "Run"
 	if r.GetDryRun() {
@@ -55,7 +56,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	return err
 }
 
-// printResults includes the sizes of the tables, the preview of a dry run, and totals.
+// printResults also prints the sizes of the tables, the preview of a dry run, and totals.
 func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	more := ""
 	if server != nil {
@@ -95,7 +96,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	return err
 }
 
-// A plus means that there may be more.
+// RowsRetained adds a plus if there may be more rows.
 func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
@@ -107,7 +108,7 @@ func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	return humanize.Comma(rows)
 }
 
-// Total is what a run did or would do, and how long it took.
+// Total returns what a run did or would do, and how long it took.
 func Total(r *cleanupv1.Run) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
@@ -127,7 +128,7 @@ func Total(r *cleanupv1.Run) string {
 	return text
 }
 
-// total includes how many bytes of the run's tables are free for new rows.
+// total adds how many bytes of the run's tables are free for new rows.
 func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	var reusable int64
 	for _, t := range sizes {
@@ -139,8 +140,8 @@ func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	return Total(r)
 }
 
-// Sizes are those before the first and after the last task that deleted from a table. Tables with the most deleted rows
-// come first.
+// tableSizes returns each table's size before the first and after the last task that deleted from it, the tables
+// with the most deleted rows first.
 func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	sums := map[string]*cleanupv1.TableSpace{}
 	for _, t := range r.GetResults() {
@@ -162,10 +163,10 @@ func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	return list
 }
 
-// Printed with their sizes.
+// maxTables is how many tables are printed with their sizes.
 const maxTables = 10
 
-// more says how to see the others.
+// printTableSizes prints at most limit tables. more says how to see the others.
 func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit int, more string) error {
 	if len(sizes) == 0 {
 		return nil
@@ -192,7 +193,7 @@ func printMore(s *terminal.Screen, n int, how string) {
 	}
 }
 
-// "?": unknown.
+// sizeIfKnown returns "?" if the size is unknown.
 func sizeIfKnown(n *int64) string {
 	if n == nil {
 		return "?"

@@ -21,11 +21,11 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
-// How long a client tries to start a run, or to reconnect to it, on a server that does not answer.
+// resumeTimeout is how long a client tries to start a run, or to reconnect to it, if the server does not answer.
 const resumeTimeout = time.Minute
 
-// Run receives the events of a run. It resumes when the server that sends them is replaced, or when the database lost
-// some of them.
+// Run receives the events of a run. It reconnects if the server that sends them is replaced, and continues after the
+// last event that is left if the database has lost some.
 type Run struct {
 	ctx        context.Context
 	server     *rpc.Server
@@ -34,23 +34,23 @@ type Run struct {
 	receive    func() (*cleanupv1.RunEvent, error)
 	accepted   func() bool // whether the server accepted the call that has ended
 	id         string      // empty before the first event
-	sequence   int64       // of the last event that is not lost
-	generation int64       // of the log with that event, 0 if unknown
+	sequence   int64       // the number of the last event that is not lost
+	generation int64       // the generation of the log with that event; 0 if unknown
 	finished   bool        // whether the last event ended the run
 	missing    bool        // whether the run no longer exists
 }
 
 type Printer interface {
 	Event(e *cleanupv1.RunEvent) error
-	Note(text string) error // about the connection
+	Note(text string) error // prints a text about the connection
 	Clear() error           // removes progress that is shown, before an error is printed
 }
 
-// The request gets an id, unless it has one, so that repeating it starts only one run.
+// Start gives the request an id, unless it has one, so that repeating the request starts only one run.
 func Start(
 	ctx context.Context, server *rpc.Server, client cleanupd.Client, request *cleanupv1.RunCleanupRequest,
 ) (*Run, error) {
-	// Only a server that has answered is worth waiting for: a wrong address fails at once.
+	// wait only for a server that has answered once, so that a wrong address fails at once
 	if _, err := client.WhoAmI(ctx, &cleanupv1.WhoAmIRequest{}); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Start(
 	return r, nil
 }
 
-// The run was started before; stream sends its events.
+// NewRun follows a run that was started before; stream sends its events.
 func NewRun(
 	ctx context.Context, server *rpc.Server, client cleanupd.Client, stream cleanupv1.CleanupService_WatchRunClient,
 ) *Run {
@@ -71,7 +71,8 @@ func NewRun(
 	return r
 }
 
-// open requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
+// open requests the events after the last one that is not lost. Before the first event, it repeats the request for
+// the run.
 func (r *Run) open() {
 	if r.id == "" {
 		r.receive, r.accepted = receiver(r.client.RunCleanup(r.ctx, r.request))
@@ -82,7 +83,8 @@ func (r *Run) open() {
 	))
 }
 
-// The second function reports, once the stream has ended, whether the server had accepted the call.
+// receiver returns functions that receive the events of a stream, and report after its end whether the server
+// accepted the call.
 func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	stream interface {
 		Recv() (M, error)
@@ -108,11 +110,11 @@ func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	}, accepted
 }
 
-// "" before the first event.
+// ID returns "" before the first event.
 func (r *Run) ID() string { return r.id }
 
-// If the user interrupts Follow or the server is lost, the error has the commands that watch or cancel the run, which
-// continues.
+// Follow prints the run's events. If the user interrupts it or the server is lost, the run continues, and the error
+// has the commands that watch or cancel it.
 func (r *Run) Follow(p Printer) error {
 	err := r.Print(p)
 	switch {
@@ -136,7 +138,7 @@ func (r *Run) Follow(p Printer) error {
 	return nil
 }
 
-// Print returns the error that ended the stream.
+// Print prints the run's events, and returns the error that ended the stream.
 func (r *Run) Print(p Printer) error {
 	for {
 		event, err := r.next()
@@ -161,7 +163,7 @@ func (r *Run) Print(p Printer) error {
 	}
 }
 
-// After the last event the error is the status of the run.
+// next returns the status of the run as its error after the last event.
 func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	e, err := r.receive()
 	if err == nil {
@@ -172,7 +174,7 @@ func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	return e, err
 }
 
-// "" if the run must not be requested or watched again.
+// resumeReason returns "" if the run must not be requested or watched again.
 func (r *Run) resumeReason(err error) string {
 	s := status.Convert(err)
 	switch {
@@ -197,8 +199,8 @@ func (r *Run) resumeReason(err error) string {
 	return ""
 }
 
-// resume requests the events after the last one that is not lost, until a server sends one. A call that a server has
-// accepted is an answer, even if a proxy cuts it before there is an event: a paused run has none.
+// resume requests the events after the last one that is not lost, until a server sends one. If a server accepted the
+// call and a proxy cut it before an event came, the server counts as answering, since a paused run sends no events.
 func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second

@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Between lines of progress where they cannot be drawn again.
+// progressInterval is the time between two lines of progress, where a line cannot be drawn again.
 const progressInterval = 5 * time.Second
 
-// For people: a line for each task, progress below it, and tables at the end.
+// View prints events for people: a line for each task, progress below it, and tables at the end.
 type View struct {
 	*terminal.Screen
 	server        *rpc.Server // nil in the demo
@@ -30,12 +30,12 @@ type View struct {
 	dryRun        bool
 	startTime     time.Time
 	task          *cleanupv1.TaskStarted // the current task
-	rows          int64                  // deleted and updated by the tasks that have finished
-	progressDrawn bool                   // on the last two lines
+	rows          int64                  // rows deleted and updated by the tasks that have finished
+	progressDrawn bool                   // whether progress is drawn on the last two lines
 	progressTime  time.Time              // when progress was printed last
 }
 
-// all: tables have no limit.
+// NewView returns a view; with all, it prints tables in full length.
 func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
 	return &View{Screen: s, server: server, all: all}
 }
@@ -75,10 +75,10 @@ func (v *View) Note(line string) error {
 	return err
 }
 
-// Messages about a change of the run itself, which explain why it stands still, or is slower.
+// changes are messages about a change of the run itself, which explain why it pauses or is slower.
 var changes = []string{message.RunPaused.Code, message.RunContinued.Code, message.PaceChanged.Code}
 
-// Where the text of a task's line begins.
+// noteIndent is the column where the text of a task's line begins.
 const noteIndent = 8
 
 func (v *View) Clear() (err error) {
@@ -93,7 +93,7 @@ func (v *View) taskLabel(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.task.GetPosition(), v.task.GetTaskCount(), task)
 }
 
-// On a terminal over the last progress, elsewhere as a line every progressInterval.
+// progress draws over the last progress on a terminal, and prints a line every progressInterval elsewhere.
 func (v *View) progress(e *cleanupv1.RunEvent) error {
 	p := e.GetTaskProgress()
 	if v.Moves {
@@ -123,7 +123,7 @@ func (v *View) bar(share float64) string {
 
 func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
-// The share is from 0 to 1; 0 if unknown.
+// completedShare is from 0 to 1; it is 0 if unknown.
 func completedShare(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
@@ -131,7 +131,7 @@ func completedShare(p *cleanupv1.TaskProgress) float64 {
 	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
 }
 
-// The most important figures come first, since a narrow screen cuts the text.
+// describeProgress begins with the most important figures, since a narrow screen cuts the text.
 func describeProgress(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
@@ -158,7 +158,7 @@ func describeThrottle(t *cleanupv1.Throttle) string {
 	return format.EnumName(t.GetReason()) + ": " + t.GetDetail()
 }
 
-// An estimate is not more precise than a second.
+// inSeconds rounds to seconds, since an estimate is not more precise.
 func inSeconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
@@ -166,7 +166,7 @@ func inSeconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Each part follows a comma; "" if the task did nothing.
+// summary puts a comma before each part; it returns "" if the task did nothing.
 func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 	for _, count := range []struct {
 		n                 int64

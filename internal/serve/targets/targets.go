@@ -33,7 +33,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 			"with a password")
 }
 
-// The error is a usage error without secrets.
+// Parse returns usage errors, which contain no secrets.
 func (c *Config) Parse() (targets []*notify.Target, err error) {
 	if len(c.urls) == 0 {
 		if c.secretFile != "" || c.caFile != "" || c.insecure {
