@@ -154,7 +154,7 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 		if ids, err = b.Parents(ctx, e.Parents); err != nil {
 			return s, err
 		}
-		if b.State.DryRun != nil { // the dry run knows which logs would be deleted
+		if b.State.DryRun != nil { // the rows that depend on processed parents would be deleted
 			ids = Without(ids, b.State.DryRun.Processed[e.Task])
 		}
 		if b.retained == nil {

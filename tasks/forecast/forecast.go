@@ -125,7 +125,7 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, why string, err error) {
 	byUnit := map[string]*question{}
 	for time, r := range f.times {
-		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // not kept, because of thousands of policies
+		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // not kept, since there may be thousands
 		if err != nil {
 			return nil, "", err
 		}

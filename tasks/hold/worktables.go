@@ -23,9 +23,9 @@ var ErrTable = errors.New("its table is on hold")
 // with a row of a recipient on hold.
 type WorkTables struct{ *pipeline.Attempt }
 
-// Filter returns the tables that are not on hold, and how many are. All tables are of one kind of owner. If tables
-// may have rows of a recipient on hold, only those that unused returns are read for such rows; the others are
-// retained.
+// Filter returns the tables that are not on hold, and how many are. owner is the name of the table that has the
+// owners of all these tables. If tables may have rows of a recipient on hold, only those that unused returns are
+// read for such rows; the others are retained.
 func (w WorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),

@@ -24,7 +24,8 @@ type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.Wor
 
 type Finder struct {
 	*pipeline.Attempt
-	// Exclude leaves out tables that are not on hold, for example because of a saved plan.
+	// Exclude reports whether to leave out a table that is not on hold, for example because a saved plan does not drop
+	// it.
 	Exclude func(w campaign.WorkTable) bool
 }
 

@@ -90,7 +90,7 @@ var (
 	ErrUnplanned = errors.New("the plan does not name it")
 )
 
-// RetainedBy returns as what a list counts that is retained because of an error; it is empty if the error is about
+// RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
 // more than this list. A foreign key that forbids the deletion is not a failure.
 func RetainedBy(err error) purge.Retained {
 	switch {
