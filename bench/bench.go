@@ -18,15 +18,15 @@ import (
 
 type Options struct {
 	Cells   []Cell
-	Methods []string      // empty for all
-	Repeats int           // of each method on each cell; the median counts
-	Limit   time.Duration // of one measurement: a method that has not ended by then is rated by its rows so far
+	Methods []string      // the names of the methods to compare; empty for all
+	Repeats int           // how often each method is measured on each cell; the median counts
+	Limit   time.Duration // of one measurement; a method that takes longer is rated by its rows so far
 	Alone   bool          // no application runs at the same time
-	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
-	// Bursts is how long the application runs, and then rests, in turns; 0: it runs all the time.
+	Holds   int           // 0 to compare all methods; otherwise only the service, without and with so many holds
+	// Bursts is how long the application runs, and then rests, in turns; if it is 0, it runs all the time.
 	Bursts time.Duration
-	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation
-	// advises.
+	// SharedBuffers is the server's shared_buffers; if it is empty, a quarter of the memory, as PostgreSQL's
+	// documentation advises.
 	SharedBuffers string
 }
 
@@ -36,13 +36,13 @@ type Result struct {
 	RowsPerS    float64
 	Finished    bool
 	LongestStmt time.Duration // the 99th percentile of the statements' times
-	P50, P99    time.Duration // of the application
-	WAL         int64         // bytes
+	P50, P99    time.Duration // percentiles of the application's transaction times
+	WAL         int64         // bytes of WAL written
 	// BesideRowsPerS and RestRowsPerS are the speeds while the application runs and rests in turns.
 	BesideRowsPerS, RestRowsPerS float64
 }
 
-// The private server is durable and has autovacuum, as a real one.
+// settings returns the settings of the private server. It is durable and has autovacuum, like a real one.
 func (o Options) settings() ([]string, error) {
 	buffers := o.SharedBuffers
 	if buffers == "" {
@@ -155,7 +155,7 @@ func measure(
 		return r, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	before, _, err := count(ctx, conn, cell.target()) // and warms the cache
+	before, _, err := count(ctx, conn, cell.target()) // this also warms the cache
 	if err != nil {
 		return r, err
 	}
@@ -295,7 +295,7 @@ func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 func (s *Statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A statement that deletes is sent with the BEGIN of its batch.
+// TraceBatchStart looks for a statement that deletes, which is sent with the BEGIN of its batch.
 func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
 	if !slices.ContainsFunc(b.Batch.QueuedQueries, deletes) {
 		return ctx

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// The application: pgbench's own transactions, at a rate that leaves the machine some room.
+// The application is simulated by pgbench's own transactions, at a rate that leaves the machine some room.
 const (
 	besideDatabase = "application"
 	besideScale    = "5"
@@ -28,7 +28,7 @@ const (
 type beside struct {
 	cmd   *exec.Cmd
 	dir   string
-	since time.Time // its transactions count from then on
+	since time.Time // transactions count from then on
 }
 
 func prepareBeside(ctx context.Context, pg *localpg.Server) error {
@@ -40,7 +40,7 @@ const beginning = 10 * time.Second
 const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = " +
 	"'END;' AND state = 'idle')"
 
-// startBeside returns when the application completes transactions.
+// startBeside starts the application, and returns when it completes transactions.
 func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*beside, error) {
 	dir, err := os.MkdirTemp("", "cleanupd-bench-")
 	if err != nil {
@@ -73,12 +73,12 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 // end returns how long the application's transactions took, from their scheduled start.
 func (b *beside) end() ([]time.Duration, error) {
 	defer func() { _ = os.RemoveAll(b.dir) }()
-	_ = b.cmd.Process.Signal(syscall.SIGALRM) // as if its time were over: it completes its log
+	_ = b.cmd.Process.Signal(syscall.SIGALRM) // makes pgbench end as if its time were over, and complete its log
 	if err := b.cmd.Wait(); err != nil {
 		return nil, fmt.Errorf("pgbench: %w", err)
 	}
 	logs, err := filepath.Glob(filepath.Join(b.dir, "log*"))
-	if err != nil || len(logs) == 0 { // it did not start
+	if err != nil || len(logs) == 0 { // pgbench did not start
 		return nil, err
 	}
 	file, err := os.Open(logs[0])
@@ -101,7 +101,7 @@ func (b *beside) end() ([]time.Duration, error) {
 	return took, nil
 }
 
-// percentile returns the value that part of the values are below; 0 without values.
+// percentile returns the value below which a part of the values are, for example 0.99; 0 without values.
 func percentile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0

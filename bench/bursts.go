@@ -23,14 +23,14 @@ type bursts struct {
 	done sync.WaitGroup
 
 	err         error
-	idle, busy  time.Duration // how long it rested and ran, without the times of settling
-	rows, among int64         // deleted meanwhile
+	idle, busy  time.Duration // how long the application rested and ran, without settling
+	rows, among int64         // rows deleted while the application rested, and while it ran
 	took        []time.Duration
 }
 
 const deletedSQL = "SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task"
 
-// conn is a connection to the database that rows are deleted from.
+// startBursts starts the application. conn is a connection to the database from which rows are deleted.
 func startBursts(ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration) *bursts {
 	b := &bursts{}
 	ctx, b.stop = context.WithCancel(ctx)

@@ -13,13 +13,13 @@ import (
 
 type Cell struct {
 	Rows      int
-	Old       int  // percent of the rows
+	Old       int  // the percentage of old rows
 	Scattered bool // old rows are interspersed with young ones; otherwise they are at the beginning of the table
-	NoIndex   bool // on the date
+	NoIndex   bool // there is no index on the date
 	Wide      bool // rows of about 600 bytes; otherwise of 90
 	HeldBack  bool // an old transaction keeps dead rows from being removed
-	// Policy is the kind of the policy that deletes from a table of another application; empty for a task of the
-	// service. Group is how many rows a group has if the newest of each group are kept.
+	// Policy is the kind of policy that deletes from a table of another application; empty for a task of the service.
+	// Group is how many rows a group has, if the newest rows of each group are retained.
 	Policy string
 	Group  int
 }
@@ -79,7 +79,7 @@ func AllCells(rows int) (cells []Cell) {
 	return cells
 }
 
-// table is the table that rows are deleted from, by the rule of the task that the service runs.
+// table is the table from which rows are deleted, by the rule of the task that the service runs.
 const (
 	table = "NmsBroadLogRcp"
 	task  = "delivery-logs"
@@ -87,7 +87,7 @@ const (
 	old   = "tsLastModified < now() - interval '180 days'"
 )
 
-// fill creates the cell's database. Each measurement gets a copy.
+// fill creates the cell's database. Each measurement uses a copy.
 func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	if c.Policy != "" {
 		return c.fillPolicies(ctx, pg, name)

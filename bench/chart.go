@@ -14,9 +14,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Draw writes a chart of each cell: the speed of each method against the application's 99th percentile, with the idle
-// application as the origin. A method above and to the left of another one is faster and gentler. The files of further
-// cells have the number of the cell in their names.
+// Draw writes a chart of each cell: the speed of each method against the application's 99th percentile, with the
+// idle application as the origin. A method above and to the left of another one is faster, and disturbs the
+// application less. The file names of further cells include the number of the cell.
 func Draw(file string, results []Result, idle Result) error {
 	for number, rest := 1, results; len(rest) > 0; number++ {
 		n := 1

@@ -13,19 +13,20 @@ import (
 
 type Method struct {
 	Name string
-	// statement deletes once. If it is empty, the service deletes.
+	// statement deletes rows once. If it is empty, the service deletes the rows.
 	statement string
-	// after is a statement that follows, outside of a transaction.
+	// after is a statement that is run afterwards, outside of a transaction.
 	after string
-	// limited: the statement is repeated until it deletes nothing.
+	// limited is set if the statement is repeated until it deletes nothing.
 	limited bool
-	// from: the statement has a parameter, the greatest key of the previous one, and returns keys.
+	// from is set if the statement has the greatest key of the previous statement as its parameter, and returns keys.
 	from  bool
 	tight bool
-	// pace is the service's; "" for pace.Balanced.
+	// pace is the service's pace; "" stands for pace.Balanced.
 	pace pace.Pace
-	// synchronous: each COMMIT waits for the disk, PostgreSQL's default, and each statement is a transaction. Otherwise
-	// commits are asynchronous, and perCommit statements share one, as with the service.
+	// synchronous is set if each COMMIT waits for the disk, as by PostgreSQL's default, and each statement is a
+	// transaction. Otherwise commits are asynchronous, and perCommit statements share a transaction, as with the
+	// service.
 	synchronous bool
 	// holds is how many holds of holdSize recipients there are.
 	holds int
@@ -34,7 +35,7 @@ type Method struct {
 // holdSize is how many recipients a hold of the benchmark names, each of them with one log.
 const holdSize = 1_000
 
-// limit is how many rows a limited statement deletes at most, as one of the service.
+// limit is the most rows of a limited statement, the same as for the service.
 const limit = "5000"
 
 const perCommit = 4
@@ -65,8 +66,8 @@ var batched = []Method{
 
 var Methods = allMethods()
 
-// Each batched statement runs with commits as the service's and with PostgreSQL's default; the service at each pace,
-// with synchronous commits, and with limits.
+// allMethods returns each batched statement with the service's kind of commits and with PostgreSQL's default, and
+// the service at each pace, with synchronous commits, and with limits.
 func allMethods() []Method {
 	all := []Method{{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old, synchronous: true}}
 	for _, m := range batched {
@@ -98,7 +99,7 @@ func (o Options) methods(c Cell) []Method {
 	return Methods
 }
 
-// run records in took how long each statement took.
+// run deletes the rows, and records in took how long each statement took.
 func (m Method) run(ctx context.Context, url string, took *[]time.Duration) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -138,7 +139,7 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 	return err
 }
 
-// last is the greatest key of the previous statement.
+// once runs the statement once. last is the greatest key of the previous statement.
 func (m Method) once(ctx context.Context, tx pgx.Tx, last *int64) (int64, error) {
 	if !m.from {
 		tag, err := tx.Exec(ctx, m.statement)

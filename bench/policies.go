@@ -19,14 +19,14 @@ const (
 	newest = "the newest of each group"
 )
 
-// The table of policies, and a small one for the first run of the service.
+// policyTable is the table of the measured policy, and warmUpTable a small one for the first run of the service.
 const (
 	policyTable = "shop.login"
 	warmUpTable = "shop.basket"
 )
 
-// PolicyCells returns the tables for a policy by age, and for some that keep the newest rows of each group: many small
-// groups in the order of time, as in a log, many small groups, and few large ones.
+// PolicyCells returns the tables for a policy by age, and for some policies that retain the newest rows of each
+// group: many small groups in the order of time, as in a log, many small scattered groups, and few large ones.
 func PolicyCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50, Scattered: true, Policy: byAge},
@@ -52,7 +52,7 @@ func (c Cell) kept() int { return c.Group * (100 - c.Old) / 100 }
 
 type target struct {
 	table string
-	// For the service's first run, and for the measurement.
+	// warmUp is the task of the service's first run, and task that of the measurement.
 	warmUp, task string
 	obsolete     string
 }
@@ -74,8 +74,8 @@ func (c Cell) target() target {
 	return t
 }
 
-// policyMethods returns the statement that people write, only or with the VACUUM that the service runs after policies,
-// and the service.
+// policyMethods returns the statement that people would write, alone and with the VACUUM that the service runs
+// after policies, and the service.
 func (c Cell) policyMethods() []Method {
 	t := c.target()
 	name := "one DELETE"

@@ -40,7 +40,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	return table.Flush()
 }
 
-// Empty if it was not measured.
+// short formats a duration; it is empty if that was not measured.
 func short(d time.Duration) string {
 	if d == 0 {
 		return ""

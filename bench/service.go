@@ -23,7 +23,7 @@ type service struct {
 	working sync.WaitGroup
 }
 
-// The method says how the replica commits, and whether it gives way to others.
+// startService starts the service. The method says how its replica commits, and whether it gives way to others.
 func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTracer) (*service, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -78,7 +78,7 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 	return s, nil
 }
 
-// hold creates holds of evenly spread recipients, and returns how many obsolete logs they have.
+// hold creates holds of evenly spread recipients, and returns how many obsolete logs belong to these.
 func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients int) (retained int64, err error) {
 	if holds == 0 {
 		return 0, nil
@@ -112,7 +112,7 @@ func (s *service) run(ctx context.Context, task string) error {
 	return err
 }
 
-// close waits for the current batch.
+// close stops the service, and waits for its current batch.
 func (s *service) close() {
 	s.stop()
 	s.working.Wait()

@@ -5,7 +5,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Status 3 is quarantine, type 41 is iOS, type 42 is Android: Adobe's page gives only these names.
+// addresses has codes that Adobe's page does not give, only their names: status 3 is quarantine, type 41 is iOS,
+// and type 42 is Android.
 var addresses = plan.Task{
 	Name:  "addresses",
 	Title: "Quarantined mobile addresses",
@@ -22,8 +23,8 @@ var addresses = plan.Task{
 	}},
 }
 
-// npai stands for "n'habite pas à l'adresse indiquée". The lower bound of the next run is this run's reference time,
-// unless entries were retained.
+// npai stands for "n'habite pas à l'adresse indiquée". The reference time of this run becomes the lower bound of
+// the next one, unless entries were retained.
 var npai = plan.Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

@@ -5,9 +5,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// The steps stop deliveries that are still active, delete all rows that belong to the deliveries, and then the
-// deliveries. Stopping one does not change tsLastModified, which may be the date that the rule compares. In tables that
-// are not named here, a column iDeliveryId has another meaning.
+// The steps of deliveries stop those that are still active, delete all rows that belong to them, and then the
+// deliveries themselves. Stopping a delivery does not change tsLastModified, which may be the date that the rule
+// compares. In tables that are not named here, a column iDeliveryId has another meaning.
 var deliveries = plan.Task{
 	Name:  "deliveries",
 	Title: "Deleted deliveries",

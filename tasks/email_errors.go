@@ -13,8 +13,8 @@ var emailErrors = plan.Task{
 	Steps:       []plan.Step{{On: plan.Table("NmsEmailError"), Rules: plan.Rules{{noStats}}}},
 }
 
-// noStats is true of rows whose mail exchanger has no statistics. An empty table of statistics is trusted once the task
-// email-error-stats has rolled it up.
+// noStats is true for rows whose mail exchanger has no statistics. An empty table of statistics is trusted once the
+// task email-error-stats has rolled it up.
 var noStats = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}
 
 var emailErrorStats = plan.Task{

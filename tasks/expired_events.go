@@ -7,7 +7,7 @@ import (
 
 var oldEvents = plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}}
 
-// Adobe's page does not name the tables and the column. Message Center uses these.
+// expiredEvents names the tables and the column that Message Center uses. Adobe's page does not name them.
 var expiredEvents = plan.Task{
 	Name:  "expired-events",
 	Title: "Message Center events",

@@ -7,8 +7,8 @@ import (
 
 var oldDeliveryLogs = plan.Rules{{plan.Older("tsLastModified", campaign.BroadLogPurge)}}
 
-// A log is retained if the task deliveries retained its delivery in this run, and a coupon or proposition is linked to
-// the delivery only by this log: the next run must find that row.
+// deliveryLogs retains a log if the task deliveries retained its delivery in this run, and a coupon or proposition
+// is linked to the delivery only by this log, because the next run must find that row.
 var deliveryLogs = plan.Task{
 	Name:  "delivery-logs",
 	Title: "Delivery logs",
@@ -23,7 +23,8 @@ var deliveryLogs = plan.Task{
 
 var oldTrackingLogs = plan.Rules{{plan.Older("tsLog", campaign.TrackingLogPurge)}}
 
-// NmsWebTrackingLog has no date, but shares ids with tracking logs: each row is deleted with the log of the same id.
+// trackingLogs deletes each row of NmsWebTrackingLog with the tracking log of the same id, because that table has
+// no date.
 var trackingLogs = plan.Task{
 	Name:  "tracking-logs",
 	Title: "Tracking logs",

@@ -4,7 +4,7 @@ import "github.com/cleanupd/cleanupd/tasks/plan"
 
 var mirrorPageTables = plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch")
 
-// A delivery is marked as purged even if the entry of the job log cannot be written, which is reported.
+// mirrorPages marks a delivery as purged even if the entry of the job log cannot be written, which is reported.
 var mirrorPages = plan.Task{
 	Name:        "mirror-pages",
 	Title:       "Mirror pages",

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// propositionTables selects tables that exist if the module Interaction is installed. The pattern does not match backup
-// copies such as nmspropositionrcp_2024.
+// propositionTables selects tables that exist if the module Interaction is installed. The pattern does not match
+// backup copies such as nmspropositionrcp_2024.
 var propositionTables = plan.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`),
 	(*campaign.Table).HasPropositions)
 

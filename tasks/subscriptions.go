@@ -23,8 +23,8 @@ var obsoleteAppSubscriptions = plan.Rules{
 	{plan.Is("iDisabled", 1), plan.Older("tsLastModified", campaign.AppSubscriptionPurge)},
 }
 
-// Adobe's pages say that the tables linked to appSubscription are deleted. They also have active subscriptions, so only
-// obsolete rows are deleted here.
+// appSubscriptions deletes only obsolete rows. Adobe's pages say that the tables linked to appSubscription are
+// deleted, but these also have active subscriptions.
 var appSubscriptions = plan.Task{
 	Name:  "app-subscriptions",
 	Title: "Mobile subscriptions",

@@ -5,7 +5,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Adobe's page gives both a fixed delay of 30 days and the option. The option is used here.
+// visitors uses the option for its delay. Adobe's page gives both that option and a fixed delay of 30 days.
 var visitors = plan.Task{
 	Name:        "visitors",
 	Title:       "Anonymous visitors",

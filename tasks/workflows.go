@@ -4,8 +4,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// A history has iHistory days, limited to what fits into 32 bits of seconds; 0 keeps it forever. The interval is in
-// hours because a day does not always have 24 hours in a zone with daylight saving time.
+// pastHistory is true for rows that are older than the history of their workflow. That has iHistory days, limited
+// to what fits into 32 bits of seconds; 0 retains it forever. The interval is in hours because a day does not
+// always have 24 hours in a zone with daylight saving time.
 func pastHistory(date string) plan.Part {
 	return plan.SQL{
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
@@ -24,8 +25,8 @@ func pastHistory(date string) plan.Part {
 	}
 }
 
-// Two kinds of work tables are not dropped, because installations have lost data of lists and histories of incremental
-// queries: tables with the id of an existing list in their names, and histories of stopped workflows.
+// workflowInstances does not drop tables with the id of an existing list in their names, and histories of stopped
+// workflows, because installations have lost data of lists and histories of incremental queries.
 var workflowInstances = plan.Task{
 	Name:  "workflow-instances",
 	Title: "Workflow history and work tables",

@@ -15,18 +15,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// State is what a run knows of its tasks; the binders of a run share it.
+// State is what a run knows about its tasks. All binders of a run share it.
 type State struct {
 	// Succeeded are the tasks that have succeeded, by name.
 	Succeeded map[string]bool
-	// RetainedParents are the tasks that had to retain parents, or may have under a previous worker.
+	// RetainedParents are the tasks that retained parents, or may have done so under a previous worker.
 	RetainedParents map[string]bool
-	// DryRun is what a dry run knows in addition; nil in a run that deletes.
+	// DryRun is what only a dry run knows; nil in a run that deletes.
 	DryRun *DryRun
 }
 
-// DryRun is what the tasks of a dry run would have done, by name. Tasks that follow see their tables as these would
-// have left them.
+// DryRun is what the tasks of a dry run would have done, by name. Later tasks see their tables as these would have
+// left them.
 type DryRun struct {
 	// Deleted are the parents whose own rows a task would delete or update.
 	Deleted map[string][]int64
@@ -47,10 +47,10 @@ type Binder struct {
 	Remote []int64
 
 	lookups  map[plan.Lookup]any
-	retained map[string][]int64 // by the task that retained them
+	retained map[string][]int64 // ids of retained parents, by task
 }
 
-// Ascending; nil if there are none.
+// Parents returns the ids of the parents in ascending order; nil if there are none.
 func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) {
 	if p == nil {
 		return nil, nil
@@ -62,7 +62,7 @@ func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) 
 	return b.IDs(ctx, p.Table, sqlexpr.Format("%s ORDER BY 1", query))
 }
 
-// IDs retries transient errors.
+// IDs runs a query for ids, and retries it after transient errors.
 func (b *Binder) IDs(ctx context.Context, table *campaign.Table, query sqlexpr.Expr) (ids []int64, err error) {
 	err = b.Engine.Retry(ctx, table.Name, func() (err error) { ids, err = query.IDs(ctx, b.Pool); return err })
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids 
 	return ids, err
 }
 
-// The sweep leaves out rows on hold.
+// Sweep returns the sweep of a job for some parents, without rows on hold.
 func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, err
@@ -91,7 +91,7 @@ func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s pur
 	return restricted(j, s.Without(h.condition), h.readsOthers, h.readsDistributed), nil
 }
 
-// SweepOnHold finds the obsolete rows that are on hold; any is false if there cannot be any.
+// SweepOnHold returns a sweep of the obsolete rows that are on hold; any is false if there cannot be any.
 func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
 	h, err := b.OnHold.condition(ctx, j, sqlexpr.OneOf)
 	if err != nil || h.condition.IsZero() {
@@ -142,7 +142,7 @@ func (b *Binder) Obsolete(ctx context.Context, j *plan.Job, parents []int64) (s 
 	return b.except(ctx, j, s)
 }
 
-// except leaves out the rows that the retained parents of another task need.
+// except leaves out the rows that retained parents of another task need.
 func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sweep, error) {
 	e := j.Except
 	if err := RightsError(e.Rights); err != nil {
@@ -154,7 +154,7 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 		if ids, err = b.Parents(ctx, e.Parents); err != nil {
 			return s, err
 		}
-		if b.State.DryRun != nil { // their logs would be deleted, so more would be known
+		if b.State.DryRun != nil { // the rows that depend on processed parents would be deleted
 			ids = Without(ids, b.State.DryRun.Processed[e.Task])
 		}
 		if b.retained == nil {
@@ -172,8 +172,8 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 	return restricted(j, s.Without(needed), true, e.ReadsDistributed), nil
 }
 
-// restricted notes, for a sweep whose condition has become more than the job's rule, whether the condition reads other
-// tables, and whether one of them is distributed.
+// restricted adjusts a sweep whose condition has more than the job's rule. It notes whether the added condition
+// reads other tables, and whether one of them is distributed.
 func restricted(j *plan.Job, s purge.Sweep, readsOthers, readsDistributed bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || readsOthers
 	if readsDistributed && !s.NoTIDs {

@@ -16,35 +16,36 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// maxIDs is how many ids on hold a statement may have as a parameter. Above that, it reads the tables with the ids.
+// maxIDs is how many ids on hold a statement may have in a parameter. If there are more, it reads the tables with
+// the ids instead.
 const maxIDs = 1_000_000
 
-// Timeouts of queries for ids on hold. A query that only finds which of the ids a table has gets a few seconds:
-// otherwise all ids are used.
+// These are timeouts of queries for ids on hold. narrowTimeout is for a query that only finds which of the given
+// ids a table has: if it takes longer, all ids are used.
 const (
 	idsTimeout    = time.Hour
 	narrowTimeout = 5 * time.Second
 )
 
-// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids once, so
-// that statements have neither the ids of other tables nor subqueries for each row.
+// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids once,
+// so that statements need neither ids that belong to other tables nor subqueries for each row.
 type OnHold struct {
 	Engine *purge.Engine
-	// ConditionsOnly is true for explanations, which are about single rows and read no ids.
+	// ConditionsOnly is set for explanations, which are about single rows and read no ids.
 	ConditionsOnly bool
 
-	ids map[string][]int64 // by the queries for them
+	ids map[string][]int64 // by query
 }
 
-// onHold is empty if no row is on hold.
+// onHold is the condition that a row is on hold; it is empty if no row is.
 type onHold struct {
 	condition sqlexpr.Expr
-	// readsOthers is true if it reads other tables, and readsDistributed if it reads a distributed one.
+	// readsOthers is set if the condition reads other tables, and readsDistributed if it reads a distributed one.
 	readsOthers, readsDistributed bool
 }
 
-// among makes the condition that a column has one of several ids: sqlexpr.OneOf to find the rows on hold, sqlexpr.Among
-// to check each row.
+// condition returns the condition that a row of a job is on hold. among makes the condition that a column has one
+// of several ids: sqlexpr.OneOf is for finding the rows on hold, sqlexpr.Among for checking each row.
 func (o *OnHold) condition(
 	ctx context.Context, j *plan.Job, among func(column string, ids []int64) sqlexpr.Expr,
 ) (h onHold, err error) {
@@ -70,7 +71,7 @@ func (o *OnHold) condition(
 	return h, nil
 }
 
-// Ascending; more than maxIDs if there are too many.
+// idsOnHold returns the ids on hold in ascending order; more than maxIDs if there are too many.
 func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldCondition) (ids []int64, err error) {
 	query, _ := by.IDs.Build()
 	if ids, known := o.ids[query]; known {
@@ -90,7 +91,7 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldConditi
 	switch {
 	case by.All != nil && sqlstate.Is(err, pgerrcode.QueryCanceled) && ctx.Err() == nil:
 		ids = by.All
-	case campaign.Dropped(ctx, o.Engine.Pool, err, j.Relation): // nothing is deleted there
+	case campaign.Dropped(ctx, o.Engine.Pool, err, j.Relation): // nothing is deleted from a table that no longer exists
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -15,7 +15,7 @@ type Parents struct {
 
 func (p Parents) Own() []int64 { return Without(p.IDs, p.RowsOnHold) }
 
-// Of returns, for a job that deletes or updates the parents' own rows, only those whose own rows go.
+// Of returns the parents for a job. A job on the parents' own rows gets only those that are not retained.
 func (p Parents) Of(j plan.Job) []int64 {
 	if j.Step.OfParents {
 		return p.Own()

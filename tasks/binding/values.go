@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Bind fills in the values that are only known when the SQL is sent. ids are the current parents, or the ids that a
+// Bind sets the values that are known only when the SQL is sent. ids are the current parents, or the ids that a
 // query is about.
 func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlexpr.Expr, error) {
 	return sql.Bind(func(value any) (any, error) {
@@ -35,7 +35,7 @@ func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlex
 	})
 }
 
-// lookup reads a value once a task.
+// lookup reads a value once per task.
 func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err error) {
 	if value, known := b.lookups[l]; known {
 		return value, nil
@@ -68,7 +68,7 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 	return result, query.QueryRow(ctx, db).Scan(&result)
 }
 
-// grants are the missing rights, as GRANT statements; nil if none is missing.
+// RightsError returns an error that names the missing rights, given as GRANT statements; nil if none is missing.
 func RightsError(grants []string) error {
 	if len(grants) == 0 {
 		return nil

@@ -12,10 +12,10 @@ import (
 
 // Cascade is a foreign key by which deleting a row deletes or changes the rows of Table that refer to it.
 type Cascade struct {
-	// Table is the table with the foreign key: its Columns refer to Keys of the other table. Equal compares a key with
-	// its column.
+	// Table is the table that has the foreign key. Its Columns refer to Keys of the other table. Equal has, for each
+	// pair, how a key is compared with its column.
 	Table         *Table
-	Columns, Keys []string // for SQL
+	Columns, Keys []string // quoted
 	Equal         []Equality
 	Action        Action
 }
@@ -25,14 +25,15 @@ type Action string
 
 const (
 	Deletes Action = "c"
-	Clears  Action = "n" // sets their columns to NULL, or to the default
-	Refuses Action = "a" // keeps the row that they refer to
+	Clears  Action = "n" // sets the referring columns to NULL or to their default
+	Refuses Action = "a" // the row cannot be deleted while others refer to it
 )
 
-// findCascades returns partitioned tables instead of their partitions: a key of one partition, or to one, counts as a
-// key of all. It leaves out keys with PERIOD, which can only refuse: a DELETE finds out. Columns of other collations
-// than their keys are compared as PostgreSQL does, by that of the key: COLLATE is needed where it matters, or where
-// PostgreSQL would not know which. Anywhere else it would keep indexes from being used.
+// findCascades returns the foreign keys of all schemas. It has partitioned tables instead of their partitions: a
+// key of one partition, or to one, counts as a key of all of them. It leaves out keys with PERIOD, which can only
+// refuse a DELETE; that shows when it is tried. If a column and its key have different collations, PostgreSQL
+// compares them by that of the key. COLLATE is added only where this matters, or where PostgreSQL would not know
+// which collation to use; anywhere else it would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
@@ -62,8 +63,8 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
 ORDER BY c.relname, k.conname`
 
-// readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables, and
-// reads those between all these tables that refuse.
+// readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables. Of
+// the keys that refuse, it reads those between the tables found.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
 		Parent, Child uint32
@@ -124,8 +125,8 @@ func (t *Table) NameIn(schema string) string {
 	return t.Schema + "." + t.Name
 }
 
-// Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or through
-// other tables that they delete rows of. The table itself is one if keys lead back to it.
+// Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or
+// through other tables whose rows are deleted. The table itself is included if keys lead back to it.
 func (t *Table) Dependents() (list []*Table) {
 	t.followCascades(func(k Cascade) {
 		if !slices.Contains(list, k.Table) {
@@ -152,13 +153,15 @@ func (t *Table) followCascades(visit func(Cascade)) {
 
 // References are the foreign keys that refer to a table, or to the tables whose rows are deleted with its rows.
 type References struct {
-	// Refusing are the quoted names of the tables whose rows keep the rows that they refer to.
+	// Refusing are the quoted names of tables with keys that refuse: a row cannot be deleted while rows of these
+	// tables refer to it.
 	Refusing []string
 	// Unindexed are CREATE INDEX statements for keys without an index.
 	Unindexed []string
 }
 
-// $1: tables. An index helps a key if it is complete and begins with one of the key's columns.
+// findReferences returns the foreign keys that refer to the tables $1. An index helps a key if it is complete and
+// begins with one of the key's columns.
 const findReferences = `
 SELECT DISTINCT format('%I.%I', n.nspname, c.relname), k.confdeltype IN ('a', 'r') AND k.conrelid <> ALL ($1::oid[]),
   CASE WHEN NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = ANY (k.conkey)

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// ErrNotCampaign: the database has none of the application's tables.
+// ErrNotCampaign means that the database has none of the application's tables.
 var ErrNotCampaign = failure.New(
 	failure.Precondition,
 	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role "+
@@ -31,32 +31,32 @@ var knownTables = []string{
 	"nmsremamatchrcp",
 }
 
-// Catalog is what PostgreSQL's catalog said at one time.
+// Catalog is what PostgreSQL's catalog contained at one time.
 type Catalog struct {
-	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
+	// Schema is the unquoted name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use, or
-	// all such schemas if the scope says NoCampaign. They are not read.
+	// OtherSchemas are the unquoted names of other schemas with known tables, even if the role may not use them. If
+	// the scope says NoCampaign, they are all schemas with known tables. They are not read.
 	OtherSchemas []string
 	Role         string
-	// Version is server_version_num: 150004 is 15.4.
+	// Version is server_version_num, which is 150004 for 15.4.
 	Version   int
 	Publishes bool
-	// Locations are as Table.Location, by the relations' object ids.
+	// Locations are the locations of relations, as in Table.Location, by object id.
 	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
 	Zone    Zone
 	tables  map[string]*Table
-	inPlace map[string]*Table // relations that have the names of tables, but are views, or partitions of others
-	// named and namedInPlace have the relations of Scope.Named, as tables and inPlace, by these names.
+	inPlace map[string]*Table // views, and partitions of other tables, that have the names of known tables
+	// named and namedInPlace are like tables and inPlace, but have the relations of Scope.Named by these names.
 	named, namedInPlace map[string]*Table
 	sequences           map[string]sequence
-	mappings            map[string][]string // names of schemas, by column of the delivery mappings
+	mappings            map[string][]string // names of the application's schemas, by column of the delivery mappings
 	mappingsErr         error
 }
 
-// findSchema ranks the schemas that hold known tables: the role may use the first ones. Then NmsDelivery decides, then
-// the search path, then the number.
+// findSchema ranks the schemas that hold known tables. Those that the role may use come first, then those with
+// NmsDelivery, then those on the search path; after that the number of known tables decides.
 const findSchema = `
 SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),
   n.nspname) IS NOT NULL AS on_path, COALESCE(has_schema_privilege(n.oid, 'USAGE'), false)
@@ -68,8 +68,8 @@ GROUP BY n.oid, n.nspname
 ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC,
   n.nspname`
 
-// withTypes is a WITH of the types of integers and of dates without a time zone, each with the domains over it at any
-// depth.
+// withTypes is a WITH query for the types of integers and of dates without a time zone, each with the domains over
+// it at any depth.
 const withTypes = `WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type
     WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'date'::regtype, 'timestamp'::regtype)
@@ -78,8 +78,9 @@ const withTypes = `WITH RECURSIVE based (oid, base) AS (
 
 const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 'timestamp'::regtype)"
 
-// Of a schema ($1), or of any. If a table is dropped at the same time, its privileges are NULL: they count as granted,
-// and the statement that reads the table fails.
+// selectTables reads tables of the schema $1, or of any schema, depending on the filter that follows. If a table is
+// dropped at the same time, its privileges are NULL. They then count as granted, and the statement that reads the
+// table fails.
 const selectTables = withTypes + `
 SELECT c.oid, n.nspname::text, c.relname,
   ` + FactsSQL + `,
@@ -119,7 +120,8 @@ const (
 		"($2::text[]) OR c.relname ~ '^nms(proposition|appsubscription)')"
 )
 
-// LoadCatalog fails with ErrNotCampaign if no known table exists, unless the scope says NoCampaign.
+// LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists, unless the scope says
+// NoCampaign.
 func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error) {
 	var (
 		schema string
@@ -220,7 +222,7 @@ type candidate struct {
 	HoldsDelivery, OnPath, Usable bool
 }
 
-// The best candidate comes first.
+// candidates returns the schemas that hold known tables, the best one first.
 func candidates(ctx context.Context, db Querier) ([]candidate, error) {
 	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
@@ -260,8 +262,8 @@ func HasKnownTables(ctx context.Context, db Querier) (known bool, err error) {
 	return known, err
 }
 
-// Table takes a name in the application's spelling, such as NmsDelivery, or one of the scope; nil if there is no such
-// table.
+// Table returns a table by its name in the application's spelling, such as NmsDelivery, or as in the scope; nil if
+// there is no such table.
 func (c *Catalog) Table(name string) *Table {
 	if t := c.named[name]; t != nil {
 		return t
@@ -269,8 +271,8 @@ func (c *Catalog) Table(name string) *Table {
 	return c.tables[strings.ToLower(name)]
 }
 
-// InPlaceOf returns the relation that has the name of a table, but is a view, or a partition of another table. It may
-// only be read. It returns nil if there is a table, or no relation of that name.
+// InPlaceOf returns a view, or a partition of another table, that has the given name of a table. It may only be
+// read. InPlaceOf returns nil if there is a table, or no relation, of that name.
 func (c *Catalog) InPlaceOf(name string) *Table {
 	if t := c.namedInPlace[name]; t != nil {
 		return t

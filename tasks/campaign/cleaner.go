@@ -2,8 +2,8 @@ package campaign
 
 import "context"
 
-// OtherCleaner reports whether the application's own cleanup workflow is started, which would clean the database, too.
-// It returns false if XtkWorkflow cannot be read.
+// OtherCleaner reports whether the application's own cleanup workflow is started, which would also clean the
+// database. It returns false if XtkWorkflow cannot be read.
 func (c *Catalog) OtherCleaner(ctx context.Context, db Querier) (started bool, err error) {
 	t := c.Table("XtkWorkflow")
 	if t == nil || !t.Has("iWorkflowId", "sInternalName", "iState") {

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on only that column.
-// The index may also have the columns that the table is partitioned by, which PostgreSQL requires in every unique
-// index, or the column that Citus distributes it by ($2, $3), for the same reason. Invalid and partial indexes, and
-// indexes on expressions, do not count. Nullable columns count only if the application names them as ids ($4). The
-// columns are in the order of the table, because a dump and restore creates indexes in another order.
+// findKeys finds the integer columns that identify the rows of the relations $1, because a unique index is on that
+// column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL requires
+// them in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid
+// and partial indexes, and indexes on expressions, do not count. Nullable columns count only if the application
+// names them as ids ($4). Columns are in the order of the table, because a dump and restore creates indexes in
+// another order.
 const findKeys = withTypes + `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
@@ -31,8 +32,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indi
            WHERE d = (i.indrelid, o.attnum))) = 0
 GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 
-// A column that is a key of every partition is a key of the table, even without an index on the table: pg_partman takes
-// unique indexes of partitions from a template.
+// readKeys reads the keys of all tables. A column that is a key of every partition is a key of the table, even
+// without an index on the table: pg_partman takes unique indexes of partitions from a template.
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
 	var relations []uint32
 	var named []string
@@ -84,9 +85,9 @@ func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	return common
 }
 
-// keyColumn returns the column whose value 0 marks the zero record, or "". In a table that Adobe documents, that is the
-// documented id, whether or not an index makes it unique; in another table the primary key, if that is a single
-// integer.
+// keyColumn returns the column that has the value 0 in the zero record; empty if there is none. For a table that
+// Adobe documents, this is the documented id, whether or not an index makes it unique. For another table it is the
+// primary key, if that is a single integer.
 func (t *Table) keyColumn(primary string) string {
 	named := t.namedKeys()
 	unique := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
@@ -105,21 +106,22 @@ func (t *Table) keyColumn(primary string) string {
 
 func (t *Table) isKnown() bool { return slices.Contains(knownTables, t.Name) }
 
-// Id columns of known tables that are not named after their tables.
+// idColumns are the id columns of those known tables whose id is not named after the table.
 var idColumns = map[string]string{
 	"nmsattachments":      "iattachmentid",
 	"nmsmirrorpagesearch": "imessageid",
 	"nmsremamatchrcp":     "ihypothesisid",
 }
 
-// namedKeys returns the integer columns that are keys by the application's naming: PostgreSQL has no keys of a foreign
-// table, or of a partitioned table with a foreign partition.
+// namedKeys returns the integer columns that are keys by the application's naming. PostgreSQL itself knows no keys
+// of a foreign table, or of a partitioned table with a foreign partition.
 func (t *Table) namedKeys() []string {
 	return slices.DeleteFunc(t.namedIDs(), func(id string) bool { return !t.HasInteger(id) })
 }
 
-// UnusableID returns the column that is the id by the application's naming, but no integer: then the zero record is not
-// known. It is empty if an id is an integer or missing, or if the database has no zero records.
+// UnusableID returns the column that is the id by the application's naming, but is not an integer, so that the zero
+// record cannot be recognized. It is empty if an id is an integer, if the table has no id, or if the database has
+// no zero records.
 func (t *Table) UnusableID() string {
 	if !t.hasZeroRecord {
 		return ""
@@ -138,7 +140,7 @@ func (t *Table) namedIDs() (ids []string) {
 		}
 	}
 	add(idColumns[t.Name])
-	if len(t.Name) > len("nms") { // a namespace has three letters
+	if len(t.Name) > len("nms") { // the application's namespaces have three letters
 		add("i" + t.Name[len("nms"):] + "id")
 		add("bi" + t.Name[len("nms"):] + "id")
 	}

@@ -17,15 +17,17 @@ type Leaf struct {
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
 	Facts    string
-	// Rights to a table do not include its partitions. CanInsert is not set.
+	// Rights are the role's rights to the leaf itself: rights to a table do not include its partitions. CanInsert is
+	// not set.
 	Rights
 }
 
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// FactsSQL is SQL of what a rule was compiled for, and a batch requires, of a relation c that it sweeps or reads: which
-// one it is, its kind, its owner, its contents (a rewrite or TRUNCATE gives it others), whether row security is active,
-// its foreign keys and those that refer to it, and its partitions or children.
+// FactsSQL describes a relation c that a batch changes or reads. A rule was compiled for these facts, and batches
+// require that they are unchanged: the relation's object id, kind and owner, its file (which a rewrite or TRUNCATE
+// replaces), whether row security is active, its foreign keys and those that refer to it, and its partitions or
+// children.
 const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filenode(c.oid), row_security_active(c.oid),
   CASE WHEN c.relhastriggers THEN (SELECT 'keys ' || string_agg(DISTINCT k.tgconstraint::text, ',') FROM pg_trigger k
     WHERE k.tgrelid = c.oid AND k.tgconstrrelid <> 0) END,
@@ -33,8 +35,8 @@ const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filen
       pg_relation_filenode(i.inhrelid)), ',' ORDER BY i.inhrelid) FROM pg_inherits i
     WHERE i.inhparent = c.oid AND NOT i.inhdetachpending) END)`
 
-// $1: tables. Row security is active for a leaf also if it is for what the leaf is a partition or child of. Partitions
-// that are being detached are left out: queries do not see their rows.
+// findLeaves returns the leaves of the tables $1. Row security is active for a leaf also if it is active for a
+// table above it. Partitions that are being detached are left out, since queries do not see their rows.
 const findLeaves = `
 WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
@@ -48,8 +50,8 @@ WHERE c.relkind IN ('r', 'f')
 GROUP BY tree.root, c.oid, n.oid
 ORDER BY n.nspname, c.relname`
 
-// AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read. A leaf
-// with the same name may be another one.
+// AddedLeaves returns the leaves that were added to tables, or renamed, since the catalog was read. A leaf with a
+// known name may be a different relation.
 func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][]Leaf, error) {
 	byOID, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {
@@ -76,7 +78,7 @@ func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][
 	return added, nil
 }
 
-// Only for tables with partitions or children.
+// readLeaves reads the leaves of those tables that have partitions or children.
 func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {
 	parents, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {
@@ -92,7 +94,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 	var (
 		root        uint32
 		l           Leaf
-		leaf, above bool // whether row security is active
+		leaf, above bool // whether row security is active for the leaf, and for a table above it
 	)
 	scan := []any{
 		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanSelect, &l.CanDelete, &l.CanUpdate,

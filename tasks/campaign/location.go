@@ -7,21 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Values of Table.Location. A table with another access method than heap is "stored by" that.
+// These are values of Table.Location. For a table with another access method than heap, the method follows
+// storedBy.
 const (
 	Foreign     = "in a foreign table"
 	Distributed = "distributed by Citus"
 	storedBy    = "stored by the access method "
 )
 
-// distribution has the tables that Citus distributes, and the number of the column that it distributes each by; 0 for
-// none.
+// distribution has the tables that Citus distributes, and the number of the column by which it distributes each; 0
+// if there is none.
 type distribution struct {
 	relations []uint32
 	columns   []int16
 }
 
-// On Citus's coordinator, distributed tables are ordinary, empty tables in the catalog.
+// readDistribution reads which tables Citus distributes. On its coordinator, the catalog shows them as ordinary,
+// empty tables.
 func readDistribution(ctx context.Context, db Querier) (d distribution, err error) {
 	var installed bool
 	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").
@@ -40,8 +42,8 @@ FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
 	return d, nil
 }
 
-// findLocations finds the relations whose rows are elsewhere, and the parents of such partitions and children. $1 are
-// the tables that Citus distributes.
+// findLocations finds the relations whose rows this server does not store in a heap, and the parents of such
+// partitions and children. $1 are the tables that Citus distributes.
 const findLocations = `
 WITH RECURSIVE away (oid, place) AS (
   SELECT c.oid, CASE WHEN c.oid = ANY ($1::oid[]) THEN $2 WHEN c.relkind = 'f' THEN $3 ELSE $4 || a.amname END

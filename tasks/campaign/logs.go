@@ -40,22 +40,24 @@ func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog: a table that does not look like a log of one family may still be one, unless it is known, or of another
-// family.
+// mayBeLog reports whether a table that looks like no kind of log may be one all the same. A known table is not,
+// unless it is one of the known logs.
 func (t *Table) mayBeLog() bool {
 	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.isKnown() || slices.Contains(knownLogs, t.Name))
 }
 
-// The id of a proposition has 32 bits, or 64 in databases that came from Campaign Standard.
+// HasPropositions reports whether the table has a column for propositions. Their ids have 32 bits, or 64 in
+// databases that came from Campaign Standard.
 func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
 
 func (t *Table) HasAppSubscriptions() bool { return t.Has("iMobileAppId", "iDisabled") }
 
-// Limited to ASCII, where PostgreSQL's lower case is the same as Go's.
+// schemaForm is limited to ASCII, for which PostgreSQL and Go have the same lower case.
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
-// TableName returns the stored name of the table (nmsbroadlogrcp) of a schema of the application (nms:broadLogRcp). ok
-// is false if the schema's name does not have the form namespace:name, in ASCII letters, digits and underscores.
+// TableName returns the unquoted name of the table for a schema of the application, such as nmsbroadlogrcp for
+// nms:broadLogRcp. ok is false if the schema's name is not of the form namespace:name, in ASCII letters, digits and
+// underscores.
 func TableName(schemaName string) (name string, ok bool) {
 	m := schemaForm.FindStringSubmatch(schemaName)
 	if m == nil {
@@ -67,13 +69,14 @@ func TableName(schemaName string) (name string, ok bool) {
 var logFamilies = []logFamily{deliveryLogs, exclusionLogs, trackingLogs}
 
 type Logs struct {
-	// Unfit are tables that the mappings name, but that do not look like logs; they are not cleaned.
+	// Tables are logs. Unfit are tables that the mappings name but that do not look like logs; they are not cleaned.
 	Tables, Unfit []*Table
 	// Notes say which names were ignored, and why.
 	Notes []message.Message
 }
 
-// The tables that the delivery mappings name, and NmsBroadLogMid. It fails if the mappings could not be read.
+// DeliveryLogs returns the tables that the delivery mappings name, and NmsBroadLogMid. It fails if the mappings
+// could not be read.
 func (c *Catalog) DeliveryLogs() (Logs, error) {
 	return c.logTables(deliveryLogs, "nms:broadLogMid")
 }
@@ -113,13 +116,14 @@ func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err er
 
 func (c *Catalog) Mappings() map[string][]string { return c.mappings }
 
-// If the server rejects reading the mappings, or may hide some, only the tasks that use them fail.
+// readMappings reads the delivery mappings. If the server refuses that, or may hide some of them, only the tasks
+// that use them fail.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
 	case mapping == nil || !mapping.CanSelect:
 		return nil
-	case mapping.RowSecurity: // logs that a hidden mapping names would not be found
+	case mapping.RowSecurity: // the logs that a hidden mapping names would not be found
 		c.mappingsErr = fmt.Errorf(
 			"read the delivery mappings: row security may hide rows of %s: make the role %s the owner of the table, or "+
 				"grant it BYPASSRLS",

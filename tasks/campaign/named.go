@@ -15,52 +15,55 @@ import (
 type Scope struct {
 	// Named are further tables of any schema, as policies name them.
 	Named []string
-	// NoCampaign: the database is not read as the application's, and may have none of its tables.
+	// NoCampaign is set if the database is not read as the application's, and may have none of its tables.
 	NoCampaign bool
 }
 
 type Column struct {
 	Name string
-	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that
-	// is read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
-	// pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
+	// Type is the SQL of the column's type, or of the type below it if it is a domain, without a length or precision,
+	// so that a value of this type is neither cut nor rounded. Full is the SQL of the column's type itself. Kind is
+	// its category in pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
 	Type, Full, Kind string
-	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.
+	// IsDate is set for a date, timestamp or timestamptz, or a domain over one of these.
 	IsDate bool
-	// Bytewise is true for a text, varchar, char or name whose values are equal if their bytes are, and only then: not
-	// for citext, and not if the collation says that case does not matter.
+	// Bytewise is set for a text, varchar, char or name whose values are equal exactly if their bytes are. It is not
+	// set for citext, or for a collation that ignores case.
 	Bytewise bool
-	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID
-	// (since PostgreSQL 18) holds for new ones only.
+	// NotNull is set if new values cannot be NULL, and HasNulls if stored ones may be. A constraint that is NOT VALID
+	// (since PostgreSQL 18) holds only for new values.
 	NotNull, HasNulls bool
-	// Unique is true if the column decides, also by an expression, the key of a unique index or of an exclusion
-	// constraint, or whether a row is in one. Generated is true if it cannot be assigned.
+	// Unique is set if a unique index or an exclusion constraint depends on the column, even through an expression or
+	// its condition. Generated is set if the column cannot be assigned a value.
 	Unique, Generated bool
-	// Generates are the stored names of the columns that are generated from it.
+	// Generates are the unquoted names of the columns that are generated from this one.
 	Generates []string
-	// Indexed is true if a complete index begins with the column.
+	// Indexed is set if a complete index begins with the column.
 	Indexed              bool
 	CanSelect, CanUpdate bool
 	Identity             string
-	// operators are of the default B-tree operator class of the type; nil if it has none.
+	// operators are those of the type's default B-tree operator class; nil if it has none.
 	operators []string
-	// comparable is the same for columns that the operators compare with each other: of one operator family, and of one
-	// type if the family has all enum, array, range or composite types. It is empty without operators.
+	// comparable is the same for columns whose values can be compared with each other. Their operators are of one
+	// operator family and, if this is the family for all enum, array, range or composite types, their types are the
+	// same. It is empty without operators.
 	comparable string
 }
 
-// ColumnIdentity differs for a column a of the same name that was added later, or has another type.
+// ColumnIdentity is SQL that tells a column a from another one of the same name that was added later or has another
+// type.
 const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
 type tableName struct{ schema, name namePart }
 
-// Without quotes, it also stands for the same name in lower case.
+// namePart is one part of a name as a policy writes it. Without quotes, it may also stand for the same name in
+// lower case.
 type namePart struct {
 	text   string
 	quoted bool
 }
 
-// folded returns the other stored name that a part may stand for, or the same one.
+// folded returns the lower-case name that an unquoted part may also stand for, or the name itself.
 func (p namePart) folded() string {
 	if p.quoted {
 		return p.text
@@ -68,10 +71,10 @@ func (p namePart) folded() string {
 	return strings.ToLower(p.text)
 }
 
-// candidates returns the stored names that a part may stand for, the first one first.
+// candidates returns the unquoted names that a part may stand for, in order of preference.
 func (p namePart) candidates() []string { return slices.Compact([]string{p.text, p.folded()}) }
 
-// One part of a name, in quotes or not, and the dot after it.
+// namePattern matches one part of a name, in quotes or not, and the dot after it.
 var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
 
 func parseTableName(text string) (n tableName, ok bool) {
@@ -101,9 +104,9 @@ func BaseName(text string) string {
 	return n.name.text
 }
 
-// findNamed finds the relations that names stand for: a text ($1), its schema ($2, or else $3) and its name ($4, or
-// else $5). Without a schema it is the one of the application's schema ($6), or else of the first schema of the search
-// path.
+// findNamed finds the relations that names stand for. A name is given as its text ($1), its schema ($2, or else
+// $3), and its base name ($4, or else $5). Without a schema, the name stands for a relation of the application's
+// schema ($6), or else of the first possible schema on the search path.
 const findNamed = `
 SELECT given.text, found.oid
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
@@ -162,7 +165,7 @@ func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) erro
 		known[t.OID] = t
 	}
 	for text, oid := range oids {
-		if t := known[oid]; t == nil { // dropped meanwhile
+		if t := known[oid]; t == nil { // the table was dropped in the meantime
 			continue
 		} else if t.Kind == "" {
 			c.named[text] = t
@@ -274,8 +277,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i
 	return nil
 }
 
-// HasIndex reports whether an index finds the rows with given values in the columns equal, in any order of these,
-// sorted by the column ordered. Names are stored names; the table is one that a policy names.
+// HasIndex reports whether an index finds the rows with given values in the columns equal, which may be in any
+// order, sorted by the column ordered. Names are unquoted, and the table must be one that a policy names.
 func (t *Table) HasIndex(equal []string, ordered string) bool {
 	return slices.ContainsFunc(t.indexes, func(index []string) bool {
 		if len(index) <= len(equal) || index[len(equal)] != ordered {
@@ -295,10 +298,10 @@ func (t *Table) Column(name string) (c Column, ok bool) {
 	return t.details[i], true
 }
 
-// nil for tables that no policy names.
+// Details returns the columns of a table that a policy names; nil for other tables.
 func (t *Table) Details() []Column { return t.details }
 
-// The tables are in no order.
+// All returns all tables, in no particular order.
 func (c *Catalog) All() []*Table {
 	tables := slices.Collect(maps.Values(c.tables))
 	for _, t := range c.named {
@@ -309,8 +312,8 @@ func (c *Catalog) All() []*Table {
 	return tables
 }
 
-// Find returns the table that people name, with or without its schema, or one that has a partition of that name in the
-// application's schema. It returns nil if there is none.
+// Find returns the table of a name that a user gave, with or without its schema, or the table that has a partition
+// of that name in the application's schema. It returns nil if there is none.
 func (c *Catalog) Find(text string) *Table {
 	if t := c.Table(text); t != nil {
 		return t

@@ -9,9 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Equality compares a key with a column that refers to it. Its Operator has its schema, since PostgreSQL looks up "="
-// on the search path. Key and Column are casts to the types that the operator compares, where the columns have others:
-// text = char(8) is not the operator of a foreign key between them. Where collations differ, they have that of the key.
+// Equality compares a key with a column that refers to it. Its Operator includes the schema, because PostgreSQL
+// would look up "=" on the search path. Key and Column are casts to the types that the operator compares, for
+// columns of other types: text = char(8) is not the operator of a foreign key between such columns. If collations
+// differ, both casts have the key's collation.
 type Equality struct{ Operator, Key, Column string }
 
 // Of returns the condition that a column refers to a key.
@@ -19,13 +20,14 @@ func (e Equality) Of(key, column string) string {
 	return fmt.Sprintf("%s%s %s %s%s", key, e.Key, e.Operator, column, e.Column)
 }
 
-// Among returns the condition that a column refers to one of the keys of a relation.
+// Among returns the condition that a column refers to a key of some row of a relation.
 func (e Equality) Among(column, key string, relation sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s%s %s ANY (SELECT DISTINCT p.%s%s FROM %s AS p)", column, e.Column, e.Operator, key, e.Key,
 		relation)
 }
 
-// operatorClass is a query for the default B-tree operator class of a type t that is no domain, as PostgreSQL finds it.
+// operatorClass is a query for the default B-tree operator class of a type t that is not a domain. It finds the
+// same class as PostgreSQL does.
 const operatorClass = `
   SELECT o.opcfamily, o.opcintype, i.typtype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname =
 	'btree'
@@ -37,8 +39,8 @@ const operatorClass = `
       WHEN t.typtype = 'c' THEN 'record'::regtype END)
   ORDER BY o.opcintype <> t.oid, NOT i.typispreferred LIMIT 1`
 
-// Operator returns the SQL of the operator that compares values of the column as its type is ordered: <, <=, =, >= or
-// >. It is empty if the type has no order.
+// Operator returns the SQL of an operator (<, <=, =, >= or >) in the order of the column's type. It is empty if the
+// type has no order.
 func (c Column) Operator(comparison string) string {
 	i := slices.Index([]string{"<", "<=", "=", ">=", ">"}, comparison)
 	if i >= len(c.operators) {
@@ -47,9 +49,9 @@ func (c Column) Operator(comparison string) string {
 	return c.operators[i]
 }
 
-// Equality returns how a column of another table, whose values are keys of the table, is compared with a key: as
-// a foreign key does, or else as the types are ordered. ok is false if these are not ordered together. Tables whose
-// columns are not read have integers for keys.
+// Equality returns how a key of the table is compared with a column of another table that refers to it: as a
+// foreign key between them does, or else by the order of their types. ok is false if these have no common order.
+// Keys of tables whose columns were not read are integers.
 func (t *Table) Equality(key string, child *Table, column string) (e Equality, ok bool) {
 	is := func(sql, column string) bool { return sql == column || sql == pgx.Identifier{column}.Sanitize() }
 	for _, k := range slices.Concat(t.Cascades, t.Refusals) {

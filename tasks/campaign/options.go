@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Day is 86,400 seconds, always.
+// Day is always 86,400 seconds long.
 const Day = 24 * time.Hour
 
 // MaxDays is the longest delay in XtkOption: its seconds must fit into 32 bits.
@@ -22,7 +22,7 @@ const MaxDays = 24_855
 type Option struct {
 	// Name is the row's sName, and Field the field of the API's message Options.
 	Name, Field string
-	// Default applies if the option has no row: days for a delay, the code for NoStats.
+	// Default applies if the option has no row. It is in days for a delay, and a code for NoStats.
 	Default int
 	kind    kind
 }
@@ -30,12 +30,12 @@ type Option struct {
 type kind int
 
 const (
-	delay     kind = iota // 1 to MaxDays days: seconds in iLongValue, or in sStringValue if the row's type is text
-	code                  // VacuumAnalyze, NoStatistics or AnalyzeOnly, there
-	timestamp             // tsTimeStampValue, which only the service writes
+	delay     kind = iota // 1 to MaxDays days, as seconds in iLongValue, or in sStringValue if the type is text
+	code                  // VacuumAnalyze, NoStatistics or AnalyzeOnly, stored in the same columns
+	timestamp             // stored in tsTimeStampValue; only the service writes it
 )
 
-// In the order of the fields of the API's message.
+// AllOptions are in the order of the fields of the API's message.
 var AllOptions []Option
 
 func option(name, field string, standard int, k kind) Option {
@@ -44,8 +44,9 @@ func option(name, field string, standard int, k kind) Option {
 	return o
 }
 
-// The options, as Adobe's page describes them. With its field in the message Options, which says what it is for, a line
-// here is all that the service, the command line, the console and the documents need.
+// These are the options that Adobe's page describes. To add one, add a line here and a field to the message
+// Options, whose comment says what it is for. The service, the command line, the console and the documents use
+// these.
 var (
 	NoStats               = option("XtkCleanup_NoStats", "storage_optimization", VacuumAnalyze, code)
 	TrackingStatPurge     = option("NmsCleanup_TrackingStatPurgeDelay", "tracking_stat_purge_delay_days", 365, delay)
@@ -75,7 +76,7 @@ func (o Option) IsDelay() bool { return o.kind == delay }
 
 func (o Option) IsOutputOnly() bool { return o.kind == timestamp }
 
-// value: days for a delay, the code for NoStats.
+// Check reports whether a value is allowed, given in days for a delay, or as a code for NoStats.
 func (o Option) Check(value int) error {
 	switch {
 	case o.kind == delay && (value < 1 || value > MaxDays):
@@ -91,15 +92,15 @@ type Options struct {
 	hiddenReason string               // why stored numbers cannot be read; empty if they can
 }
 
-// If its type is text, the number is that in the text, if any.
+// optionRow has the values of a row. If its type is text, the number is the one that the text contains, if any.
 type optionRow struct {
 	number *int64
 	at     *time.Time
 	text   *string
 }
 
-// Nearest clamps a time to the years 1 to 9999: callers cannot represent infinity, or the other years of PostgreSQL's
-// range.
+// Nearest is SQL that clamps a time to the years 1 to 9999: callers cannot represent infinity and the other years
+// that PostgreSQL allows.
 func Nearest(at string) string {
 	return fmt.Sprintf(
 		"CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 "+
@@ -108,8 +109,8 @@ func Nearest(at string) string {
 	)
 }
 
-// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be options that cannot
-// be read, Delay fails for all of them: the defaults might delete too much.
+// ReadOptions reads XtkOption. A database without that table has no stored options. If some options may be hidden,
+// Delay fails for all of them, because the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
 	o := &Options{rows: map[string]optionRow{}}
 	t := c.Table("XtkOption")
@@ -185,7 +186,8 @@ func (o *Options) Stored(opt Option) bool {
 	return stored
 }
 
-// Seconds for a delay, the code for NoStats, 0 if the option is not stored.
+// Number returns the stored number: seconds for a delay, or the code for NoStats. It is 0 if the option is not
+// stored.
 func (o *Options) Number(opt Option) int64 {
 	if number := o.rows[opt.Name].number; number != nil {
 		return *number
@@ -193,7 +195,7 @@ func (o *Options) Number(opt Option) int64 {
 	return 0
 }
 
-// Empty unless the row's type is text.
+// Text returns the stored text, which is empty unless the row's type is text.
 func (o *Options) Text(opt Option) string {
 	if text := o.rows[opt.Name].text; text != nil {
 		return *text
@@ -208,8 +210,8 @@ func (o *Options) checkNumber(opt Option) error {
 	return nil
 }
 
-// Moment returns the stored time, clamped to the years 1 to 9999, or nil. It fails if the row's type is text: texts are
-// not read as times, and without this lower bound more would be deleted.
+// Moment returns the stored time, clamped to the years 1 to 9999, or nil. It fails if the row's type is text: texts
+// are not read as times, and to ignore the option would remove a lower bound, so that more would be deleted.
 func (o *Options) Moment(opt Option) (*time.Time, error) {
 	row := o.rows[opt.Name]
 	if row.text != nil {
@@ -226,8 +228,8 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 	return &at, nil
 }
 
-// Delay fails if the stored delay cannot be read, is not a number, is less than a day, or exceeds 32 bits of seconds:
-// such a delay is never used.
+// Delay returns the stored delay, or the default. It fails if the stored delay cannot be read, is not a number, is
+// less than a day, or does not fit into 32 bits of seconds; such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hiddenReason != "" {
 		return 0, fmt.Errorf("%s: option %s cannot be read", o.hiddenReason, opt.Name)
@@ -262,7 +264,7 @@ func (o *Options) With(values map[string]int) *Options {
 	return &with
 }
 
-// By the names of the options: the delays, and the mode of the task statistics, as texts.
+// InForce returns the delays, and the mode of the task statistics, as texts by the names of their options.
 func (o *Options) InForce() map[string]string {
 	mode, _ := o.Statistics()
 	texts := map[string]string{NoStats.Name: fmt.Sprint(mode)}
@@ -279,8 +281,8 @@ func (o *Options) InForce() map[string]string {
 	return texts
 }
 
-// Statistics returns the mode of the task statistics: NoStatistics, and an error, if the stored value cannot be read or
-// is unknown.
+// Statistics returns the mode of the task statistics. If the stored value cannot be read or is unknown, it returns
+// NoStatistics and an error.
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf("%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name)

@@ -7,22 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Owner is a role that gains rights by owning tables whose rows a run deletes or updates: its code (triggers, index
-// expressions, checks, row security) runs with the rights of the session's role.
+// Owner is a role that gains rights by owning tables whose rows a run deletes or updates: the code of the tables
+// (triggers, index expressions, checks and row security) runs with the rights of the session's role.
 type Owner struct {
 	// Table is the quoted name of one of these tables.
 	Table string
-	// Name is the quoted name of the role, which is no superuser and may not become the session's role anyway.
+	// Name is the quoted name of the role. It is not a superuser and cannot become the session's role in another way.
 	Name string
-	// Others are the quoted names of the owners of other tables that the session's role may read or change and this
+	// Others are the quoted names of the owners of other tables, which the session's role may read or change and this
 	// role may not.
 	Others string
 }
 
-// selectOwners selects the owners of tables ($1; 0: all tables outside the service's own schema that the role may
-// delete from or update), of their partitions and children, and of the tables whose rows foreign keys delete or change
-// with theirs: PostgreSQL runs these deletions, and BEFORE triggers, as the owner of that table, but AFTER triggers,
-// before version 18, as the role whose statement it was.
+// selectOwners selects the owners of the table $1, or, if that is 0, of all tables outside the service's own schema
+// that the role may delete from or update. It includes the owners of their partitions and children, and of the
+// tables whose rows foreign keys delete or change with theirs. PostgreSQL runs such a deletion, and BEFORE
+// triggers, as the owner of that table; before version 18 it runs AFTER triggers as the role that ran the original
+// statement.
 const selectOwners = `
 WITH RECURSIVE tables AS MATERIALIZED (SELECT c.oid, c.relowner,
     CASE WHEN has_schema_privilege(c.relnamespace, 'USAGE') THEN ARRAY(SELECT p
@@ -49,7 +50,8 @@ FROM owners o JOIN pg_class c ON c.oid = o.example JOIN pg_namespace n ON n.oid 
 WHERE gain.others IS NOT NULL
 ORDER BY 2`
 
-// table is an object id; 0: any table that a run may change.
+// Owners returns the owners of a table, given by its object id, or of any table that a run may change if table is
+// 0.
 func Owners(ctx context.Context, db Querier, table uint32) ([]Owner, error) {
 	rows, _ := db.Query(ctx, selectOwners, table)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Owner])

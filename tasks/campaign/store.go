@@ -14,27 +14,28 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// ErrNoOptionTable: XtkOption, or a column of it, is missing.
+// ErrNoOptionTable means that XtkOption, or a column of it, is missing.
 var ErrNoOptionTable = failure.New(failure.Precondition,
 	"table XtkOption, or a column of it, is missing: options cannot be stored")
 
-// StoreTime needs these columns, and row security must not hide the row.
+// KeepsMoments reports whether StoreTime can store a time: XtkOption must have the columns, and row security must
+// not hide the row.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
 }
 
-// Values of XtkOption.iDataType.
+// These are values of XtkOption.iDataType.
 const (
 	typeNumber = 3
 	typeText   = 6
 	typeMoment = 7
 )
 
-// maxInserts bounds the attempts to insert a row while others use the new id.
+// maxInserts is how often inserting a row is tried if others take the new id first.
 const maxInserts = 10
 
-// Days for a delay, the code for NoStats. It must run in a transaction.
+// StoreNumber stores an option: days for a delay, or the code for NoStats. It must run in a transaction.
 func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value int) error {
 	number := int64(value)
 	if opt.kind == delay {
@@ -43,12 +44,12 @@ func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value i
 	return store(ctx, tx, c, opt, "iLongValue", typeNumber, number)
 }
 
-// It must run in a transaction.
+// StoreTime must run in a transaction.
 func StoreTime(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
 	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
 }
 
-// Without a row, the option's default applies.
+// ResetOption deletes the option's row, so that its default applies.
 func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName") {
@@ -58,8 +59,9 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// A row keeps its type: if that is text, a number is also stored as text. If others have inserted the row or used the
-// new id in between, the insert is rolled back and everything tried again.
+// store updates the option's row, or inserts it. A row keeps its type; if that is text, a number is also stored as
+// text. If others have inserted the row or taken the new id in between, the insert is rolled back and everything is
+// tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
@@ -99,7 +101,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, maxInserts)
 }
 
-// ErrNoSequence: the error's text has the missing GRANT.
+// ErrNoSequence means that the role may not use a sequence. The error's text has the missing GRANT.
 var ErrNoSequence = errors.New("the role may not take new ids")
 
 type sequence struct {
@@ -107,7 +109,8 @@ type sequence struct {
 	usable bool
 }
 
-// Of the tables that the cleanup inserts into, and the common one of all other tables.
+// findSequences finds the sequences of the tables that the cleanup inserts into, and the one that all other tables
+// share.
 const findSequences = `
 SELECT s.relname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
 FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
@@ -127,9 +130,9 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// Ids come from the application's sequence if it has one. Otherwise they are below all others, because an id above them
-// would be the application's next one. The SQL is for a SELECT of any number of rows. An INSERT of such an id must
-// override system values, because the column may be an identity.
+// NewIDs returns SQL for new ids, to be used in a SELECT of any number of rows. Ids come from the application's
+// sequence if it has one. Otherwise they are below all existing ids, because the application itself would next take
+// an id above them. An INSERT of such an id must override system values, because the column may be an identity.
 func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	s, ok := c.sequences[t.Name+"id"]
 	if !ok {

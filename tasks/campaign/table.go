@@ -9,56 +9,58 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Table is an ordinary, partitioned or foreign table. Relations of other kinds are only returned by InPlaceOf.
+// Table is an ordinary, partitioned or foreign table. Only InPlaceOf returns relations of other kinds.
 type Table struct {
 	OID    uint32
 	Schema string
 	Name   string // as stored: lower case in a Campaign database
-	Kind   string // empty for a table; otherwise what has the name of one, such as a view
+	Kind   string // empty for a table; otherwise the kind of relation that has a table's name, such as a view
 	Key    string // the integer column that identifies a row; empty if no single column does
 	Rights
 	Facts string
-	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
+	// RowSecurity is set if row security of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
-	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.
+	// RowSecurityAbove is set if row security of the table may hide rows that a query of a partition or child returns.
 	RowSecurityAbove bool
-	// HasChildren is true if some rows are in partitions or inheriting tables.
+	// HasChildren is set if some rows are in partitions or inheriting tables.
 	HasChildren bool
-	// Location says where the rows are if this server has no heap for them, such as Distributed; empty if all are here.
+	// Location says where the rows are if this server has no heap for them, such as Distributed; it is empty if all
+	// are in heaps here.
 	Location string
 	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
 	Leaves []Leaf
-	// Ancestors are the stored names of the tables that it inherits from, or is a partition of, at any depth.
+	// Ancestors are the unquoted names of the tables of which it is a partition or child, at any depth.
 	Ancestors []string
-	// OfLists: by a foreign key, the column iGroupId is the id of a list.
+	// OfLists is set if the column iGroupId is the id of a list, by a foreign key.
 	OfLists bool
-	// OfRecipients: by a foreign key, another column than iRecipientId is the id of a recipient.
+	// OfRecipients is set if another column than iRecipientId is the id of a recipient, by a foreign key.
 	OfRecipients bool
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades []Cascade
-	// Refusals are the keys, between tables of the catalog, by which rows that refer to a row keep it.
+	// Refusals are the foreign keys, between tables of the catalog, that keep a row from being deleted while others
+	// refer to it.
 	Refusals []Cascade
-	// UpdateTriggers are those of a table that the scope names, and of its partitions or children.
+	// UpdateTriggers are the triggers of a table that the scope names, and of its partitions or children.
 	UpdateTriggers []Trigger
 	columns        []string
 	integers       []string   // columns of type int2, int4 or int8, or of a domain over one
 	localDates     []string   // columns that are dates without a time zone
 	keys           []string   // columns that each identify a row
-	details        []Column   // of a table that the scope names
-	indexes        [][]string // of such a table: the columns of its complete B-trees
-	// hasZeroRecord: the row with key 0 is the zero record, as in a Campaign database.
+	details        []Column   // the columns of a table that the scope names
+	indexes        [][]string // the columns of each complete B-tree of such a table
+	// hasZeroRecord is set if the row with key 0 is the zero record, as in a Campaign database.
 	hasZeroRecord bool
 }
 
-// What the role may do with the rows of a relation.
+// Rights are what the role may do with the rows of a relation.
 type Rights struct {
-	CanSelect, CanInsert bool // some columns at least
+	CanSelect, CanInsert bool // on at least one column
 	CanDelete, CanUpdate bool
 }
 
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
 
-// In the application's spelling.
+// Has reports whether the table has all these columns, named as in the catalog or in the application's spelling.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
 func (t *Table) HasInteger(column string) bool {
@@ -66,10 +68,11 @@ func (t *Table) HasInteger(column string) bool {
 	return ok && slices.Contains(t.integers, stored)
 }
 
-// All tables of a Campaign database that have a key have a zero record.
+// HasZeroRecord reports whether the table has a zero record. All tables of a Campaign database that have a key do.
 func (t *Table) HasZeroRecord() bool { return t.Key != "" && t.hasZeroRecord }
 
-// column is given as stored or in the application's spelling.
+// stored returns the stored name of a column, which is its name in the catalog, and whether the table has the column.
+// The column is given by that name or in the application's spelling.
 func (t *Table) stored(column string) (name string, ok bool) {
 	if slices.Contains(t.columns, column) {
 		return column, true
@@ -78,16 +81,17 @@ func (t *Table) stored(column string) (name string, ok bool) {
 	return name, slices.Contains(t.columns, name)
 }
 
-// column is given as stored or in the application's spelling.
+// Stored returns the stored name of a column, given by that name or in the application's spelling.
 func (t *Table) Stored(column string) string {
 	name, _ := t.stored(column)
 	return name
 }
 
-// Names that SQL reads without quotes, in any case, unless they are reserved words.
+// plainName matches names that SQL accepts without quotes, in any case, unless they are reserved words.
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// In quotes if the name is given as stored.
+// Spell returns a column's name for SQL. A name in the application's spelling stays as it is; a name as in the
+// catalog is quoted.
 func (t *Table) Spell(column string) string {
 	stored, _ := t.stored(column)
 	if stored != column && plainName.MatchString(column) {
@@ -113,7 +117,7 @@ const materialized = "a materialized view"
 // ShowsAllRows reports whether a query returns all current rows.
 func (t *Table) ShowsAllRows() bool { return t.Kind != materialized && !t.RowSecurity }
 
-// Unreadable returns the columns that the role may not read. Names are stored names.
+// Unreadable returns those columns, given by their unquoted names, that the role may not read.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Trigger is an enabled trigger of UPDATE.
+// Trigger is an enabled trigger on UPDATE.
 type Trigger struct {
 	Name string
-	// Columns are the stored names of the columns whose update fires it; none if each does.
+	// Columns are the unquoted names of the columns whose update fires the trigger; it is empty if any update does.
 	Columns []string
 }
 
-// Names are stored names.
+// FiredBy reports whether an update of the columns, given by their unquoted names, fires the trigger.
 func (t Trigger) FiredBy(columns []string) bool {
 	return len(t.Columns) == 0 || slices.ContainsFunc(columns, func(c string) bool {
 		return slices.Contains(t.Columns, c)

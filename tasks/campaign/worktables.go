@@ -11,18 +11,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A WorkTable was created for a workflow, a delivery, a list or a simulation.
+// WorkTable is a table or view that was created for a workflow, a delivery, a list or a simulation.
 type WorkTable struct {
 	Schema string
 	Name   string
 	View   bool
-	// ByFunction: the role may drop it only with DropFunction.
+	// ByFunction is set if the role may drop it only with DropFunction.
 	ByFunction bool
-	// Partitions are the stored names of its partitions, which are dropped with it.
+	// Partitions are the unquoted names of its partitions, which are dropped with it.
 	Partitions []string
-	// Recipients: it is a table with a column iRecipientId; RecipientTexts: that column has texts.
+	// Recipients is set for a table with a column iRecipientId, and RecipientTexts if that column has texts.
 	Recipients, RecipientTexts bool
-	// ID is the owner's, from the name. A name has the unsigned form of a negative id.
+	// ID is the id of the workflow, delivery, list or simulation, taken from the name. The name has the unsigned form
+	// of a negative id.
 	ID int64
 }
 
@@ -31,7 +32,7 @@ func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.San
 // unsignedIDs is the difference between the unsigned form of a negative 32-bit id and the id.
 const unsignedIDs = 1 << 32
 
-// An id has no leading zeros, so it is not 0.
+// workTableID matches an id and what follows it. An id has no leading zeros, so it is not 0.
 var workTableID = regexp.MustCompile(`(?s)^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
 func ParseID(text string) (id int64, rest string, ok bool) {
@@ -49,12 +50,13 @@ func ParseID(text string) (id int64, rest string, ok bool) {
 	return id, m[2], true
 }
 
-// These may look like any other table: a workflow chooses their columns.
+// workTableName matches the names of work tables. These may look like any other table, since a workflow chooses
+// their columns.
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
 func LooksLikeWorkTable(name string) bool { return workTableName.MatchString(name) }
 
-// The name has the unsigned form of the id.
+// WorkTableName returns the name of a work table. It has the unsigned form of the id.
 func WorkTableName(prefix string, id int64) string {
 	if id < 0 {
 		id += unsignedIDs
@@ -62,7 +64,8 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// If bare, the name ends with the id; otherwise more may follow after an underscore.
+// workTableOwner returns the id in a work table's name. If bare is set, the name must end with the id; otherwise an
+// underscore and more may follow.
 func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
 	id, rest, ok := ParseID(strings.TrimPrefix(name, prefix))
 	return id, ok && (rest == "" || (!bare && rest[0] == '_'))
@@ -73,11 +76,12 @@ func IsWorkTableName(name, prefix string, bare bool) bool {
 	return ok && strings.HasPrefix(name, prefix)
 }
 
-// DropFunction drops work tables as their owner, for a role that may not. deploy/role.sql creates it.
+// DropFunction is the function that drops work tables as their owner, for a role that may not drop them.
+// deploy/role.sql creates it.
 const DropFunction = "cleanupd.drop_work_tables"
 
-// Relations that belong to the owner of NmsDelivery, unless that is postgres. Views come before the tables that they
-// depend on, and newer views before older ones, because they must be dropped first.
+// findRelations finds relations that belong to the owner of NmsDelivery, unless that is postgres. Views come before
+// the tables that they depend on, and newer views before older ones, because they must be dropped first.
 const findRelations = `
 SELECT c.relname::text, c.relkind = 'v',
   NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
@@ -93,8 +97,8 @@ WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistenc
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
-// If bare, names end with the id; otherwise more may follow after an underscore. strange are the other names with the
-// prefix.
+// WorkTables returns the work tables with a prefix. If bare is set, their names end with the id; otherwise an
+// underscore and more may follow. strange are the other names with the prefix.
 func (c *Catalog) WorkTables(
 	ctx context.Context, db Querier, prefix string, bare bool,
 ) (found []WorkTable, strange []string, err error) {
@@ -114,15 +118,15 @@ func (c *Catalog) WorkTables(
 	return found, strange, nil
 }
 
-// Not dropped because of its owner, kind or schema.
+// OtherWorkTable is a work table that is not dropped because of its owner, kind or schema.
 type OtherWorkTable struct {
 	WorkTable
 	Owner string
-	Kind  string // a materialized view, a foreign table or a partition; empty for a table or a view
+	Kind  string // which kind it is, such as "a foreign table"; empty for a table or a view
 }
 
-// What findRelations leaves out, with the owner of NmsDelivery, but not partitions of a work table: they are dropped
-// with it.
+// findOtherRelations finds what findRelations leaves out, and the owner of NmsDelivery. It leaves out partitions of
+// a work table, since they are dropped with it.
 const findOtherRelations = `
 SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
   CASE WHEN c.relkind = 'm' THEN 'a materialized view' WHEN c.relkind = 'f' THEN 'a foreign table'
@@ -138,8 +142,8 @@ WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') A
     OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
-// OtherWorkTables returns what WorkTables leaves out, with the role that owns NmsDelivery: relations of other owners,
-// of the superuser postgres, of other kinds or in other schemas.
+// OtherWorkTables returns the relations that WorkTables leaves out: those of other owners or of the superuser
+// postgres, of other kinds, or in other schemas. owner is the role that owns NmsDelivery.
 func (c *Catalog) OtherWorkTables(
 	ctx context.Context, db Querier, prefix string, bare bool,
 ) (others []OtherWorkTable, owner string, err error) {
@@ -183,7 +187,8 @@ func (c *Catalog) findOwned(ctx context.Context, db Querier, named string, argum
 	return found, nil
 }
 
-// The ids of the lists whose data the work table may have follow _grp in its name, at the end or before an underscore.
+// ListIDs returns the ids of the lists whose data the work table may have. In its name they follow _grp, at the end
+// or before an underscore.
 func (w WorkTable) ListIDs() (ids []int64) {
 	for _, part := range strings.Split(w.Name, "_grp")[1:] {
 		if id, rest, ok := ParseID(part); ok && (rest == "" || rest[0] == '_') {

@@ -15,15 +15,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// Zone is the time zone of columns of type timestamp or date, or of domains over these. Installations that store local
-// times have such columns.
+// Zone is the time zone of columns of type timestamp or date, or of a domain over these. Installations that store
+// local times have such columns.
 type Zone struct {
-	// Name is as in the setting TimeZone; empty if it is the database's zone.
+	// Name is a value of the setting TimeZone; it is empty for the database's own zone.
 	Name string
 	// Reason says which zone is used and why; it has no text if no table has such columns.
 	Reason message.Message
-	// Unknown: the application's zone cannot be determined. Name is then the zone in which dates are latest, so that
-	// rows that are obsolete in only some zones are retained.
+	// Unknown is set if the application's zone cannot be determined. Name is then the zone in which dates are latest,
+	// so that rows that are obsolete only in some zones are retained.
 	Unknown bool
 	// WrittenIn is Name, or the database's zone if the application's is unknown.
 	WrittenIn string
@@ -31,13 +31,15 @@ type Zone struct {
 
 const ZoneOption = "WdbcTimeZone"
 
-// In the zone where dates are earliest, UTC+14, they are zoneSpread earlier.
+// latestZone is the zone in which dates are latest. In the zone where they are earliest, UTC+14, they are
+// zoneSpread earlier.
 const (
 	latestZone = "<-12>+12"
 	zoneSpread = 26 * time.Hour
 )
 
-// A date after the result is after the given time in every zone that the application may use.
+// After returns a time such that any date after it is after the given time in every zone that the application may
+// use.
 func (z Zone) After(at time.Time) time.Time {
 	if z.Unknown {
 		return at.Add(zoneSpread)
@@ -83,7 +85,8 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// zone is empty if the option is not stored.
+// storedZone returns the zone that the option names, which is empty if the option is not stored, or why it is not
+// usable.
 func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem string, err error) {
 	t := c.Table("XtkOption")
 	if c.InPlaceOf("XtkOption") != nil {
@@ -108,7 +111,7 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 		slices.Sort(names)
 		return "", fmt.Sprintf("has several values: %.200q", strings.Join(names, ", ")), nil
 	}
-	if _, err := timezone.Load(names[0]); err != nil { // PostgreSQL takes any word with a digit for a zone
+	if _, err := timezone.Load(names[0]); err != nil { // PostgreSQL accepts any word with a digit as a zone
 		return "", fmt.Sprintf("is %.40q, which is no IANA time zone", names[0]), nil
 	}
 	var now time.Time

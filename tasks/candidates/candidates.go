@@ -14,12 +14,12 @@ type Set struct {
 	Task string
 	Job  plan.Job
 	Rows purge.Candidates
-	// ByKey: foreign keys delete or change these rows with others.
+	// ByKey is set if foreign keys delete or change these rows together with others.
 	ByKey bool
 }
 
-// Of returns a set for the job, and one for each part of a table whose rows foreign keys delete or change with its
-// rows.
+// Of returns a set for the job, and one for each partition of a table whose rows foreign keys delete or change with
+// the job's rows.
 func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
 	if s.Cascade.Circular() {
@@ -34,7 +34,8 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	return sets
 }
 
-// relations limits the result to some relations; nil are all. Parts of a table that the role cannot read are left out.
+// Cascaded returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
+// result to some relations; nil stands for all. Tables that the role cannot read are left out.
 func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan.Job) {
 	for i, t := range j.Affected {
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
@@ -74,8 +75,8 @@ func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan
 
 func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
 
-// Hides reports whether a later job no longer finds the rows of s: they are deleted, or the date of the later job's
-// rules is updated.
+// Hides reports whether a later job no longer finds the rows of s: they are deleted, or a date is updated that the
+// rules of the later job read.
 func (s Set) Hides(later plan.Job) bool {
 	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
 		return slices.Contains(later.DateColumns, a.Column)
@@ -90,12 +91,13 @@ func On(relation string) func(plan.Job) bool {
 	return func(j plan.Job) bool { return j.Relation == relation }
 }
 
-// table is a quoted name. Rows that are paired with the job's own count.
+// Touches reports whether a job deletes or updates rows of a table, given by its quoted name. Rows that are paired
+// with the job's own count, too.
 func Touches(j plan.Job, table string) bool {
 	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }
 
-// filter chooses among the sets before s that hide rows from it.
+// Exclusions returns the conditions of those sets before s that hide rows from it, if a filter accepts their jobs.
 func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
 		if before.Key() == s.Key() {
@@ -108,8 +110,8 @@ func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqle
 	return conditions
 }
 
-// OfRelation is for one reading of a relation of this database: the sets in order, and their rows without those that
-// earlier sets hide.
+// OfRelation returns what is needed to count a relation of this database in a single scan: its sets in order, and
+// their rows without those that earlier sets hide.
 func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
 	for i, s := range all {
 		if s.Job.Relation != relation || s.Job.NoTIDs {
@@ -128,7 +130,7 @@ func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates
 	return sets, rows
 }
 
-// paired leaves out what the sets before s delete.
+// paired returns the paired rows of s without those that the sets before it delete.
 func paired(before []Set, s Set) *purge.PairedCandidates {
 	onPaired := func(j plan.Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
 	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
@@ -143,7 +145,7 @@ func paired(before []Set, s Set) *purge.PairedCandidates {
 	return p
 }
 
-// Related adds the relations whose jobs decide which paired rows are deleted with the relation's own.
+// Related returns a relation, and those whose jobs decide which paired rows are deleted with the relation's own.
 func Related(jobs []plan.Job, relation string) map[string]bool {
 	related := map[string]bool{relation: true}
 	for _, j := range jobs {

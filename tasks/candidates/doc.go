@@ -1,3 +1,4 @@
-// Package candidates determines which rows several jobs of a run delete, so that each row counts at the first job that
-// deletes it. It is pure: conditions go in, conditions come out. Dry runs, guards and explanations count by them.
+// Package candidates determines which rows several jobs of a run delete, so that each row is counted at the first
+// job that deletes it. It only works with conditions, and needs no database. Dry runs, guards and explanations use
+// it to count.
 package candidates

@@ -14,11 +14,12 @@ import (
 type lookahead struct {
 	run   *pipeline.Run
 	found *results
-	// The attempts of other tasks are simulated.
+	// current is the attempt of the current task; those of other tasks are simulated.
 	current *pipeline.Attempt
 }
 
-// In order, up to the first job whose rows are not known yet.
+// candidates returns the rows that the tasks would delete or update in some relations. They are in the order of the
+// tasks, up to the first job whose rows are not known yet.
 func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []candidates.Set, err error) {
 	for _, t := range s.found.chosen {
 		a := s.current
@@ -53,8 +54,8 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 	return all, nil
 }
 
-// ofJob includes the rows of foreign keys; there are none if the job has no parents. known is false if the rows depend
-// on tasks that have not been done.
+// ofJob returns the rows of a job, including those of foreign keys; there are none if the job has no parents. known
+// is false if the rows depend on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *pipeline.Attempt, j plan.Job,
 ) (sets []candidates.Set, known bool, err error) {
@@ -75,7 +76,7 @@ func (s lookahead) ofJob(
 			return nil, true, nil
 		}
 	}
-	for _, t := range s.found.chosen { // the job is judged by their parents
+	for _, t := range s.found.chosen { // the job's condition reads their parents
 		if !slices.Contains(j.Where.Args(), any(plan.DryRunSet(t.Name))) {
 			continue
 		}
@@ -90,8 +91,8 @@ func (s lookahead) ofJob(
 	return candidates.Of(a.Task.Name, j, sweep), true, nil
 }
 
-// Of the task, and of those before it, which may not have begun. known is false if mid-sourcing servers decide about
-// them.
+// loadParents determines the parents of a task, and of the tasks before it, which may not have begun. known is
+// false if mid-sourcing servers decide which parents are deleted.
 func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, err error) {
 	for _, before := range s.found.predecessors(t.Name) {
 		if _, known := s.found.state.Deleted[before.Name]; known || before.ParentSet == nil {

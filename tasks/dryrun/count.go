@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// First the jobs that depend on parents, for all parents at once, then the others.
+// countJobs counts the jobs that depend on parents, for all parents at once, and then the other jobs.
 func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	jobs := slices.Clone(t.Jobs)
 	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
@@ -100,7 +100,7 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 	return err
 }
 
-// countDrop counts the partition of a sweep only if it would be dropped.
+// countDrop counts the partition of a sweep if it would be dropped.
 func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	dropped, err := t.Binder.Engine.Drops(ctx, s)
 	if err != nil || !dropped {
@@ -119,7 +119,7 @@ func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
 	return nil
 }
 
-// countDependent counts the rows that would be retained because others refer to them.
+// countDependent counts the rows that would be retained because other rows refer to them.
 func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	if !s.Cascade.Circular() || s.NoTIDs {
 		return nil
@@ -128,7 +128,7 @@ func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) er
 	var retained int64
 	err := t.Binder.Engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
 		retained += rows
-		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // which fails if the run must stop
+		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if retained > 0 {
 		t.Retained.Dependent += retained
@@ -137,7 +137,7 @@ func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) er
 	return t.Uncounted(ctx, j, s, err)
 }
 
-// An earlier reading may have counted the set.
+// countSet counts a set, unless it was counted together with an earlier one.
 func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 	j, key := set.Job, set.Key()
 	if found, known := t.found.tallies[key]; known {
@@ -170,7 +170,7 @@ func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
 	t.Retained.Tables++
 }
 
-// read reads the job's table once for the rows of all jobs, some of whose tasks follow.
+// read reads the job's table once for the rows of all jobs, including those of tasks that follow.
 func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Set) error {
 	j, key := set.Job, set.Key()
 	sets, rows := candidates.OfRelation(all, j.Relation)
@@ -182,7 +182,7 @@ func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Se
 				sums[i].Add(window[i])
 			}
 			if window[at].Rows == 0 {
-				return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // which fails if the run must stop
+				return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
 			}
 			return t.record(ctx, set, window[at])
 		},
@@ -203,7 +203,7 @@ func actionOf(j plan.Job) preview.Action {
 	return preview.Delete
 }
 
-// Foreign keys may delete or update the rows with the job's own.
+// record records the rows found for a set, which foreign keys may delete or update with the job's own rows.
 func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally) error {
 	j := set.Job
 	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
@@ -229,7 +229,7 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 	return t.run.Journal.Counts.Count(ctx, d)
 }
 
-// from is the FROM and WHERE.
+// addDates adds the oldest and the newest date of some rows, given as a FROM and a WHERE.
 func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
 	query := sqlexpr.Format("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date,

@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// done is false if nothing shows which tables are unused.
+// dropWorkTables counts the unused work tables. done is false if the database does not show which tables are
+// unused.
 func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] }
 	finder := worktables.Finder{Attempt: t.Attempt, Exclude: exclude}
@@ -41,7 +42,7 @@ func (t *task) countUnused(
 		return nil, err
 	}
 	drops := slices.Clone(unused)
-	for again := true; again; { // what depends on a blocked table blocks others
+	for again := true; again; { // a table that depends on a blocked table blocks others
 		again = false
 		names := worktables.Quoted(drops)
 		drops = slices.DeleteFunc(drops, func(w campaign.WorkTable) bool {
@@ -64,8 +65,8 @@ func (t *task) countUnused(
 	return blocked, t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: int64(len(drops))})
 }
 
-// selectDependents selects what depends on relations ($1) and prevents dropping them, with the name of the relation
-// that it belongs to.
+// selectDependents selects what depends on the relations $1 and so prevents dropping them, with the name of the
+// relation that it belongs to.
 const selectDependents = `
 SELECT name, n.nspname, r.relname
 FROM unnest($1::text[]) AS name JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass
@@ -78,7 +79,7 @@ LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE r.oid IS DISTINCT FROM d.refobjid
 ORDER BY 1, 2`
 
-// By the names of the relations they depend on, quoted.
+// readDependents returns what depends on relations, by the quoted names of these relations.
 func readDependents(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	rows, _ := db.Query(ctx, selectDependents, names)
 	var (

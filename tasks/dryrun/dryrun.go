@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// The error of Run is that of the failed tasks, pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task
-// failed.
+// Run does a dry run. Its error is that of the failed tasks, pipeline.ErrStopped, or one that wraps
+// pipeline.ErrLost; nil if no task failed.
 func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	x := newExecutor(ctx, c, j)
 	if c.WhatIf != nil {
@@ -38,11 +38,11 @@ type executor struct {
 	found *results
 	// baseline is the dry run by the stored options, if this one replaces some of them.
 	baseline *executor
-	// setsOnly: determine the parents of tasks, count no rows.
+	// setsOnly is set if only the parents of tasks are determined and no rows are counted.
 	setsOnly bool
 }
 
-// newExecutor reads the standby, if there is one.
+// newExecutor returns an executor that reads from the standby, if there is one.
 func newExecutor(ctx context.Context, c pipeline.Config, j pipeline.Journal) *executor {
 	x := &executor{run: pipeline.New(ctx, c, j, cmp.Or(c.Standby.Pool, c.Pool))}
 	x.found = newResults(x.run.Config.Chosen)
@@ -62,16 +62,16 @@ func (x *executor) resume() {
 	}
 }
 
-// A task that failed or was not run would change nothing, unless its parents are known: then it does a part of its
-// work.
+// markIneffective notes that a task which failed or was not run would change nothing. If its parents are known it
+// is not ineffective, since it does a part of its work.
 func (x *executor) markIneffective(t plan.Task) {
 	if x.found.state.Deleted[t.Name] == nil {
 		x.found.ineffective[t.Name] = true
-		x.run.Database.ForgetPlans() // they depend on its changes
+		x.run.Database.ForgetPlans() // the compiled tasks depend on its changes
 	}
 }
 
-// Only once: a second try would count rows twice.
+// Try calls attempt only once, since a second attempt would count rows twice.
 func (x *executor) Try(ctx context.Context, _ string, attempt func() error) error {
 	return x.standbyError(ctx, attempt())
 }

@@ -45,7 +45,7 @@ func (t *task) judge(ctx context.Context) error {
 	return nil
 }
 
-// found are rows by table; dropped are work tables.
+// trips returns the guards that the task would trip. found are rows by table; dropped are work tables.
 func (t *task) trips(ctx context.Context, found map[string]int64, dropped []string) ([]guard.Trip, error) {
 	f := figures.Task{
 		Attempt: t.Attempt,

@@ -13,9 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// unidentified selects the relations that refuse actions ($2) on relations ($1), because they are published and have no
-// replica identity: these, and those whose rows foreign keys delete or change with theirs. It returns the number of
-// the action, from 1, and the name of the refusing relation.
+// unidentified selects the relations that refuse the actions $2 on the relations $1, because they are published and
+// have no replica identity. These are the relations themselves, and those whose rows foreign keys delete or change
+// with theirs. It returns the number of the action, from 1, and the name of the relation that refuses it.
 const unidentified = `
 WITH RECURSIVE affected (number, oid, action) AS (
   SELECT number, to_regclass(name)::oid, action
@@ -37,8 +37,8 @@ WHERE c.relkind = 'r' AND c.relreplident <> 'f'
       AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
 ORDER BY 1, 2`
 
-// The server refuses what the task does to published relations without a replica identity. The remark is made even if
-// no row is obsolete.
+// remarkUnidentified adds remarks about published relations without a replica identity, for which the server
+// refuses what the task does. It does so even if no row is obsolete.
 func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) {
 	if !x.run.Database.Env.Catalog.Publishes {
 		return

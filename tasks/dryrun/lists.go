@@ -18,7 +18,7 @@ import (
 
 const listsAtOnce = 256
 
-// countLists counts lists and their tables. Rows of retained lists in other tables are deleted all the same.
+// countLists counts lists and their tables. Rows of retained lists in other tables would be deleted all the same.
 func (t *task) countLists(ctx context.Context, j plan.Job, ids []int64) error {
 	deleted := []int64{}
 	for group := range slices.Chunk(ids, listsAtOnce) {
@@ -33,8 +33,8 @@ func (t *task) countLists(ctx context.Context, j plan.Job, ids []int64) error {
 	return nil
 }
 
-// countGroup counts some lists in one transaction, or each half of them if one has to be retained. It returns the lists
-// that would be deleted.
+// countGroup counts some lists in one transaction, or each half of them separately if one has to be retained. It
+// returns the lists that would be deleted.
 func (t *task) countGroup(ctx context.Context, j plan.Job, ids []int64) (deleted []int64, err error) {
 	err = pgx.BeginFunc(ctx, t.Binder.Pool, func(tx pgx.Tx) error {
 		found, err := t.countInTx(ctx, tx, j, ids)
@@ -67,7 +67,7 @@ func (t *task) countGroup(ctx context.Context, j plan.Job, ids []int64) (deleted
 	return nil, nil
 }
 
-// found is false if no list is obsolete any longer.
+// countInTx counts lists in a transaction. found is false if none of them is obsolete any longer.
 func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64) (found bool, err error) {
 	s, err := t.Binder.Sweep(ctx, &j, ids)
 	if err != nil {

@@ -16,10 +16,11 @@ type results struct {
 	// state is what later tasks depend on.
 	state   binding.DryRun
 	parents map[string][]int64
-	// ineffective are the tasks that would change nothing, since they failed or were not run; problems are the reasons.
+	// ineffective are the tasks that would change nothing, since they failed or were not run. problems are the
+	// reasons.
 	ineffective map[string]bool
 	problems    map[string]string
-	// tallies are by the keys of jobs. Some of their tasks have not begun.
+	// tallies are the rows found, by the keys of jobs. Some of these belong to tasks that have not begun.
 	tallies map[string]purge.Tally
 	// dropped are quoted names of work tables.
 	dropped map[string]bool
@@ -62,7 +63,7 @@ func (r *results) resume(t plan.Task, done preview.Task) {
 	}
 }
 
-// predecessors leaves out ineffective tasks and includes the named one.
+// predecessors returns the tasks up to and including the named one, without ineffective tasks.
 func (r *results) predecessors(name string) (tasks []plan.Task) {
 	for _, t := range r.chosen {
 		if !r.ineffective[t.Name] {
@@ -82,7 +83,7 @@ func (r *results) follows(task, other string) bool {
 	return place(task) > place(other)
 }
 
-// Later tasks see what would become of the parents.
+// recordParents records what would become of a task's parents, for later tasks.
 func (r *results) recordParents(task string, p binding.Parents) {
 	r.state.Processed[task], r.state.Deleted[task] = p.IDs, p.Own()
 }
@@ -105,7 +106,7 @@ func (r *results) task(task string) *preview.Task {
 		Retained:  binding.Without(r.parents[task], r.state.Deleted[task]),
 	}
 	if from := r.state.RolledUp[task]; from != nil {
-		if from.Before(time.Time{}) { // which JSON does not have
+		if from.Before(time.Time{}) { // JSON does not have such years
 			from = &time.Time{}
 		}
 		p.RolledUpFrom = from

@@ -13,7 +13,7 @@ import (
 type remote struct{ *task }
 
 func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, error) {
-	if r.setsOnly { // the server can be reached: it would purge its deliveries
+	if r.setsOnly { // the server can be reached, and would purge its deliveries
 		return reachable{}, nil
 	}
 	a, err := r.run.OnServer(ctx, account, r.Task, r.run.Journal, *r.Binder.Engine)

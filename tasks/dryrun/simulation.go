@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Simulation determines the parents of tasks and counts no rows. Explanations of single rows are based on it.
+// Simulation determines the parents of tasks and counts no rows. Explaining a single row is based on it.
 type Simulation struct {
 	executor *executor
 }
@@ -27,7 +27,7 @@ func Simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Simula
 
 func (s *Simulation) Database() *pipeline.Database { return s.executor.run.Database }
 
-// Do works in the order of the pipeline. A failing task is ineffective.
+// Do simulates tasks in the order of the pipeline. A task that fails becomes ineffective.
 func (s *Simulation) Do(ctx context.Context, tasks []plan.Task) error {
 	s.executor.run.Config.Todo = tasks
 	err := s.executor.run.Tasks(ctx, s.executor)
@@ -50,10 +50,11 @@ func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) 
 	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, relations)
 }
 
-// The attempt sees its tables as the tasks before it would have left them.
+// Attempt returns an attempt that sees its tables as the tasks before it would have left them.
 func (s *Simulation) Attempt(p *plan.Plan) *pipeline.Attempt { return s.executor.run.NewAttempt(p) }
 
-// In order, with the tasks on whose outcome these depend.
+// Concerning returns the tasks that match a filter, and those on whose outcome they depend, in the order of the
+// pipeline.
 func (s *Simulation) Concerning(filter func(*plan.Plan) bool) ([]plan.Task, error) {
 	concerns := map[string]bool{}
 	all := s.executor.found.chosen

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or those
-// that they are partitions or children of, have triggers or rules.
+// properties selects the rows and sizes that the catalog has for the relations $1, and whether the relations to
+// delete from ($2), or tables above them, have triggers or rules.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
   sum(pg_relation_size(c.oid))::bigint,
@@ -26,7 +26,7 @@ SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery())
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// The tables with the most rows come first.
+// preview returns what a task would do. The tables with the most rows come first.
 func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Task {
 	p := x.found.task(a.Task.Name)
 	p.Basis, p.Relations = pipeline.BasisOf(x.run.Config, x.run.Database.Env), a.Plan.Relations()
@@ -43,7 +43,7 @@ func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Ta
 	return p
 }
 
-// A table that is locked gets no estimate.
+// measure estimates the size of a table, and what deleting the rows would free. A locked table gets no estimate.
 func (x *executor) measure(ctx context.Context, t *table) {
 	var rows, bytes, heap *int64
 	var triggers, absent *bool
@@ -87,10 +87,11 @@ func (t *table) all() (names []string) {
 	return append(names, t.dropped...)
 }
 
-// maxCountedBytes is how large a table may be to be counted instead of estimated: 8 MiB.
+// maxCountedBytes is up to which size a table is counted instead of estimated: 8 MiB.
 const maxCountedBytes = 8 << 20
 
-// The planner knows a large table's rows by its size, even if it was never analyzed.
+// countOrEstimate returns the number of rows of a table. The planner estimates that of a large table from its size,
+// even if the table was never analyzed.
 func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64) (rows int64, err error) {
 	if bytes <= maxCountedBytes {
 		return rows, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// ErrNotStandby: the server is no hot standby of the database.
+// ErrNotStandby means that the server is not a hot standby of the database.
 var ErrNotStandby = errors.New("it is no standby of --database-url")
 
 type identity struct {
@@ -32,8 +32,8 @@ func readIdentity(ctx context.Context, pool *pgxpool.Pool) (i identity, err erro
 	return i, err
 }
 
-// CheckStandby fails with ErrNotStandby unless standby is the same database as primary, on a hot standby of its server.
-// It also fails if one of them does not answer.
+// CheckStandby fails with ErrNotStandby unless standby connects to the same database as primary, on a hot standby
+// of its server. It also fails if one of them does not answer.
 func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	here, err := readIdentity(ctx, primary)
 	if err != nil {
@@ -57,13 +57,13 @@ func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 func readsStandby(r *pipeline.Run) bool { return r.Database.Pool != r.Database.Primary }
 
 const (
-	// How often a standby is asked how far it is.
+	// pollEvery is how often a standby is asked how much WAL it has replayed.
 	pollEvery = 200 * time.Millisecond
-	// See pipeline.Standby.MaxWait.
+	// defaultMaxWait is the default of pipeline.Standby.MaxWait.
 	defaultMaxWait = 10 * time.Minute
 )
 
-// awaitStandby waits for the replay of all that was written before the dry run.
+// awaitStandby waits until the standby has replayed everything that was written before the dry run.
 func (x *executor) awaitStandby(ctx context.Context) error {
 	if !readsStandby(x.run) {
 		return nil
@@ -109,7 +109,8 @@ func (x *executor) awaitStandby(ctx context.Context) error {
 	}
 }
 
-// A standby that is away must not count as the loss of the database.
+// standbyError returns an error of a standby that cannot be read as one that does not count as the loss of the
+// database.
 func (x *executor) standbyError(ctx context.Context, err error) error {
 	switch {
 	case !readsStandby(x.run) || err == nil || pipeline.EndsAttempt(err) || ctx.Err() != nil:
@@ -125,7 +126,7 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 	}
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if x.run.Database.Pool.Ping(ping) == nil { // it, or the primary, was away for a short time
+	if x.run.Database.Pool.Ping(ping) == nil { // the standby, or the primary, was not reachable for a short time
 		return err
 	}
 	return fmt.Errorf(

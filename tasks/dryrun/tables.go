@@ -12,7 +12,7 @@ import (
 
 const maxNames = 20
 
-// What the current task would do to a table, or to its work tables.
+// table is what the current task would do to a table, or to its work tables.
 type table struct {
 	preview.Table
 	of        *campaign.Table // nil for work tables
@@ -40,7 +40,8 @@ func (ts *tables) has(name string, action preview.Action) bool {
 	return slices.ContainsFunc(ts.all, func(t *table) bool { return t.Table.Table == name && t.Action == action })
 }
 
-// take leaves out a table without rows, unless a guard trips for it or its rows were not counted.
+// take returns the tables, and removes them from ts. It leaves out a table without rows, unless a guard trips for
+// it or its rows were not counted.
 func (ts *tables) take() (taken []*table) {
 	for _, t := range ts.all {
 		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
@@ -69,7 +70,7 @@ func (t *table) addDropped(w campaign.WorkTable) {
 	}
 }
 
-// The partition would be dropped with all its rows.
+// addPartition adds a partition that would be dropped with all of its rows.
 func (t *table) addPartition(name string) {
 	t.Tables++
 	if len(t.Names) < maxNames {
@@ -77,14 +78,14 @@ func (t *table) addPartition(name string) {
 	}
 }
 
-// What cannot be known before the rows are deleted.
+// remark adds a remark on what cannot be known before the rows are deleted.
 func (t *table) remark(text string) {
 	if !slices.Contains(t.Remarks, text) {
 		t.Remarks = append(t.Remarks, text)
 	}
 }
 
-// What else the rows of a job make the database do is not counted.
+// addCaveats adds remarks on what else the database would do with the rows of a job, which is not counted.
 func (t *table) addCaveats(j plan.Job) {
 	if j.NoTIDs {
 		t.remark("rows are " + j.Location + ": what another server does with them is not known")

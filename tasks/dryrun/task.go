@@ -19,7 +19,7 @@ type task struct {
 	*pipeline.Attempt
 	run   *pipeline.Run
 	found *results
-	// setsOnly: determine the parents of tasks, count no rows.
+	// setsOnly is set if only the parents of tasks are determined and no rows are counted.
 	setsOnly bool
 	parents  binding.Parents
 	// expected is how many rows would be deleted or updated; negative if unknown.
@@ -32,7 +32,7 @@ func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err 
 	return t.count(ctx)
 }
 
-// done is false if there was nothing to do.
+// count counts what the task would do. done is false if there was nothing to do.
 func (t *task) count(ctx context.Context) (done bool, err error) {
 	if t.parents, err = t.chooseParents(ctx); err != nil {
 		return false, err
@@ -56,7 +56,7 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, t.judge(ctx)
 }
 
-// chooseParents also records the parents for the tasks that follow.
+// chooseParents chooses the parents, and records them for the tasks that follow.
 func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err error) {
 	name := t.Task.Name
 	t.found.parents[name] = t.Parents

@@ -17,7 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// A policy's rule never matches a row in which what it judges the age by is NULL.
+// remarkUndated adds remarks on rows that a policy's rule never matches, since the column by which it judges their
+// age is NULL.
 func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	if a.Task.Basis == "" || len(a.Jobs) == 0 {
 		return
@@ -47,7 +48,7 @@ func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	}
 }
 
-// ageColumns are the stored names of the columns that a job judges the age of rows by.
+// ageColumns returns the stored names of the columns by which a job judges the age of rows.
 func ageColumns(j plan.Job) (columns []string) {
 	for _, part := range slices.Concat(j.Step.Rules...) {
 		switch p := part.(type) {
@@ -61,13 +62,14 @@ func ageColumns(j plan.Job) (columns []string) {
 	return slices.Compact(columns)
 }
 
-// Relations ($1), column ($2).
+// estimatedNulls estimates how many rows of the relations $1 have NULL in the column $2.
 const estimatedNulls = `
 SELECT COALESCE(sum(s.null_frac * greatest(c.reltuples, 0)), 0)::bigint FROM pg_stats s
 JOIN pg_class c ON c.relname = s.tablename AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = ANY ($1::oid[]) AND s.attname = $2 AND NOT s.inherited`
 
-// Where counting takes too long, the number comes from the planner's statistics, marked by "about".
+// countNulls counts the rows with NULL in a column. If that takes too long, the number comes from the planner's
+// statistics, and about says so.
 func countNulls(
 	ctx context.Context, pool *pgxpool.Pool, t *campaign.Table, column string,
 ) (rows int64, about string, err error) {

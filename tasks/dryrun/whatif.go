@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// compare adds a dry run by the stored options to the outcome.
+// compare adds the results of a dry run by the stored options to the outcome.
 func (x *executor) compare(ctx context.Context, t plan.Task, o *pipeline.Outcome) error {
 	stored, err := x.baseline.run.Task(ctx, x.baseline, t)
 	if err != nil || o.Preview == nil || stored.Preview == nil {
@@ -18,7 +18,8 @@ func (x *executor) compare(ctx context.Context, t plan.Task, o *pipeline.Outcome
 	return nil
 }
 
-// Tables that only the stored options would delete rows of are added.
+// compareTables adds the numbers of rows by the stored options to the tables, and the tables from which only the
+// stored options would delete rows.
 func compareTables(tables, stored []preview.Table) []preview.Table {
 	type key struct {
 		table  string

@@ -14,11 +14,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// A hundredth and a thousand more rows than in the saved plan may be obsolete by other rules than those about age.
+// tolerated is how many rows a task may delete by a saved plan with so many rows. A hundredth and a thousand more
+// may have become obsolete in the meantime, by rules that do not depend on age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
-// limit is how many rows of a table the saved plan allows. A table whose rows go only by foreign keys must be in it.
-// Rows that these change may be rows that are deleted later.
+// limit is how many rows of a table the saved plan allows. A table whose rows only foreign keys delete or change
+// must be in the plan. Rows that foreign keys change may be rows that the plan deletes later.
 func (b *bounded) limit(of bound, cascaded bool) int64 {
 	planned, shown := b.planned[of]
 	if deleted, ok := b.planned[bound{of.table, preview.Delete}]; of.action == preview.Update && cascaded && ok {
@@ -30,16 +31,16 @@ func (b *bounded) limit(of bound, cascaded bool) int64 {
 	return tolerated(planned)
 }
 
-// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has,
-// or a larger share than guards have estimated.
+// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan
+// has, or a larger share of it than guards have estimated.
 type bounded struct {
 	next purge.Ledger
 
 	mu   sync.Mutex
 	done map[bound]int64
-	// nil without a saved plan.
+	// planned are the rows of the saved plan; nil without a saved plan.
 	planned map[bound]int64
-	// Shares of tables for which an estimate decided.
+	// shares are the limits of tables for which a guard decided by an estimate.
 	shares map[string]guard.Trip
 }
 
@@ -48,7 +49,7 @@ type bound struct {
 	action preview.Action
 }
 
-// A previous worker may have done some of the task's rows.
+// startTask sets the bounds for a task. A previous worker may have deleted some of its rows already.
 func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +100,7 @@ func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (s
 	}, nil
 }
 
-// reserve fails if the batch exceeds a bound.
+// reserve adds the rows of a batch to those done. It fails if the batch exceeds a bound.
 func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

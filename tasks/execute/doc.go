@@ -1,3 +1,3 @@
-// Package execute deletes what the plans of a run's tasks say, batch by batch, in the order of the plans. It is one of
-// the two executors of package pipeline; package dryrun is the other.
+// Package execute deletes the rows that the compiled tasks of a run select, batch by batch, in the order of the
+// tasks. It is one of the two executors of package pipeline; package dryrun is the other.
 package execute

@@ -19,7 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// How long a drop waits for each lock, and may take in all: the application queues behind it.
+// timeouts are how long a drop waits for each lock, and how long it may take in total: the application queues
+// behind it.
 type timeouts struct{ lock, statement time.Duration }
 
 var (
@@ -27,14 +28,14 @@ var (
 	groupTimeouts  = timeouts{10 * time.Millisecond, 100 * time.Millisecond}
 )
 
-// Work tables are dropped in groups, each in one transaction with the locks of all: how many tables a group has, and
-// how long it should take.
+// Work tables are dropped in groups, each in one transaction with the locks of all its tables. maxGroup is the most
+// tables of a group, and groupTarget how long dropping it should take.
 const (
 	maxGroup    = 64
 	groupTarget = 50 * time.Millisecond
 )
 
-// took is the time of the last group.
+// nextSize returns the size of the next group, from how long the last one took.
 func nextSize(size, limit int, took time.Duration) int {
 	if took > groupTarget {
 		return max(size/2, 1)
@@ -44,7 +45,7 @@ func nextSize(size, limit int, took time.Duration) int {
 
 type drops struct{ task *task }
 
-// done is false if nothing shows which tables are unused.
+// dropAll drops the unused work tables. done is false if the database does not show which tables are unused.
 func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return !d.isPlanned(w) }
 	finder := worktables.Finder{Attempt: d.task.Attempt, Exclude: exclude}
@@ -60,7 +61,8 @@ func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// isPlanned is true without a saved plan, and if the saved plan drops the table in this task or another.
+// isPlanned reports whether a table may be dropped: always without a saved plan, and otherwise if the plan drops it
+// in this task or another.
 func (d drops) isPlanned(w campaign.WorkTable) bool {
 	if d.task.run.Config.SavedPlan == nil {
 		return true
@@ -73,7 +75,9 @@ func (d drops) isPlanned(w campaign.WorkTable) bool {
 	return false
 }
 
-// A group that cannot be dropped together, for example because a table is locked, is dropped one by one.
+// dropUnused drops the given tables or views that are unused, and returns those that it could not drop, with the
+// reason. If a group cannot be dropped together, for example because a table is locked, its tables are dropped one
+// by one.
 func (d drops) dropUnused(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
@@ -101,7 +105,7 @@ func (d drops) dropUnused(
 	return blocked, nil
 }
 
-// dropGroup returns the size of the next group.
+// dropGroup drops a group, and returns the size of the next one and what it could not drop.
 func (d drops) dropGroup(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, size int,
 ) (next int, blocked []worktables.Blocked, err error) {
@@ -127,9 +131,9 @@ func (d drops) dropGroup(
 
 var errInUse = errors.New("it is in use")
 
-// dropTogether drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop
-// takes the locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also
-// lock the tables that it depends on.)
+// dropTogether drops work tables of one kind, unless one of them turns out to be in use once they are locked. The
+// drop itself takes the locks; then it is checked whether the tables are still unused, and if not, a rollback
+// undoes the drop. (LOCK TABLE on a view would also lock the tables on which it depends.)
 func (d drops) dropTogether(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, limits timeouts,
 ) error {
@@ -145,8 +149,8 @@ func (d drops) dropTogether(
 	})
 }
 
-// dropOne logs an error and leaves the table. It returns the message if other objects depend on the table, since these
-// may be dropped later.
+// dropOne drops one table. If that fails, it logs why and leaves the table. If other objects depend on the table,
+// it returns the message instead, because these may be dropped later.
 func (d drops) dropOne(
 	ctx context.Context, k worktables.Kind, w campaign.WorkTable,
 ) (blocked *message.Message, err error) {
@@ -173,7 +177,7 @@ func (d drops) dropOne(
 	return nil, err
 }
 
-// drop waits only briefly for locks. All tables are of one kind.
+// drop drops tables, all of them views or none. It waits only briefly for locks.
 func drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
 	if _, err := tx.Exec(
 		ctx,

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// The error of Run is that of the failed tasks, pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task
-// failed.
+// Run does the tasks of a run. Its error is that of the failed tasks, pipeline.ErrStopped, or one that wraps
+// pipeline.ErrLost; nil if no task failed.
 func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	b := &bounded{next: j.Ledger}
 	j.Ledger = b
@@ -31,11 +31,11 @@ type executor struct {
 	bounds *bounded
 }
 
-// How often a task begins again because relations have changed.
+// maxChanges is how often a task begins again because relations have changed.
 const maxChanges = 10
 
-// A task is tried again after transient errors of queries outside of its batches, after a hold was created or its
-// policy changed, and after a change of relations that its statements sweep or read.
+// Try repeats a task after transient errors of queries outside of its batches, after a hold was created or the
+// task's policy was changed, and after relations that its statements change or read were changed.
 func (x *executor) Try(ctx context.Context, task string, attempt func() error) error {
 	for changes := 0; ; {
 		err := x.run.Database.Engine.Retry(ctx, task, attempt)
@@ -75,7 +75,7 @@ func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err 
 	return true, t.vacuumEmptied(ctx)
 }
 
-// done is false if there was nothing to do.
+// do does the parts of a task. done is false if there was nothing to do.
 func (t *task) do(ctx context.Context) (done bool, err error) {
 	parents, err := hold.Choose(ctx, t.Attempt)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, err
 }
 
-// guard fails with a guard.TrippedError before anything is changed.
+// guard fails with a guard.TrippedError, before anything is changed, if a guard trips.
 func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if t.History == nil {
 		return nil

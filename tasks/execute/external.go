@@ -12,7 +12,7 @@ import (
 
 func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o external.Task) (pipeline.State, error) {
 	counts := x.run.Journal.Counts
-	// The task reports all rows that it has deleted in this run.
+	// The task reports the number of all rows that it has deleted in this run so far.
 	deleted := func(ctx context.Context, rows int64) error {
 		return counts.Count(ctx, purge.Delta{Deleted: rows - counts.Done(), Statements: 1})
 	}
@@ -20,7 +20,7 @@ func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o extern
 	if a.Binder.Env.Holds.Everything {
 		a.Retained.OnHold = int64(len(a.Candidates.Items))
 		a.Log(ctx, figures.EverythingOnHold(a.Candidates))
-		rows, err := o.Deleted(ctx, id) // before everything was on hold
+		rows, err := o.Deleted(ctx, id) // rows deleted before everything was on hold
 		if err != nil {
 			return pipeline.Failed, err
 		}

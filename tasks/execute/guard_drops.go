@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// guard fails with a guard.TrippedError before any table is dropped.
+// guard fails with a guard.TrippedError, before any table is dropped, if a guard trips.
 func (d drops) guard(ctx context.Context, kinds []worktables.Kind) error {
 	if d.task.History == nil {
 		return nil
@@ -37,7 +37,7 @@ func (d drops) guard(ctx context.Context, kinds []worktables.Kind) error {
 	return guard.Refuse(trips)
 }
 
-// names are quoted.
+// judge returns the guards that trip if tables, given by their quoted names, are dropped.
 func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
 	return d.task.History.JudgeDrops(ctx, guard.Drops{
 		Mask:    mask,

@@ -28,11 +28,11 @@ var errNotObsolete = errors.New("the list is no longer to be deleted")
 type listDeleter struct {
 	task   *task
 	job    plan.Job
-	failed int64 // lists
+	failed int64 // failed lists
 }
 
-// delete deletes each list in one transaction with its tables, and as many lists together as are deleted quickly. Where
-// one cannot be deleted, it tries fewer, down to that one.
+// delete deletes each list in one transaction with its tables, and as many lists together as can be deleted
+// quickly. If a group with a list that cannot be deleted fails, it tries fewer lists, down to that single one.
 func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	t := l.task
 	limit := maxLists
@@ -70,7 +70,8 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// retain logs the error, unless the list is on hold or many lists have failed.
+// retain counts a list that is not deleted. It logs the error, unless the list is on hold or many lists have
+// failed.
 func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retained, err error) {
 	t := l.task
 	t.Retained = t.Retained.Plus(retained)
@@ -83,7 +84,8 @@ func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retai
 	t.Log(ctx, worktables.ListRetained(id, err))
 }
 
-// Lists that are no longer obsolete are left. Several lists do not wait for one that is locked.
+// deleteTogether deletes several lists in one transaction. Lists that are no longer obsolete are left. A
+// transaction of several lists does not wait for a list that is locked.
 func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
 	work := func(tx pgx.Tx) (purge.Delta, error) { return l.deleteInTx(ctx, tx, ids) }
 	if len(ids) == 1 {
@@ -92,7 +94,7 @@ func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
 	return l.task.tryBatch(ctx, work)
 }
 
-// deleteInTx drops the tables last, since a drop has a short timeout.
+// deleteInTx deletes lists, and then drops their tables: a drop has a short timeout.
 func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d purge.Delta, err error) {
 	t := l.task
 	lock, timeouts := " FOR UPDATE NOWAIT", groupTimeouts
@@ -140,7 +142,7 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	return d, nil
 }
 
-// checkPlanned fails with worktables.ErrUnplanned if the saved plan retained a list, or the table of one.
+// checkPlanned fails with worktables.ErrUnplanned if the saved plan retained one of the lists, or the table of one.
 func (l *listDeleter) checkPlanned(lists worktables.Lists) error {
 	saved := l.task.Saved()
 	if saved == nil {

@@ -35,7 +35,8 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 	return &server{&task{Attempt: a, run: r.main.run, journal: j, expected: -1}, ledger}, nil
 }
 
-// A delivery whose row is locked is left for the next run.
+// Stop stops deliveries, and returns those that are retained. A delivery whose row is locked is left to the next
+// run.
 func (r remote) Stop(ctx context.Context, ids []int64) (retained []int64, err error) {
 	stops := slices.DeleteFunc(slices.Clone(r.main.Plan.Jobs), func(j plan.Job) bool {
 		return !j.Step.OfParents || j.Step.Update == nil
@@ -48,7 +49,7 @@ func (r remote) Forget(ctx context.Context, account string, ids []int64) error {
 	return r.main.journal.Register.Forget(ctx, account, ids)
 }
 
-// The deliveries are recorded when they are deleted.
+// DeleteHereAlone only notes the deliveries; they are recorded when they are deleted.
 func (r remote) DeleteHereAlone(_ context.Context, ids []int64) error {
 	r.main.Binder.Remote = append(r.main.Binder.Remote, ids...)
 	return nil
@@ -79,8 +80,8 @@ type serverLedger struct {
 	deleted, updated int64
 }
 
-// Write first checks whether the run may proceed, in a batch of the main database that ends after the one on the
-// server: who waits for batches waits for both.
+// Write first checks whether the run may proceed, in a transaction of the main database that ends after the batch
+// on the server. Anyone who waits for the run's batches so also waits for those on the server.
 func (l *serverLedger) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	tx, err := l.main.Begin(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func (l *serverLedger) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (
 		return nil, errors.Join(err, tx.Rollback(ctx))
 	}
 	return func(err error) error {
-		_ = tx.Rollback(ctx) // it changed nothing
+		_ = tx.Rollback(ctx) // the transaction changed nothing
 		if err == nil {
 			l.deleted += d.Deleted
 			l.updated += d.Updated

@@ -44,7 +44,7 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 	return retained
 }
 
-// giveUp: too many rows of a table failed, which fails the task at its end.
+// giveUp records that too many rows of a table failed, so that the task fails at its end.
 func (t *task) giveUp(ctx context.Context, table string) {
 	m := message.TooManyRowsFailed.With("table", table, "rows", purge.MaxFailedRows)
 	t.Log(ctx, m)

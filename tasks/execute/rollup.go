@@ -14,9 +14,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// rollUp does not work in batches: one statement deletes the rows and inserts their sums, so that no row that arrives
-// in between is lost, and the stored time advances in the same transaction. It returns false without a period to look
-// at.
+// rollUp replaces rows by their sums, without batches: a single statement deletes the rows and inserts the sums, so
+// that no row that arrives in between is lost, and the stored time advances in the same transaction. It returns
+// false if there is no period to roll up.
 func (t *task) rollUp(ctx context.Context) (bool, error) {
 	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
 	if err != nil || rows == 0 {
@@ -66,7 +66,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// replace works in a transaction, and returns how many rows it deleted.
+// replace runs the statement in a transaction, and returns how many rows it deleted.
 func (t *task) replace(
 	ctx context.Context, tx pgx.Tx, p *rollup.Period, statement sqlexpr.Expr,
 ) (deleted int64, err error) {
@@ -79,7 +79,7 @@ func (t *task) replace(
 	return deleted, campaign.StoreTime(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
 }
 
-// Rows whose deletion fails are retained, in addition to the sums of the others.
+// findRowErrors finds the rows whose deletion fails. They are retained in addition to the sums of the others.
 func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors []purge.RowError, err error) {
 	find := func(tx pgx.Tx) error {
 		rows := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)

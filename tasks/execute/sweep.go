@@ -15,15 +15,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// First the jobs that depend on parents, chunk by chunk and step by step, then the others. done are the parents that
-// were not retained.
+// sweepAll sweeps the jobs that depend on parents, for some parents at a time and step by step, and then the other
+// jobs. done are the parents that were not retained.
 func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Parents) (done []int64, err error) {
 	independent := func(j plan.Job) bool { return !j.Step.Dependent() }
 	dependents := slices.DeleteFunc(slices.Clone(jobs), independent)
 	for ids := range slices.Chunk(parents.IDs, figures.ParentsAtOnce) {
 		ofStep := ids
 		for i, j := range dependents {
-			// A step is for the parents that the steps before it have not retained.
+			// A step gets the parents that the steps before it have not retained.
 			if i == 0 || j.StepNumber != dependents[i-1].StepNumber {
 				if j.Step.OfParents {
 					if ids, err = t.retainForAttached(ctx, dependents[:i], ids); err != nil {
@@ -42,7 +42,7 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 	}
 	others := slices.DeleteFunc(slices.Clone(jobs), func(j plan.Job) bool { return !independent(j) })
 	first := slices.IndexFunc(others, func(j plan.Job) bool { return j.Unit == t.Cursor.Unit })
-	for _, j := range others[max(first, 0):] { // a previous worker may have reached one of them
+	for _, j := range others[max(first, 0):] { // a previous worker may have come as far as one of them
 		if _, err := t.sweep(ctx, j, binding.Parents{}); err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 	return done, nil
 }
 
-// The result are the parents to retain because rows of theirs are retained.
+// sweep sweeps one job, and returns the parents that must be retained because dependent rows are.
 func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (retained []int64, err error) {
 	ids := parents.Of(j)
 	if j.Step.OfParents && len(ids) == 0 {
@@ -89,7 +89,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	return t.parentsOfRetained(ctx, j, s, failed.Plus(t.report(ctx, j.Name, result)), ids), nil
 }
 
-// The error before may be that of the companion statement.
+// sweepWithoutCompanion sweeps a job again after an error that may be that of the companion statement.
 func (t *task) sweepWithoutCompanion(
 	ctx context.Context, j plan.Job, parents binding.Parents, failed error,
 ) (retained []int64, err error) {
@@ -100,7 +100,8 @@ func (t *task) sweepWithoutCompanion(
 	return retained, err
 }
 
-// The parents of retained rows are retained so that the next run finds both; all parents if they cannot be determined.
+// parentsOfRetained returns the parents of retained rows. They are retained, too, so that the next run finds both.
+// If the parents cannot be determined, it returns all parents.
 func (t *task) parentsOfRetained(
 	ctx context.Context, j plan.Job, s purge.Sweep, rows purge.Retained, parents []int64,
 ) []int64 {
@@ -118,8 +119,8 @@ func (t *task) parentsOfRetained(
 	return ids
 }
 
-// retainForAttached retains the parents of rows in partitions that tables have got since the plan was made: no job
-// deletes these rows. It returns the other parents.
+// retainForAttached retains the parents of rows in partitions that were added to tables since the task was
+// compiled: no job deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
 	jobs = slices.DeleteFunc(slices.Concat(jobs, t.Plan.Partitionless), func(j plan.Job) bool {
 		return !j.Step.Dependent() || j.Step.OfParents
@@ -136,7 +137,7 @@ func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents [
 		return nil, err
 	}
 	for i, j := range jobs {
-		if i > 0 && j.StepNumber == jobs[i-1].StepNumber && j.Table == jobs[i-1].Table { // another leaf
+		if i > 0 && j.StepNumber == jobs[i-1].StepNumber && j.Table == jobs[i-1].Table { // another leaf of it
 			continue
 		}
 		for _, leaf := range attached[j.Table] {
@@ -148,8 +149,8 @@ func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents [
 	return parents, nil
 }
 
-// retainForLeaf retains the parents of rows in a leaf, on hold or not; all if the rows cannot be read. It returns the
-// others.
+// retainForLeaf retains the parents of rows in a leaf, whether or not these are on hold, or all parents if the rows
+// cannot be read. It returns the other parents.
 func (t *task) retainForLeaf(ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64) ([]int64, error) {
 	s, err := t.Binder.Obsolete(ctx, &j, parents)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 
 type task struct {
 	*pipeline.Attempt
-	run     *pipeline.Run // the main one, if the task is on a mid-sourcing server
+	run     *pipeline.Run // the main run, even if the task is on a mid-sourcing server
 	journal pipeline.Journal
 	bounds  *bounded // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if unknown.
 	expected int64
 }
 
-// resume takes over a previous worker's retained rows, and counts the rows that it left pending on another server.
+// resume takes over the retained rows of a previous worker, and counts the rows that it left pending on another
+// server.
 func (t *task) resume(ctx context.Context) error {
 	done, err := t.journal.Counts.DoneByTable(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	return err
 }
 
-// The reference time advances unless rows were retained.
+// advance stores the reference time in the task's option, unless rows were retained.
 func (t *task) advance(ctx context.Context) error {
 	option := t.Task.Advances
 	catalog := t.Binder.Env.Catalog
@@ -94,12 +95,12 @@ func (t *task) advance(ctx context.Context) error {
 	})
 }
 
-// inBatch retries fn after transient errors. name is the batch's in logs.
+// inBatch runs fn in a batch, and retries it after transient errors. name stands for the batch in logs.
 func (t *task) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	return t.Binder.Engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
 
-// tryBatch waits until the server's load allows the batch.
+// tryBatch waits until the server's load allows a batch, and runs fn in it.
 func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	if err := t.Binder.Engine.Wait(ctx); err != nil {
 		return err

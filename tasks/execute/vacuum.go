@@ -22,8 +22,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 )
 
-// vacuumAll does what the option XtkCleanup_NoStats says, table by table, so that there is progress to show, starting
-// with the tables that the run deleted most from, and with SKIP_LOCKED, so that nothing waits.
+// vacuumAll vacuums or analyzes tables as the option XtkCleanup_NoStats says. It takes one table after another, to
+// show progress, and begins with those from which the run deleted most. SKIP_LOCKED keeps it from waiting.
 func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil
@@ -35,8 +35,8 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	return true, t.vacuum(ctx, commands, tables)
 }
 
-// vacuumEmptied vacuums what a task after statistics has deleted from, or what any task has in a database whose
-// pipeline has no statistics.
+// vacuumEmptied vacuums the tables from which a task has deleted rows, if the task runs after the task statistics,
+// or if the pipeline has no task statistics.
 func (t *task) vacuumEmptied(ctx context.Context) error {
 	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
 	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.StatisticsTask] && !t.run.Config.NoCampaign) {
@@ -51,16 +51,16 @@ func (t *task) vacuumEmptied(ctx context.Context) error {
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	*t.Cursor = purge.Cursor{} // it was that of a sweep
+	*t.Cursor = purge.Cursor{} // the cursor was that of a sweep
 	commands := vacuum.Commander{Catalog: catalog, Mode: mode, Truncate: t.run.Config.VacuumTruncate}
 	return t.vacuum(ctx, commands, tables)
 }
 
-// A previous worker may have done some of the tables.
+// vacuum vacuums or analyzes tables. A previous worker may have done some of them.
 func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []vacuum.Storage) error {
 	output := vacuum.NewOutput()
 	conn, err := connectForVacuum(ctx, t.Binder, output)
-	// If the server is well, it, or a pooler, grants no more connections.
+	// If the server answers, then it, or a pooler, grants no more connections.
 	if err != nil && !errors.Is(err, connection.ErrCredentials) && t.Binder.Pool.Ping(ctx) == nil {
 		t.Log(ctx, message.VacuumUnavailable.With("error", err))
 		return nil
@@ -91,10 +91,10 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 		switch {
 		case pipeline.EndsAttempt(err) || sqlstate.Lost(err):
 			return err
-		case sqlstate.Is(failure, pgerrcode.LockNotAvailable): // or an index of it, or a partition
+		case sqlstate.Is(failure, pgerrcode.LockNotAvailable): // the table, an index of it or a partition is locked
 			t.Log(ctx, message.VacuumLocked.With("table", name))
 			locked++
-			if t.Task.Vacuums { // other tasks have finished the table: they deleted its rows
+			if t.Task.Vacuums { // other tasks are done with the table: they deleted its rows
 				t.Retained.Tables++
 			}
 		case failure != nil && !campaign.Dropped(ctx, t.Binder.Pool, failure, name):
@@ -116,8 +116,9 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	return t.recordVacuumed(ctx, "the last table")
 }
 
-// vacuumOne returns the table's own failure separately: the server skipped the table, or reported an error and kept the
-// connection, so that the database is not lost, even if the SQLSTATE suggests it. It waits while the disk is full.
+// vacuumOne vacuums one table, and returns the table's own failure separately from other errors. It is a failure if
+// the server skipped the table, or reported an error and kept the connection: the database is then not lost, even
+// if the SQLSTATE suggests it. A full disk is an error, so that the run waits for space.
 func (t *task) vacuumOne(
 	ctx context.Context, conn *pgx.Conn, output *vacuum.Output, s vacuum.Storage, command string,
 ) (failure, err error) {
@@ -143,7 +144,8 @@ func (t *task) vacuumOne(
 	return err, nil
 }
 
-// With the gentle pace VACUUM gives way as autovacuum does by default, otherwise as the server's settings say.
+// vacuumDelay returns the setting of VACUUM's delay. With the gentle pace, VACUUM gives way as autovacuum does by
+// default; otherwise the server's settings apply.
 func vacuumDelay(p pace.Pace) string {
 	if p == pace.Gentle {
 		return "SET vacuum_cost_delay = 2" // milliseconds
@@ -151,7 +153,8 @@ func vacuumDelay(p pace.Pace) string {
 	return "RESET vacuum_cost_delay"
 }
 
-// recordVacuumed also records the size of the next table. It waits only briefly for that table's lock.
+// recordVacuumed records the cursor, and the size of the next table. It waits only briefly for the lock of that
+// table.
 func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Space) error {
 	return t.inBatch(ctx, name, func(tx pgx.Tx) (purge.Delta, error) {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
@@ -159,8 +162,8 @@ func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Sp
 	})
 }
 
-// PostgreSQL's notices are added to output. The connection is not from the pool, since the handler of notices is set
-// when connecting.
+// connectForVacuum connects to the database, and adds PostgreSQL's notices to output. The connection is not from
+// the pool, because the handler of notices can be set only when connecting.
 func connectForVacuum(ctx context.Context, b *binding.Binder, output *vacuum.Output) (*pgx.Conn, error) {
 	config := b.Pool.Config()
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { output.Add(n) }

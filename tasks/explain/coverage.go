@@ -9,12 +9,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// Coverage is which tables tasks delete rows from, update, roll up, or drop.
+// Coverage is from which tables tasks delete rows, and which tables they update, roll up or drop.
 type Coverage struct {
-	// Schema is the stored name of the application's; Zone is the time zone of its dates without one.
+	// Schema is the stored name of the application's schema. Zone is the time zone of dates without one.
 	Schema, Zone string
 	Pipeline     []string
-	// Tasks are in the order of the pipeline, by the quoted names of tables with their schemas.
+	// Tasks are the tasks for each table, by its quoted name with the schema. They are in the order of the pipeline.
 	Tasks map[string][]string
 	// Disabled are tasks that would cover a table if runs executed them.
 	Disabled   map[string][]string
@@ -23,17 +23,17 @@ type Coverage struct {
 
 type DroppedTables struct {
 	Tasks []string
-	// Retained has the reasons by stored names. Other tables are unused.
+	// Retained has the reasons why work tables are retained, by their stored names. Other work tables are unused.
 	Retained map[string]string
 }
 
-// It fails with campaign.ErrNotCampaign.
+// Cover returns which tables tasks cover. It fails with campaign.ErrNotCampaign if this is not a Campaign database.
 func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage, err error) {
 	v.Tasks, v.Disabled, v.WorkTables = map[string][]string{}, map[string][]string{}, map[string]DroppedTables{}
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return v, err
 	}
-	c.DryRun = true // which rights are missing does not matter
+	c.DryRun = true // missing rights do not matter
 	run := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
 	if err := run.Database.Refresh(ctx); err != nil {
 		return v, err

@@ -1,3 +1,3 @@
-// Package explain answers two questions: what would a task do now, and why is a row deleted or not. It changes and
-// locks nothing.
+// Package explain shows what a task would do now, and why a row is deleted or not. It neither changes nor locks
+// anything.
 package explain

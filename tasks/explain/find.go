@@ -25,7 +25,7 @@ type row struct {
 
 // KeyColumn is a column of a key with its value.
 type KeyColumn struct {
-	// In any case; empty for the table's own integer key.
+	// Column may be in upper or lower case; it is empty for the table's own integer key.
 	Column string
 	// Value is an integer, a time as in RFC 3339, or a text.
 	Value string
@@ -47,7 +47,7 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 	return columns, nil
 }
 
-// find returns nil if there is no row. It calls onText first if the key is a text.
+// find finds a row by its key, and returns nil if there is none. If the key is a text, it first calls onText.
 func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
 	if len(key) == 0 {
 		return nil, missingKey(ctx, tx, t)
@@ -97,13 +97,13 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 
 var errNoKey = failure.Field("key", "is missing")
 
-// missingKey adds the keys of the table to errNoKey.
+// missingKey returns errNoKey with the keys of the table.
 func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	rows, _ := tx.Query(ctx, `SELECT string_agg(a.attname, ',' ORDER BY k.place)
 		FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place), pg_attribute a
 		WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 			AND k.place <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.number
-		GROUP BY i.indexrelid, i.indisprimary ORDER BY i.indisprimary DESC, 1`, t.OID) // its error is in rows
+		GROUP BY i.indexrelid, i.indisprimary ORDER BY i.indisprimary DESC, 1`, t.OID) // an error of the query is in rows
 	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	return fmt.Errorf("%w: of %s give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
-// sqlType is what to compare the value as: bigint, text or timestamptz.
+// parse converts the value of a key. sqlType is the type in which it is compared: bigint, text or timestamptz.
 func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
 	if err := tx.QueryRow(ctx, "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND "+
 		"attname = $2 AND NOT attisdropped", t.OID, c.Column).
@@ -150,10 +150,10 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a time is expected", ErrKey, c.Column, sqlType)
 }
 
-// checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns
-// are not those of a unique key: by other columns a caller could search for people. Without a unique key, and without a
-// recipient, it accepts any columns. A table whose rows are elsewhere may have its indexes there: it accepts only the
-// table's own key.
+// checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the
+// columns are not those of a unique key: with other columns, a caller could search for people. If a table has
+// neither a unique key nor a recipient, any columns are accepted. For a table whose rows are on another server,
+// where its indexes may be, only the table's own key is accepted.
 func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []KeyColumn) error {
 	var names []string
 	for _, c := range columns {

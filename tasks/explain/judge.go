@@ -13,9 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// judge adds the conditions of a job's rules to a step, and those of its parents' rules if the row depends on a parent.
-// of names the row; "" if it is the explained one. The result is when all conditions become true; nil if time alone
-// does not make them.
+// judge adds the conditions of a job's rules to a step, and those of its parents' rules if the row depends on a
+// parent. of is the name of the row; "" for the explained row. The result is when all conditions become true; nil
+// if they do not with time alone.
 func (x *explanation) judge(
 	ctx context.Context, s *Step, p *plan.Plan, j plan.Job, r row, of string,
 ) (*time.Time, error) {
@@ -54,7 +54,8 @@ func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64
 	return sqlexpr.Format("%s ORDER BY 1", j.ParentsOf(r.relation, known)).IDs(ctx, x.tx)
 }
 
-// The result is when all parts of one rule become true; nil if time alone does not make them.
+// conditions evaluates rules for a row. The result is when all parts of one rule become true; nil if they do not
+// with time alone.
 func (x *explanation) conditions(
 	ctx context.Context, b *binding.Binder, rules plan.Rules, r row, of string,
 ) (all []Condition, since *time.Time, err error) {
@@ -83,7 +84,7 @@ func (x *explanation) conditions(
 	return all, since, nil
 }
 
-// nil if time alone does not make the condition true.
+// due returns when a condition becomes true; nil if it does not with time alone.
 func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Expr, r row) (*time.Time, error) {
 	if at.IsZero() {
 		return nil, nil
@@ -93,7 +94,7 @@ func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Exp
 	return ask[time.Time](ctx, x.tx, b, due, r)
 }
 
-// nil if the value is NULL, or if the row does not exist.
+// ask evaluates SQL for a row. It returns nil if the value is NULL or the row does not exist.
 func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, sql sqlexpr.Expr, r row) (value *T, err error) {
 	bound, err := b.Bind(ctx, sql, nil)
 	if err != nil {
@@ -135,7 +136,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// nil stands for never.
+// later returns the later one of two times, where nil stands for never.
 func later(a, b *time.Time) *time.Time {
 	if a == nil || b == nil {
 		return nil

@@ -22,10 +22,11 @@ import (
 type Verdict string
 
 const (
-	// Deleted: the next run deletes or updates the row. DeletedLater: a later run does, if nothing else changes.
+	// Deleted means that the next run deletes or updates the row, and DeletedLater that a later run does, if nothing
+	// else changes.
 	Deleted      Verdict = "DELETE_NEXT_RUN"
 	DeletedLater Verdict = "DELETE_LATER"
-	// Kept: no run does. Unknown: that cannot be determined.
+	// Kept means that no run deletes the row, and Unknown that this cannot be determined.
 	Kept    Verdict = "RETAINED"
 	Unknown Verdict = "UNKNOWN"
 )
@@ -34,12 +35,12 @@ const (
 type Condition struct {
 	// Of is the table and the id of the row that the condition is about; "" for the explained row.
 	Of string
-	// Alternative is the number of the rule, from 1. One rule is enough; all of its parts must be true.
+	// Alternative is the number of the rule, from 1. One rule is sufficient, and all of its parts must be true.
 	Alternative int
 	Text        string
-	// nil if unknown.
+	// True is the result; nil if unknown.
 	True *bool
-	// The columns that the condition reads, with their values.
+	// Values are the columns that the condition reads, with their values.
 	Values []string
 }
 
@@ -50,28 +51,28 @@ type Step struct {
 	Rule       string
 	Conditions []Condition
 	OnHold     bool
-	// Verdict is what the step does, Since is when it starts to, and Why is the reason.
+	// Verdict is what the step does, Since is from when on, and Why is the reason.
 	Verdict Verdict
 	Since   *time.Time
 	Why     string
 }
 
-// Row is why a row is deleted or not.
+// Row explains why a row is deleted or not.
 type Row struct {
-	// The quoted name with the schema.
+	// Table is the quoted name with the schema.
 	Table  string
 	Exists bool
 	Now    time.Time
 	// Steps are in the order of the pipeline.
 	Steps []Step
-	// Verdict is of all steps together. Task is the one that deletes the row, from Since on.
+	// Verdict is that of all steps together. Task is the one that deletes the row, from Since on.
 	Verdict Verdict
 	Task    string
 	Since   *time.Time
 	Why     string
 }
 
-// ErrKey: the key is not that of one row.
+// ErrKey means that the key is not that of one row.
 var ErrKey = failure.Field("key", "not a key of one row")
 
 func notCovered(table, why string) error {
@@ -86,15 +87,15 @@ func noIndex(table, why string) error {
 	}
 }
 
-// Explainer answers by the database as it was when the Explainer was made.
+// Explainer explains rows by the database as it was when the Explainer was created.
 type Explainer struct {
 	config     pipeline.Config
 	simulation *dryrun.Simulation
 	table      *campaign.Table
 }
 
-// NewExplainer determines the parents of the tasks on which the table's rows depend. It fails with a refused.Error if
-// no task covers the table.
+// NewExplainer returns an Explainer for a table. It determines the parents of the tasks on which the table's rows
+// depend, and fails with a refused.Error if no task covers the table.
 func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, table string) (*Explainer, error) {
 	e, err := simulate(ctx, c, holds)
 	if err != nil {
@@ -123,7 +124,8 @@ func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explai
 	return &Explainer{config: c, simulation: s}, nil
 }
 
-// name may be that of a partition. covered fails with a refused.Error if no task covers the table.
+// covered returns a table by its name, or by the name of a partition. It fails with a refused.Error if no task
+// covers the table.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
 	table := catalog.Find(name)
@@ -143,7 +145,7 @@ func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
 	return slices.Contains(covered(e.simulation.Database().Env.Catalog, p), table.Quoted())
 }
 
-// covered returns the quoted names of the tables of a catalog that a plan covers.
+// covered returns the quoted names of the tables that a compiled task covers.
 func covered(c *campaign.Catalog, p *plan.Plan) (names []string) {
 	if r := p.Task.RollUp; r != nil && c.Table(r.Table) != nil {
 		names = append(names, c.Table(r.Table).Quoted())
@@ -165,8 +167,8 @@ func rollsUp(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
 	return r != nil && c.Table(r.Table) == table
 }
 
-// Row finds the row by a unique key. It calls onText if the key is a text, before it looks for the row; an error of
-// that ends the search. Row fails with ErrKey, or a refused.Error.
+// Row explains the row with a unique key. If the key is a text, it calls onText before it looks for the row, and
+// stops if that returns an error. Row fails with ErrKey, or a refused.Error.
 func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() error) (x Row, err error) {
 	x.Table, x.Now = e.table.Quoted(), e.config.Now
 	d := e.simulation.Database()

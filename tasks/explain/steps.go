@@ -40,7 +40,7 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 	if err != nil {
 		return nil, err
 	}
-	taker := candidates.Set{} // the first that deletes the row, or updates it
+	taker := candidates.Set{} // the first set that deletes the row, or else updates it
 	add := func(s Step, c candidates.Set) {
 		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
 			s.Verdict, s.Why = Kept, "the task "+taker.Task+" takes it before"
@@ -78,7 +78,7 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 	return steps, nil
 }
 
-// isPaired: the job deletes the row together with one of the job's table.
+// isPaired reports whether the job deletes the explained row together with one of the job's table.
 func (x *explanation) isPaired(j plan.Job) bool {
 	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
 }
@@ -97,7 +97,7 @@ func skipped(task string, s plan.Skip) Step {
 	return step
 }
 
-// The step is judged later, unless its task is known to fail.
+// newStep returns a step that is to be judged, or that is unknown because its task is known to fail.
 func (x *explanation) newStep(task, rule string) Step {
 	s := Step{Task: task, Action: preview.Delete, Rule: rule, Verdict: Kept}
 	if problem, ineffective := x.simulation.Ineffective(task); ineffective {
@@ -159,7 +159,7 @@ func byID(column string, id int64) sqlexpr.Expr {
 	return sqlexpr.Format("r.%s = %s", column, sqlexpr.Arg(id, "bigint"))
 }
 
-// deletes: the set has the row, or one that is paired with it, and the sets before leave it.
+// deletes reports whether the set has the row, or one that is paired with it, and the sets before do not.
 func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c candidates.Set) (is bool, err error) {
 	if c.Job.Relation == x.row.relation {
 		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
@@ -174,8 +174,8 @@ func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c ca
 		exists, x.row.relation, x.row.key).QueryRow(ctx, x.tx).Scan(&is)
 }
 
-// deletes: the step deletes the row now. due is when all parts of a rule become true; nil if time alone does not make
-// them.
+// conclude sets the verdict of a step. deletes is set if the step deletes the row now. due is when all parts of a
+// rule become true; nil if they do not with time alone.
 func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
 	switch {
 	case s.Verdict == Unknown:
@@ -218,7 +218,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 
 func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
 
-// sql is over the row as r.
+// ask evaluates SQL on the row as r.
 func (x *explanation) ask(ctx context.Context, dest any, sql sqlexpr.Expr, r row) error {
 	query := sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key)
 	return query.QueryRow(ctx, x.tx).Scan(dest)

@@ -50,7 +50,8 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 	}}, err
 }
 
-// For each kind, the queries for which work tables are in use, and the statements that drop the others: views first.
+// drops returns, for each kind, the queries for which work tables are in use, and the statements that drop the
+// others, views first.
 func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statement, err error) {
 	finder := worktables.Finder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
 	kinds, _, err := finder.Find(ctx)
@@ -113,7 +114,7 @@ func dropsOf(ctx context.Context, a *pipeline.Attempt, k worktables.Kind) (all [
 	return all, nil
 }
 
-// One statement for all tables that have the same command.
+// vacuums returns one statement for all tables that have the same command.
 func vacuums(ctx context.Context, a *pipeline.Attempt, truncate bool) (all []Statement, err error) {
 	if !a.Task.Vacuums {
 		return nil, nil

@@ -21,31 +21,31 @@ import (
 )
 
 type Statement struct {
-	// The quoted name with the schema, or the mask of the names of work tables.
+	// Table is the quoted name with the schema, or the pattern of the names of work tables.
 	Table string
-	// "" for a query, and for VACUUM and ANALYZE.
+	// Action is "" for a query, and for VACUUM and ANALYZE.
 	Action preview.Action
 	Rule   string
-	// SQL leaves out the part of the table that each batch is for. Of a statement on many tables it has the first ones.
-	// It is "" if no work table would be dropped.
+	// SQL does not have the part of the table that each batch is for. For a statement on many tables it names only the
+	// first ones. It is "" if no work table would be dropped.
 	SQL        string
 	Parameters []string
 	Scan       purge.Scan
-	// Partitions is how many are done, one after another. SQL names the first one.
+	// Partitions is how many partitions the statement is for, one after another. SQL names the first one.
 	Partitions int
 }
 
 type Task struct {
 	Now time.Time
-	// The query for the parents, and how many it finds; nil if the task has none.
+	// Parents is the query for the parents, and Rows is how many it finds; nil if the task has no parents.
 	Parents    *Statement
 	Rows       int64
 	Statements []Statement
 	Skips      []string
 }
 
-// DescribeTask says that something is on hold, but not what: a caller who may ask for a statement may not see the
-// holds.
+// DescribeTask returns the statements of a task. It says that something is on hold, but not what: a caller who may
+// see statements may not be allowed to see the holds.
 func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t plan.Task) (e Task, err error) {
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return e, err
@@ -107,7 +107,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	return e, nil
 }
 
-// The attempt's log has the parts that it skips, with the reasons.
+// newAttempt returns an attempt, and the log of the parts that it skips, with the reasons.
 func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.Attempt, *skipLog, error) {
 	skips := &skipLog{}
 	j := pipeline.DiscardJournal(plan.Holds{})
@@ -116,7 +116,7 @@ func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.
 	if err := r.Database.Refresh(ctx); err != nil {
 		return nil, nil, err
 	}
-	skips.messages = nil // about the catalog, which each run logs
+	skips.messages = nil // the messages about the catalog, which each run logs
 	p, err := r.Database.Compile(t)
 	if err != nil {
 		return nil, nil, err
@@ -124,7 +124,7 @@ func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.
 	return r.NewAttempt(p), skips, nil
 }
 
-// skipLog is a pipeline.Progress that has each message once.
+// skipLog is a pipeline.Progress that collects each message once.
 type skipLog struct{ messages []string }
 
 func (s *skipLog) add(message string) {
@@ -142,7 +142,7 @@ func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	return nil
 }
 
-// No row is an orphan of a table that is empty now.
+// addEmptyParents adds the parent tables that are empty now, of which no row counts as an orphan.
 func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) error {
 	var names []string
 	for _, j := range a.Plan.Jobs {
@@ -165,7 +165,7 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 	return nil
 }
 
-// One statement for all partitions of a table.
+// sweeps returns one statement for all partitions of a table.
 func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog) (all []Statement, err error) {
 	for i, j := range a.Plan.Jobs {
 		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
@@ -190,7 +190,7 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *sk
 	return all, nil
 }
 
-// If the scan is unknown, the log says so.
+// scan returns how a sweep finds its rows. If that is unknown, it adds the reason to the log.
 func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
 	scan, err := a.Binder.Engine.Scan(ctx, s)
 	if failed := (*purge.OtherServerError)(nil); errors.As(err, &failed) {

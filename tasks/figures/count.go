@@ -16,10 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Counting ends when more rows were found than are of interest.
+// errEnough ends counting when more rows were found than needed.
 var errEnough = errors.New("enough")
 
-// A relation that is locked or dropped is ignored: the batches will find that, too.
+// ignoreUnreadable ignores that a relation is locked or dropped: the batches will find that, too.
 func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relation string) error {
 	if errors.Is(err, errEnough) || sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
 		campaign.Dropped(ctx, b.Pool, err, relation) {
@@ -28,8 +28,8 @@ func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relatio
 	return err
 }
 
-// count returns how many rows of the table jobs would delete, each at the first job that deletes it, without rows of
-// which a condition is true, by the jobs' units. It stops at one more than enough.
+// count returns how many rows of the table jobs would delete, each row counted at the first job that deletes it.
+// except has conditions on rows to leave out, by the units of the jobs. It stops at one more than enough.
 func (f *figures) count(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, enough int64,
 	except map[string]sqlexpr.Expr,
@@ -85,7 +85,7 @@ func (f *figures) candidates(
 	return sets, nil
 }
 
-// The sets are on one relation.
+// read counts the rows of the sets on one relation.
 func (f *figures) read(
 	ctx context.Context, b *binding.Binder, s candidates.Set, all []candidates.Set,
 	add func(ctx context.Context, rows int64) error,
@@ -94,7 +94,7 @@ func (f *figures) read(
 	if s.Job.NoTIDs {
 		sweep := s.Job.Sweep
 		sweep.Where = s.Rows.Where
-		if sweep.OtherServerError() != nil { // it deletes nothing
+		if sweep.OtherServerError() != nil { // the job deletes nothing
 			return nil
 		}
 		found, err := b.Engine.CountElsewhere(ctx, sweep)

@@ -9,10 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Limited because their ids are sent with every statement.
+// ParentsAtOnce is the most parents for which one statement deletes rows: their ids are sent with every statement.
 const ParentsAtOnce = 20_000
 
-// Estimate is negative if unknown. Only progress and the guards depend on it.
+// Estimate returns how many rows the jobs would delete, roughly; a negative number stands for unknown. Only
+// progress and the guards depend on it.
 func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents) int64 {
 	if len(jobs) == 0 {
 		return -1
@@ -37,9 +38,9 @@ func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents b
 	return int64(expected)
 }
 
-// sample is what to estimate instead of a job's sweep. For rows that depend on parents it has only the ids as its
-// condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has
-// some, and factor scales the result.
+// sample returns a sweep to estimate instead of a job's. If rows depend on parents, its condition has only the ids:
+// the planner cannot know that the conditions by which these were found are redundant. If there are many ids it has
+// some of them, and factor scales the result.
 func sample(
 	ctx context.Context, b *binding.Binder, j plan.Job, parents []int64,
 ) (s purge.Sweep, factor float64, err error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// before is how many of the items earlier tasks of a dry run would delete.
+// JudgeItems judges how many items a task on another database would delete. before is how many of them earlier
+// tasks of a dry run would delete.
 func JudgeItems(
 	ctx context.Context, a *pipeline.Attempt, o external.Task, run string, before int64, showRefused bool,
 ) ([]guard.Trip, error) {

@@ -20,14 +20,14 @@ type Task struct {
 	Attempt *pipeline.Attempt
 	Jobs    []plan.Job
 	Parents binding.Parents
-	// Found is what a dry run has counted, by the quoted names of tables, so that it need not count again; nil in a run
-	// that deletes.
+	// Found has the rows that a dry run has counted, by the quoted names of tables, so that they need not be counted
+	// again; nil in a run that deletes.
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
 }
 
-// Judge calls bound with each share that the run must not exceed.
+// Judge returns the guards that trip. It calls bound with each share that the run must not exceed.
 func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard.Trip, err error) {
 	former, options := t.Attempt.MovedFast(), t.Attempt.Options()
 	for _, table := range t.tables() {
@@ -64,7 +64,7 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 	return trips, nil
 }
 
-// By the jobs, or by foreign keys with them.
+// tables returns the tables whose rows the jobs, or foreign keys with them, delete or change.
 func (t *Task) tables() (tables []*campaign.Table) {
 	add := func(table *campaign.Table) {
 		if table != nil && !slices.Contains(tables, table) {
@@ -92,20 +92,20 @@ type figures struct {
 	*Task
 	table *campaign.Table
 	jobs  []plan.Job
-	// former are the cutoffs that have moved too fast, before they moved.
+	// former are the former values of cutoffs that have moved too fast.
 	former map[string]time.Time
 }
 
 var _ guard.Figures = (*figures)(nil)
 
-// Estimate uses the planner's statistics and a sample of the table, since the statistics may be older than the last
-// change.
+// Estimate returns the greater one of an estimate by the planner's statistics and one by a sample of the table,
+// since the statistics may be older than the last change.
 func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	if f.Found != nil {
 		return float64(f.Found[f.table.Quoted()]), nil
 	}
 	b := f.Attempt.Binder
-	if slices.ContainsFunc(f.jobs, func(j plan.Job) bool { // nothing is known of rows that go by foreign keys
+	if slices.ContainsFunc(f.jobs, func(j plan.Job) bool { // nothing is known about rows that foreign keys delete
 		return j.NoTIDs || !candidates.Touches(j, f.table.Quoted())
 	}) {
 		return math.Inf(1), nil
@@ -129,8 +129,8 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	return float64(max(planned, sampled)), nil
 }
 
-// Of relations ($1), by their sizes and the planner's statistics; these are fresh if less than a tenth of the rows has
-// changed since.
+// total returns the rows of the relations $1 by their sizes and the planner's statistics, and whether these are
+// fresh: less than a tenth of the rows has changed since.
 const total = `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages,
 		1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
 	COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0
@@ -138,7 +138,7 @@ const total = `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpage
 		AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 0) / 10), false)
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// Total asks the primary, since a standby has no statistics of changes.
+// Total reads from the primary, since a standby has no statistics about changes.
 func (f *figures) Total(ctx context.Context) (rows float64, fresh bool, err error) {
 	var leaves []string
 	for _, leaf := range f.table.Leaves {
@@ -208,7 +208,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 	return f.count(ctx, b, f.jobs, parents, f.exactly(enough), except)
 }
 
-// A dry run shows the exact number, so it counts to the end.
+// exactly returns up to which number to count. A dry run shows the exact number, so it counts to the end.
 func (f *figures) exactly(enough int64) int64 {
 	if f.Found != nil {
 		return math.MaxInt64

@@ -16,27 +16,27 @@ import (
 // Days is how many days a forecast covers.
 const Days = 14
 
-// maxCounting is how long the tasks of a forecast are counted, all together.
+// maxCounting is how long all tasks of a forecast together may be counted.
 const maxCounting = 30 * time.Second
 
 const leftOut = "its rows were not counted, since those of the tasks before it took 30 seconds; a dry run counts them"
 
-// Due is how many rows of a task are obsolete now, and how many become obsolete.
+// Due is how many rows of a task are obsolete now, and how many will become obsolete.
 type Due struct {
 	Task string
-	// Known is true if the rows could be counted or estimated. Exact is true if they were counted.
+	// Known is set if the rows could be counted or estimated, and Exact if they were counted.
 	Known, Exact bool
 	// Now is how many rows are obsolete now, and PerDay how many more become so on each of the next days, by their
 	// dates.
 	Now    int64
 	PerDay [Days]int64
-	// Dated is true if a date decides when rows become obsolete. Otherwise PerDay is 0 although rows may come.
+	// Dated is set if a date decides when rows become obsolete. Otherwise PerDay is 0 although there may be more rows.
 	Dated bool
 	// Why explains what is not known; empty otherwise.
 	Why string
 }
 
-// Within returns how many rows are due at a time from now, including those that are due now.
+// Within returns how many rows will be due after a period, including those that are due now.
 func (d Due) Within(period time.Duration) int64 {
 	rows := float64(d.Now)
 	for _, n := range d.PerDay {
@@ -50,11 +50,11 @@ func (d Due) Within(period time.Duration) int64 {
 	return int64(rows)
 }
 
-// Forecaster forecasts the tasks of a database, as it was when it was made.
+// Forecaster makes forecasts for the tasks of a database, as the database was when the Forecaster was created.
 type Forecaster struct {
-	// Until is when counting ends: tasks are left out after that.
+	// Until is when counting ends. Tasks after that are left out.
 	Until time.Time
-	times []*pipeline.Run // the runs at each reference time, a day apart
+	times []*pipeline.Run // a run for each reference time, a day apart
 }
 
 // New reads the environment of a database.
@@ -62,7 +62,7 @@ func New(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Forecaster,
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
 	}
-	c.DryRun = true // what the role may do to the tables does not matter
+	c.DryRun = true // the role's rights to change tables do not matter
 	f := &Forecaster{Until: time.Now().Add(maxCounting)}
 	first := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
 	if err := first.Database.Refresh(ctx); err != nil {
@@ -84,7 +84,7 @@ func New(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Forecaster,
 // Now returns the reference time.
 func (f *Forecaster) Now() time.Time { return f.times[0].Config.Now }
 
-// Task forecasts one task. A task on another database is not known.
+// Task returns the forecast for one task. It is not known for a task on another database.
 func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 	ctx = f.times[0].Database.InZone(ctx)
 	d := Due{Task: t.Name}
@@ -121,11 +121,11 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 	return d, nil
 }
 
-// questions returns what to ask each relation of a task. why says what keeps a run from doing the task at all.
+// questions returns the question to each relation of a task. why says what keeps a run from doing the task at all.
 func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, why string, err error) {
 	byUnit := map[string]*question{}
 	for time, r := range f.times {
-		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // and not kept: of thousands there would be many
+		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // not kept, since there may be thousands
 		if err != nil {
 			return nil, "", err
 		}
@@ -157,8 +157,8 @@ func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*q
 	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), "", nil
 }
 
-// obstacle returns why a run could not do a compiled task: the role lacks rights, or every table that the task has is
-// skipped. Otherwise it is empty.
+// obstacle returns why a run could not do a compiled task: the role lacks rights, or all tables of the task are
+// skipped. It is empty if a run could do it.
 func obstacle(p *plan.Plan) string {
 	if len(p.Rights) > 0 {
 		return "the role lacks rights; let an owner of the tables run: " + strings.Join(p.Rights, "; ")
@@ -172,7 +172,8 @@ func obstacle(p *plan.Plan) string {
 	return message.Join(warnings)
 }
 
-// isDated reports whether a date decides when rows of a job become obsolete: a date of theirs, or one of their parents.
+// isDated reports whether a date decides when rows of a job become obsolete: a date of the rows, or of their
+// parents.
 func isDated(p *plan.Plan, j plan.Job) bool {
 	return j.Date != "" || (j.Step.Dependent() && p.Parents != nil && p.Parents.Date != "")
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// limits bound what one question costs the server.
+// limits are settings that limit what one question costs the server.
 const limits = "SET LOCAL statement_timeout = '3s'; SET LOCAL lock_timeout = '500ms'; SET LOCAL jit = off"
 
-// sampleBlocks is how many blocks of a table are read where counting takes too long: 16 MiB.
+// sampleBlocks is how many blocks of a table are read if counting takes too long: 16 MiB.
 const sampleBlocks = 2_048
 
-// question asks a relation how many of its rows match at which reference time for the first time.
+// question counts the rows of a relation that match, by the first reference time at which they do.
 type question struct {
 	sweep purge.Sweep
 	dated bool
 	cases sqlexpr.Expr // a WHEN for each reference time
-	last  sqlexpr.Expr // the condition at the last one
+	last  sqlexpr.Expr // the condition at the last reference time
 }
 
 // add adds the condition at a reference time.
@@ -54,8 +54,8 @@ func (q *question) sql(sample string) sqlexpr.Expr {
 	)
 }
 
-// count returns how many rows match now, and how many more on each day. exact is false if a sample was read. why says
-// what keeps them from being known.
+// count returns how many rows match now, and how many more on each day. exact is false if only a sample was read.
+// why says why the numbers are not known.
 func (q *question) count(
 	ctx context.Context, pool *pgxpool.Pool,
 ) (counts [Days + 1]int64, exact bool, why string, err error) {
@@ -72,7 +72,7 @@ func (q *question) count(
 	return counts, false, unknown(err), ifLost(ctx, err)
 }
 
-// unknown returns why an error leaves something unknown; empty without an error.
+// unknown returns the text of an error because of which something is unknown; empty if there is none.
 func unknown(err error) string {
 	if err == nil {
 		return ""
@@ -80,7 +80,7 @@ func unknown(err error) string {
 	return sqlstate.Explain(err)
 }
 
-// ifLost returns an error by which nothing more can be asked; nil for others.
+// ifLost returns an error after which nothing more can be read; nil for other errors.
 func ifLost(ctx context.Context, err error) error {
 	if sqlstate.Lost(err) || ctx.Err() != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package guard judges whether what a task would do is unusual. It is pure judgement: the figures come from its caller,
-// which reads only those that a judgement asks for, since counting rows is expensive. Packages execute and dryrun
-// refuse a task, or show what would be refused, by its trips.
+// Package guard judges whether what a task would do is unusual. It reads nothing itself: its caller provides the
+// figures, and reads only those that a judgement needs, since counting rows is expensive. When a guard trips,
+// package execute refuses the task, and package dryrun shows what would be refused.
 package guard

@@ -16,26 +16,27 @@ const (
 	Policy Name = "policy"
 )
 
-// A guard is off if its limit is 0 or false.
+// Limits are the limits of guards. A guard is off if its limit is 0 or false.
 type Limits struct {
-	// Below MinRows, the guards of rows never trip.
+	// MinRows is the number of rows below which the guards of rows never trip.
 	MinRows int64 `json:"MinRows"`
 	// MinProcessInstances is MinRows for process instances of AEM Forms.
 	MinProcessInstances int64 `json:"MinProcessInstances"`
-	// The share of a table's rows, within SharePeriod.
+	// MaxSharePercent is the share of a table's rows that may be deleted within SharePeriod.
 	MaxSharePercent float64 `json:"MaxSharePercent"`
-	// Cutoff: the guard of cutoffs that move faster than time is on.
+	// Cutoff turns on the guard of cutoffs that move faster than time.
 	Cutoff bool `json:"Cutoff"`
-	// How many times the typical number of a run the rules without a delay may delete from a table.
+	// MaxGrowth is how many times the typical number of rows of a run the rules without a delay may delete from a
+	// table.
 	MaxGrowth float64 `json:"MaxGrowth"`
-	// MaxTables is how many work tables a task may drop, MaxDropPercent their share of the database's size.
+	// MaxTables is how many work tables a task may drop, and MaxDropPercent how large a share of the database's size.
 	MaxTables      int64   `json:"MaxTables"`
 	MaxDropPercent float64 `json:"MaxDropPercent"`
-	// MaxClockDifference is between the database and a replica; MaxIdle is the longest time since the application last
-	// wrote something.
+	// MaxClockDifference is the greatest difference between the clocks of the database and a replica. MaxIdle is the
+	// longest time since the application last wrote something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
-	// First: the guard of scheduled runs in a database that nobody has cleaned by hand is on.
+	// First turns on the guard of scheduled runs in a database that nobody has cleaned by hand.
 	First bool `json:"First"`
 }
 
@@ -53,17 +54,17 @@ var DefaultLimits = Limits{
 }
 
 const (
-	// Deletions within SharePeriod are added up. It is a little less than a day, so that a nightly run is not added to
-	// that of the night before.
+	// SharePeriod is the time within which deletions are added up. It is a little less than a day, so that a nightly
+	// run is not added to that of the night before.
 	SharePeriod = 24*time.Hour - 10*time.Minute
-	// Runs within TypicalPeriod show how many rows a run usually deletes.
+	// TypicalPeriod is the time within which runs show how many rows a run usually deletes.
 	TypicalPeriod = 400 * 24 * time.Hour
 	// cutoffSlack is how much more than the elapsed time a cutoff may move.
 	cutoffSlack = 2 * 24 * time.Hour
 )
 
-// Changed returns the guards with other limits, in the order in which they are shown. MinProcessInstances is left out,
-// since it concerns only tasks on other databases.
+// Changed returns the guards whose limits differ, in the order in which they are shown. MinProcessInstances is left
+// out, since it concerns only tasks on other databases.
 func (l Limits) Changed(to Limits) (changed []Name) {
 	add := func(name Name, differs bool) {
 		if differs {

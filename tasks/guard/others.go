@@ -11,7 +11,7 @@ type Drops struct {
 	Tables      int64
 	Options     map[string]string
 	ShowRefused bool
-	// In bytes: of the tables, and of the database.
+	// Sizes returns the sizes of the tables and of the database, in bytes.
 	Sizes func(ctx context.Context) (tables, database int64, err error)
 }
 
@@ -38,11 +38,11 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 
 type Items struct {
 	Table string
-	// Total is how many the table has, Number how many the task would delete.
+	// Total is how many items the table has, and Number how many the task would delete.
 	Total, Number int64
 	// Recent is how many were deleted within SharePeriod, and Before how many earlier tasks of a dry run would delete.
 	Recent, Before int64
-	// Between a former cutoff and the current one; only if CutoffMoved.
+	// SinceCutoff is how many items are between a former cutoff and the current one; it is set only if CutoffMoved is.
 	SinceCutoff int64
 	CutoffMoved bool
 	Options     map[string]string
@@ -67,7 +67,7 @@ func (h *History) JudgeItems(i Items) (trips []Trip) {
 	return trips
 }
 
-// Why a scheduled run must not be the first one in a database, or "".
+// JudgeFirst returns why a scheduled run must not be the first one in a database; "" if it may.
 func (h *History) JudgeFirst() string {
 	if !h.First || !h.Unattended {
 		return ""
@@ -75,7 +75,8 @@ func (h *History) JudgeFirst() string {
 	return "no run by hand or of a saved plan has succeeded in this database: start one with `cleanupd run --preview`"
 }
 
-// offset is how far the clock of this process is ahead of the database's. "" if nothing is wrong.
+// JudgeClock returns what is wrong with the clocks; "" if nothing is. offset is how far the clock of this process
+// is ahead of the database's.
 func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	database := now.Add(-offset)
 	switch {
@@ -91,8 +92,8 @@ func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	return ""
 }
 
-// JudgeIdle returns how long the application has written nothing, or "" if that is not too long. newest is when it last
-// did; zero if unknown.
+// JudgeIdle returns since when the application has written nothing; "" if that is not too long. newest is when it
+// last wrote something; zero if unknown.
 func (h *History) JudgeIdle(newest, now time.Time) string {
 	if h.MaxIdle == 0 || newest.IsZero() || !newest.Before(now.Add(-h.MaxIdle)) {
 		return ""

@@ -5,35 +5,36 @@ import (
 	"fmt"
 )
 
-// safetyFactor is how far below a limit an estimate has to be to decide.
+// safetyFactor is how many times smaller than a limit an estimate must be to decide.
 const safetyFactor = 10
 
-// Rows of a table that a task would delete or update.
+// Rows are the rows of a table that a task would delete or update.
 type Rows struct {
-	// The quoted name.
+	// Table is the quoted name.
 	Table string
-	// Empties: the task empties the table, so that the share of the deleted rows means nothing.
+	// Empties is set if the task empties the table, so that the share of the deleted rows means nothing.
 	Empties bool
-	// Orphans: a policy deletes rows because their parents are missing. These may only seem to be missing, for example
-	// while they are being loaded, so the share is judged in small tables, too.
+	// Orphans is set if a policy deletes rows because their parents are missing. They may only seem to be missing, for
+	// example while they are being loaded, so the share is judged even in small tables.
 	Orphans bool
-	// How many rows earlier tasks of a dry run would delete.
+	// Before is how many rows earlier tasks of a dry run would delete.
 	Before int64
-	// CutoffMoved: a cutoff of the task has moved by more than the time that passed.
+	// CutoffMoved is set if a cutoff of the task has moved by more than the time that passed.
 	CutoffMoved bool
-	// Options are the task's current options. ShowRefused: a dry run shows guards that have refused the task even if
-	// their numbers are small.
+	// Options are the task's current options. ShowRefused is set in a dry run, which shows guards that have refused
+	// the task even if their numbers are small.
 	Options     map[string]string
 	ShowRefused bool
-	// Unproven: a policy's rule has not run yet, and the run follows no saved plan.
+	// Unproven is set if a policy's rule has not run yet and the run follows no saved plan.
 	Unproven bool
 }
 
-// Figures are read when a judgement needs them. Counts stop at one more than enough.
+// Figures are the numbers that judgements need. They are read only when needed, and counts stop at one more than
+// enough.
 type Figures interface {
-	// Infinite if unknown.
+	// Estimate returns about how many rows would be deleted; infinite if unknown.
 	Estimate(ctx context.Context) (float64, error)
-	// By the planner's statistics; fresh says whether these are recent.
+	// Total returns the rows of the table by the planner's statistics, and whether these are recent.
 	Total(ctx context.Context) (rows float64, fresh bool, err error)
 	CountTotal(ctx context.Context) (float64, error)
 	Count(ctx context.Context, enough int64) (int64, error)
@@ -69,7 +70,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	return j, nil
 }
 
-// Any row trips the guard of a policy whose rule has not run yet.
+// judgePolicy judges a policy whose rule has not run yet: any row trips the guard.
 func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	if !r.Unproven {
 		return nil, nil
@@ -81,7 +82,8 @@ func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	return &Trip{Guard: Policy, Table: r.Table, Number: n}, nil
 }
 
-// All tasks and runs within SharePeriod count together.
+// judgeShare judges the share of a table's rows that would be deleted. All tasks and runs within SharePeriod count
+// together.
 func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate float64, j *Judgement) (*Trip, error) {
 	if h.MaxSharePercent == 0 || r.Empties {
 		return nil, nil
@@ -94,13 +96,13 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	}
 	limit := func(deleted int64) int64 {
 		floor := h.minRows()
-		if r.Orphans { // what earlier tasks and runs deleted says nothing of the parents
+		if r.Orphans { // what earlier tasks and runs deleted says nothing about the parents
 			floor = recent + int64(total*h.MaxSharePercent/100)
 		}
 		return h.limit(Share, r.Table, (total+float64(deleted))*h.MaxSharePercent/100, floor)
 	}
 	t := Trip{Guard: Share, Table: r.Table, Number: recent, Recent: recent}
-	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that are deleted
+	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that were deleted
 	if about := (float64(recent) + estimate) * safetyFactor; !refused &&
 		((about < float64(t.Limit) && fresh) || (about < float64(h.minRows()) && !r.Orphans)) {
 		j.Bound = &t
@@ -135,7 +137,7 @@ func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, typical > 0, estimate, f.CountWithoutDelays)
 }
 
-// Rows between a former cutoff and one that has moved too fast.
+// judgeCutoff judges the number of rows between a former cutoff and one that has moved too fast.
 func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	if !h.Cutoff {
 		return nil, nil
@@ -144,8 +146,8 @@ func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, r.CutoffMoved, estimate, f.CountSinceCutoff)
 }
 
-// judgeCount counts only if the guard applies and the estimate is not far below the limit, or the guard is refused. It
-// returns the trip if the count exceeds the limit.
+// judgeCount counts the rows if the guard applies and the estimate is not far below the limit, or if the guard has
+// refused the task before. It returns a trip if the count exceeds the limit.
 func (h *History) judgeCount(
 	ctx context.Context, r Rows, t Trip, applies bool, estimate float64,
 	count func(ctx context.Context, enough int64) (int64, error),

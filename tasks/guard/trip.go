@@ -11,14 +11,14 @@ import (
 
 type Trip struct {
 	Guard Name `json:"Guard"`
-	// The quoted name of a table with its schema, or the mask of the names of work tables.
+	// Table is the quoted name of a table with its schema, or the pattern of the names of work tables.
 	Table string `json:"Table"`
-	// Number is how many rows, tables or bytes would be deleted, and Limit how many may be. A run stops counting at one
-	// more than the limit.
+	// Number is how many rows, tables or bytes would be deleted, and Limit is how many may be. A run stops counting at
+	// one more than the limit.
 	Number int64 `json:"Number"`
 	Limit  int64 `json:"Limit"`
-	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted, and Total about how many rows
-	// the table had before them. Both are 0 for other guards than Share, and for one that has refused before.
+	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted. Total is about how many rows
+	// the table had before them. Both are 0 for guards other than Share, and for a guard that has refused before.
 	Recent int64 `json:"Recent,omitempty" db:"-"`
 	Total  int64 `json:"Total,omitempty"  db:"-"`
 }
@@ -58,7 +58,7 @@ func (e *TrippedError) Error() string { return e.refusal.Message }
 
 func (e *TrippedError) Unwrap() error { return e.refusal }
 
-// nil without trips.
+// Refuse returns the error that refuses a task because of trips; nil if there are none.
 func Refuse(trips []Trip) error {
 	if len(trips) == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// NotCoveredByRecipients returns the tables whose rows tasks, or foreign keys, delete and that refer to a recipient in
-// another way than by iRecipientId. A hold of recipients does not cover these.
+// NotCoveredByRecipients returns the tables whose rows tasks or foreign keys delete, and that refer to a recipient
+// in another way than by iRecipientId. A hold of recipients does not cover these.
 func NotCoveredByRecipients(env plan.Env) (names []string, err error) {
 	names = []string{}
 	for _, t := range env.Pipeline {

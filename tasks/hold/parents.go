@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Choose returns the parents of the plan without those that skipped tables or holds retain. It counts the retained
+// Choose returns the parents of the task without those that skipped tables or holds retain, and counts the retained
 // ones.
 func Choose(ctx context.Context, a *pipeline.Attempt) (parents binding.Parents, err error) {
 	ids, err := a.RetainForSkipped(ctx, a.Parents)
@@ -30,9 +30,9 @@ func Choose(ctx context.Context, a *pipeline.Attempt) (parents binding.Parents, 
 	return parents, nil
 }
 
-// Parents leaves out parents of a message whose log is on hold, since only that log shows which parent the message
-// belongs to. The others are processed, without the own rows of parents that are on hold themselves or have a dependent
-// row on hold. retained is how many parents only their dependent rows retain.
+// Parents leaves out the parents of a message whose log is on hold, since only that log shows to which parent the
+// message belongs. The others are processed, except for the own rows of parents that are on hold themselves or have
+// a dependent row on hold. retained is how many parents are retained only because of their dependent rows.
 func Parents(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, ids []int64,
 ) (parents binding.Parents, retained int64, err error) {
@@ -70,7 +70,7 @@ func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
 	return b.Parents(ctx, &onHold)
 }
 
-// Of those rows of the job that are on hold.
+// parentsOfRowsOnHold returns the parents of those rows of the job that are on hold.
 func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids []int64) (by []int64, err error) {
 	s, any, err := b.SweepOnHold(ctx, &j, ids)
 	if err != nil || !any {
@@ -83,7 +83,7 @@ func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids
 	return by, nil
 }
 
-// Count counts the obsolete rows on hold of all jobs.
+// Count counts the obsolete rows of all jobs that are on hold.
 func Count(ctx context.Context, a *pipeline.Attempt) error {
 	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
 	for i, j := range a.Jobs {
@@ -99,7 +99,8 @@ func Count(ctx context.Context, a *pipeline.Attempt) error {
 	return nil
 }
 
-// One statement counts the rows of parents: it finds them by their link.
+// countRows counts the rows of a job that are on hold. For dependent rows a single statement is sufficient, since
+// it finds them by their link to the parents.
 func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64, err error) {
 	b := a.Binder
 	j.Except = nil

@@ -16,16 +16,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// ErrTable reports that a work table is on hold.
+// ErrTable means that a work table is on hold.
 var ErrTable = errors.New("its table is on hold")
 
-// WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
-// recipient on hold.
+// WorkTables applies holds to work tables. On hold are named tables, the tables of an owner on hold, and tables
+// with a row of a recipient on hold.
 type WorkTables struct{ *pipeline.Attempt }
 
-// Filter returns the tables that are not on hold, and how many of the others are. Tables with the same mask have one
-// owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns the
-// others.
+// Filter returns the tables that are not on hold, and how many are. owner is the name of the table that has the
+// owners of all these tables. If tables may have rows of a recipient on hold, only those that unused returns are
+// read for such rows; the others are retained.
 func (w WorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
@@ -58,8 +58,8 @@ func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
 	return t.Recipients && len(w.Binder.Env.Holds.Recipients) > 0
 }
 
-// WithRecipients returns the names of those tables that have rows of a recipient on hold. A table that cannot be read
-// counts as one, with a warning.
+// WithRecipients returns the names of the tables that were read, and whether they have rows of a recipient on hold.
+// A table that cannot be read counts as having some, with a warning.
 func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTable) (map[string]bool, error) {
 	has := map[string]bool{}
 	var (
@@ -90,7 +90,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	return has, nil
 }
 
-// read uses a separate transaction.
+// read reads a table in a separate transaction.
 func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, err error) {
 	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err
@@ -102,7 +102,8 @@ func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, e
 	return has, err
 }
 
-// It fails if a policy might hide a row.
+// hasRecipients reports whether a table has a row of a recipient on hold. It fails if row security might hide a
+// row.
 func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.WorkTable) (has bool, err error) {
 	if !w.mayHaveRecipients(t) {
 		return false, nil
@@ -120,7 +121,8 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 	return has, err
 }
 
-// Check fails with ErrTable if one of the tables of lists is on hold, or has a row of a recipient on hold.
+// Check fails with ErrTable if one of the tables, which belong to lists, is on hold or has a row of a recipient on
+// hold.
 func (w WorkTables) Check(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
 	for _, t := range tables {
 		if w.Binder.Env.Holds.WorkTable(t, "") {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Where the oldest and the newest value of a column come from.
+// Source is where the oldest and the newest value of a column come from.
 type Source string
 
 const (
-	// FromIndex is exact; FromStatistics is a bound that the last ANALYZE saw.
+	// A value FromIndex is exact. A value FromStatistics is a bound that the last ANALYZE saw.
 	FromIndex      Source = "INDEX"
 	FromStatistics Source = "STATISTICS"
 )
@@ -29,21 +29,21 @@ type DateColumn struct {
 	Source         Source
 
 	quoted   string
-	readable bool // whether its index may be read
+	readable bool // whether an index on the column may be read
 }
 
-// The types of dates, with the domains over them at any depth, and the types below.
+// dateTypes is a subquery for the types of dates, the domains over them at any depth, and the types below these.
 const dateTypes = `(WITH RECURSIVE dates (oid, base) AS (
     SELECT oid, oid FROM unnest('{date,timestamp,timestamptz}'::regtype[]::oid[]) AS oid
     UNION ALL SELECT d.oid, dates.base FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
   SELECT oid, base FROM dates)`
 
-// A timestamp can have the date v, in any time zone.
+// finite is true if a timestamp can have the date v, in any time zone.
 const finite = "v BETWEEN date '4713-01-01 BC' AND date '294276-01-01'"
 
-// Of tables ($1). An index is read only if its owner is trusted, since the owner of a table can run code with the
-// rights of a role that plans a query on it. Trusted are superusers, the owners of the database and of NmsDelivery, and
-// the roles that this role may act as.
+// selectDates returns the columns with dates of the tables $1. An index is read only if the owner of the table is
+// trusted, since an owner can run code with the rights of a role that plans a query on the table. Trusted are
+// superusers, the owners of the database and of NmsDelivery, and the roles that this role may act as.
 const selectDates = `
 SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
@@ -60,8 +60,9 @@ FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c
 WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN (SELECT oid FROM ` + dateTypes + ` AS d)
 ORDER BY 1, a.attnum`
 
-// By the positions of tables ($1) and the relations with their rows ($2). The CASE repeats the conditions of the join:
-// the planner may read the bounds of columns of other types before it joins.
+// selectBounds returns the bounds of dates, by the positions of tables ($1) and the relations with their rows ($2).
+// The CASE repeats the conditions of the join, because the planner may read the bounds of columns of other types
+// before it joins.
 var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
@@ -75,7 +76,7 @@ FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid
 WHERE b.oldest IS NOT NULL
 GROUP BY u.position, a.attname`
 
-// s are the statistics of column a.
+// boundsOf returns the SELECT for dates of one type. s are the statistics of column a.
 func boundsOf(dateType string) string {
 	return fmt.Sprintf(
 		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname =
@@ -87,7 +88,8 @@ func boundsOf(dateType string) string {
 	)
 }
 
-// For one table, for all tables of a page, and how many partitions are read.
+// indexTimeout limits reading the indexes of one table, in milliseconds, and indexesTimeout those of all tables of
+// a page. Indexes of tables with more than maxPartitions partitions are not read.
 const (
 	indexTimeout   = 200
 	indexesTimeout = 2 * time.Second
@@ -148,7 +150,7 @@ func (d *Details) setDates(column string, oldest, newest *time.Time, from Source
 	}
 }
 
-// The oldest and newest values are at the ends of an index.
+// readIndexes reads the oldest and newest values of dates, which are at the ends of an index.
 func (r *reader) readIndexes(ctx context.Context, table string, d *Details) error {
 	var selected, names []string
 	for _, c := range d.Dates {

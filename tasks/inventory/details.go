@@ -12,7 +12,7 @@ import (
 )
 
 type Details struct {
-	// DeadBytes is what VACUUM would make free; FreeBytes is the space for new rows. nil if unknown.
+	// DeadBytes is the space that VACUUM would free, and FreeBytes the space for new rows; nil if unknown.
 	DeadBytes, FreeBytes *int64
 	Dates                []DateColumn
 	ReferencedBy         []ForeignKey
@@ -20,10 +20,10 @@ type Details struct {
 
 type ForeignKey struct {
 	Name string
-	// Table has the key; its name is quoted where needed, with its schema. Columns are stored names.
+	// Table is the table that has the key, with its schema and quoted where needed. Columns are stored names.
 	Table   string
 	Columns []string
-	// NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT; NOT ENFORCED if the key does nothing.
+	// OnDelete is NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT, or NOT ENFORCED if the key does nothing.
 	OnDelete string
 }
 
@@ -47,17 +47,18 @@ type reader struct {
 	pool    *pgxpool.Pool
 	tables  []*Table
 	details []Details
-	// 0 for work tables.
+	// oids are the object ids of the tables; 0 for work tables.
 	oids []uint32
-	// leaves store rows; positions are the indexes of their tables in tables.
+	// leaves are the relations that store rows. positions are the indexes of their tables in tables.
 	positions []int32
 	leaves    []uint32
 }
 
-// A list neither waits for a lock nor makes others wait.
+// settings keep a list of tables from waiting for a lock and from making others wait.
 const settings = "SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '%dms'"
 
-// within limits each statement to some milliseconds. done is false if the server refuses that or it takes longer.
+// within runs statements in a transaction, each limited to some milliseconds. done is false if the server refuses
+// one or it takes longer.
 func (r *reader) within(ctx context.Context, milliseconds int, read func(tx pgx.Tx) error) (done bool, err error) {
 	err = pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf(settings, milliseconds)); err != nil {
@@ -71,8 +72,8 @@ func (r *reader) within(ctx context.Context, milliseconds int, read func(tx pgx.
 	return err == nil, err
 }
 
-// By the positions of tables ($1) and the relations with their rows ($2). The width of a row comes from the statistics
-// of its columns.
+// selectSpace returns the dead and the free space, by the positions of tables ($1) and the relations with their
+// rows ($2). The width of a row comes from the statistics of its columns.
 const selectSpace = `
 SELECT position, sum(least(dead * width, heap))::bigint,
   sum(greatest(heap - (least(dead * width, heap) + live * width), 0))::bigint
@@ -103,7 +104,7 @@ func (r *reader) readSpace(ctx context.Context) error {
 	return err
 }
 
-// Keys that refer to tables ($1), without the copies in partitions.
+// selectForeignKeys returns the foreign keys that refer to the tables $1, without their copies in partitions.
 const selectForeignKeys = `
 SELECT t.position - 1, k.conname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
   ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)

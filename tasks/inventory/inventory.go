@@ -13,8 +13,8 @@ import (
 
 // Table is a table of the application, with its partitions, or all work tables of a kind.
 type Table struct {
-	// Name has the schema and is quoted where needed: shop.orders, shop."Order Lines". For work tables it is a mask for
-	// LIKE: public.wkf%.
+	// Name has the schema and is quoted where needed: shop.orders, shop."Order Lines". For work tables it is a pattern
+	// for LIKE: public.wkf%.
 	Name string
 	// OID is 0 for work tables.
 	OID          uint32
@@ -22,7 +22,7 @@ type Table struct {
 	Kind         Kind
 	Figures
 	Relations []Relation
-	// By the stored names of the work tables of a kind.
+	// Members are the figures of the single work tables of a kind, by stored names.
 	Members map[string]Figures
 }
 
@@ -52,7 +52,8 @@ func Masks(tasks []plan.Task) (masks []Mask) {
 	return masks
 }
 
-// The schema of the application is the one with this table: only there are work tables.
+// ofApplication is the name of the table by which the application's schema is recognized. Only that schema has work
+// tables.
 const ofApplication = "nmsdelivery"
 
 func group(tables []named, relations []Relation, masks []Mask) *Inventory {
@@ -83,7 +84,7 @@ func group(tables []named, relations []Relation, masks []Mask) *Inventory {
 	}
 	for _, r := range relations {
 		t := byOID[r.Root]
-		if t == nil { // created since the tables were listed, or a partition of a table of the service
+		if t == nil { // a table that was created since the tables were listed, or a partition of a table of the service
 			continue
 		}
 		t.Relations, t.Figures = append(t.Relations, r), t.plus(r.Figures)
@@ -104,7 +105,7 @@ func maskOf(name string, masks []Mask) (Mask, bool) {
 	return Mask{}, false
 }
 
-// quotedPart is the end of n's quoted name: the table's part.
+// quotedPart returns the table's part, at the end of n's quoted name.
 func quotedPart(n named) string {
 	for _, part := range []string{n.Name, pgx.Identifier{n.Name}.Sanitize()} {
 		if strings.HasSuffix(n.Quoted, "."+part) {

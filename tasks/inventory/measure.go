@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Relation is a relation with rows: a table, a partition, a materialized view or a foreign table.
+// Relation is a relation that has rows: a table, a partition, a materialized view or a foreign table.
 type Relation struct {
 	OID uint32
-	// Root is the table that the relation is a partition of, at any depth, or itself.
+	// Root is the table of which the relation is a partition, at any depth, or the relation itself.
 	Root uint32
 	Figures
 	// Inserted and Deleted count rows since the server's statistics were reset.
@@ -20,7 +20,7 @@ type Relation struct {
 // Figures are estimates.
 type Figures struct {
 	Rows int64
-	// Bytes includes TOAST, but not the indexes.
+	// Bytes includes TOAST, but not indexes.
 	Bytes, IndexBytes int64
 }
 
@@ -47,20 +47,20 @@ type named struct {
 	Kind         string
 }
 
-// The schema n is the system's, or the service's own.
+// ownSchemas is true if the schema n is PostgreSQL's, or the service's own.
 const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd'))`
 
-// Tables of all other schemas, without partitions.
+// selectTables returns the tables of all other schemas, without partitions.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'm', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition AND NOT ` + ownSchemas
 
-// The relations that store the rows of these tables. Their sizes come from the last VACUUM or ANALYZE:
-// pg_total_relation_size would be exact, but it locks each relation, waits for an ALTER TABLE, and opens each file.
-// With 50,000 tables and their indexes, this query takes 0.6 s of processor time, and that function 3 s. The size of a
-// relation before its first VACUUM or ANALYZE, such as a work table's, is estimated from the number of its rows and the
-// types of its columns, as the planner does.
+// selectRelations returns the relations that store the rows of these tables. Their sizes are as of the last VACUUM
+// or ANALYZE: pg_total_relation_size would be exact, but it locks each relation, waits for an ALTER TABLE, and
+// opens each file. With 50,000 tables and their indexes, this query takes 0.6 s of processor time, and that
+// function 3 s. The size of a relation before its first VACUUM or ANALYZE, such as a work table's, is estimated
+// from the number of its rows and the types of its columns, as the planner does.
 const selectRelations = `
 WITH RECURSIVE tree (oid, root) AS (
   SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition
@@ -90,15 +90,16 @@ FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN indexes toast_index ON toast_index.indrelid = c.reltoastrelid
 WHERE c.relkind IN ('r', 'm', 'f') AND c.relpersistence <> 't' AND (NOT ` + ownSchemas + ` OR tree.oid IS NOT NULL)`
 
-// For queries that read all of the catalog once: compiling them, or starting workers, takes longer than they do.
+// catalogSettings are for queries that read the whole catalog once: compiling them, or starting workers, takes
+// longer than they do.
 const catalogSettings = "SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0"
 
 type DB interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Measure locks only the catalog. In a transaction it leaves a few settings changed, which hardly matter to the rest of
-// it.
+// Measure returns the tables of a database with their sizes, and locks only the catalog. If db is a transaction, a
+// few settings remain changed in it.
 func Measure(ctx context.Context, db DB, masks []Mask) (found *Inventory, err error) {
 	var (
 		tables    []named

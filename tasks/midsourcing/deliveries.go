@@ -13,12 +13,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Ids on a server, by the ids in the main database.
+// deliveries are ids on a server, by the ids in the main database.
 type deliveries map[int64]int64
 
 var columns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
 
-// The account is "" if a delivery has none.
+// byAccount returns the mid-sourced deliveries by account, which is "" for deliveries without one.
 func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveries, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -54,7 +54,8 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	return accounts, nil
 }
 
-// Why a delivery without an account may have one that cannot be read; nil if none may.
+// accountsUnknown returns why a delivery without an account may have one that cannot be read; nil if that is not
+// possible.
 func (p *Purge) accountsUnknown() *message.Message {
 	const accounts = "NmsExtAccount"
 	catalog := p.Binder.Env.Catalog
@@ -69,8 +70,9 @@ func (p *Purge) accountsUnknown() *message.Message {
 	return nil
 }
 
-// leftovers are the recorded deliveries of an account, by their ids there, without those that a delivery here has
-// again: its row was restored, and they are deleted with it. There are none if such a delivery may be hidden.
+// leftovers returns the recorded deliveries of an account, by their ids on the server. It leaves out those that the
+// main database has again because their row was restored: they are deleted together with that row. It returns none
+// if such rows may be hidden.
 func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) {
 	left, err := p.Register.Leftovers(ctx, account)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package midsourcing handles the deliveries of a task that are also on mid-sourcing servers: they are deleted there
-// first, kept, or deleted only in the main database and recorded. How deliveries are deleted, or counted, on a server
-// is behind the interface Remote, which packages execute and dryrun implement.
+// Package midsourcing handles the deliveries of a task that are also on mid-sourcing servers. They are deleted on
+// the server first, retained, or deleted only in the main database and recorded. Packages execute and dryrun
+// implement the interface Remote, which deletes or counts deliveries on a server.
 package midsourcing

@@ -20,45 +20,45 @@ type Purge struct {
 	Remote   Remote
 	Register Register
 	Log      func(ctx context.Context, messages ...message.Message)
-	// Leftovers: deliveries that earlier runs left on servers are deleted, too.
+	// Leftovers is set if deliveries that earlier runs left on servers are deleted, too.
 	Leftovers bool
 }
 
 // Remote deletes deliveries on servers, or counts them in a dry run.
 type Remote interface {
 	Open(ctx context.Context, account string) (Server, error)
-	// Stop stops active deliveries in the main database, before any of their rows is deleted anywhere. It returns those
-	// that it could not stop: they are left for the next run.
+	// Stop stops active deliveries in the main database, before any of their rows is deleted anywhere. It returns
+	// those that it could not stop; they are left to the next run.
 	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
 	Forget(ctx context.Context, account string, ids []int64) error
-	// DeleteHereAlone: the deliveries are to be recorded as remaining on their servers.
+	// DeleteHereAlone has the deliveries recorded as remaining on their servers.
 	DeleteHereAlone(ctx context.Context, ids []int64) error
 }
 
 type Server interface {
-	// Purge deletes deliveries with all that depends on them, by the steps of the task, regardless of its rules there.
-	// It returns the deleted ones.
+	// Purge deletes deliveries with all rows that depend on them, by the steps of the task but regardless of its
+	// rules. It returns the deleted ones.
 	Purge(ctx context.Context, ids []int64) (purged []int64, summary Summary, err error)
 }
 
-// What was done on a server, or would be.
+// Summary is what was done on a server, or would be.
 type Summary struct {
 	// Verb is "purged" or "would purge".
 	Verb             string
 	Deleted, Updated int64
 }
 
-// What remains to be done in the main database.
+// Result is what remains to be done in the main database.
 type Result struct {
 	IDs []int64
-	// Deliveries left out because a server failed or retained them.
+	// Dependent counts deliveries that are left out because a server failed or retained them.
 	Dependent int64
-	// Failed is a server's error, which fails the task at its end.
+	// Failed is the error of a server, which fails the task at its end.
 	Failed error
 }
 
-// Run deletes parents on their servers, with the deliveries that earlier runs left there. Deliveries with rows on hold
-// are kept in both places, and so are those of a server that fails.
+// Run deletes parents on their servers, and the deliveries that earlier runs left there. Deliveries with rows on
+// hold are retained in both places, and so are those of a server that fails.
 func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err error) {
 	r.IDs = parents.IDs
 	accounts, err := p.byAccount(ctx, parents.IDs)
@@ -102,7 +102,8 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 	return r, nil
 }
 
-// err is that of the main database; the server's is in the result.
+// runServer deletes the deliveries of one account on its server. err is an error of the main database; an error of
+// the server is in the result.
 func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *Result) (err error) {
 	var left []int64
 	if p.Leftovers {
@@ -119,7 +120,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 		return err
 	}
 	if err != nil {
-		// Not wrapped: the loss of another database's connection must not count as that of the main one.
+		// The error is not wrapped: losing the connection to another database must not count as losing the main one.
 		r.Failed = errors.Join(r.Failed, fmt.Errorf(
 			"mid-sourcing server %q failed: %d of its deliveries are retained here, and %d of earlier runs there: %s",
 			account, len(d), len(left), sqlstate.Text(err),
@@ -130,7 +131,8 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 	return nil
 }
 
-// purge removes the deleted deliveries from d. left are those that could not be stopped here.
+// purge deletes deliveries on a server, and removes the deleted ones from d. retained are those that could not be
+// stopped in the main database.
 func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []int64) (retained []int64, err error) {
 	if err := Check(ctx, p.Binder.Pool, p.Config.Databases[account]); err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	return retained, nil
 }
 
-// WithoutKept also leaves out accounts that are unknown.
+// WithoutKept leaves out the deliveries of accounts that are retained, and those whose account is unknown.
 func (p *Purge) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
 	unknown := p.accountsUnknown() != nil
 	if len(p.Config.Keep) == 0 && !unknown {

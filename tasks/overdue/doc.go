@@ -1,2 +1,2 @@
-// Package overdue determines for how long the oldest row of each table has been obsolete, without reading the tables.
+// Package overdue determines how long the oldest row of each table has been obsolete, without reading the tables.
 package overdue

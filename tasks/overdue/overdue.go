@@ -14,20 +14,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// How long a query about a table may wait for its lock, and take.
+// limits are how long a query about a table may wait for its lock, and how long it may take.
 const limits = "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '500ms'"
 
-// relation is one whose rows become obsolete only by their date.
+// relation is a relation whose rows become obsolete only by their date.
 type relation struct {
 	plan.Job
-	// Rows before this date have been deleted; zero if unknown.
+	// deletedBefore is the date up to which rows have been deleted; zero if unknown.
 	deletedBefore time.Time
 }
 
-// Tables returns how long the oldest row of each table has been obsolete, by stored names; 0 if no row is. It covers
-// the tables whose rule compares only a date, if an index or the planner's statistics have it. cleaned is the reference
-// time of the last run in which a task succeeded, by the task's name: statistics may be older. include is as in
-// pipeline.Config.
+// Tables returns how long the oldest row of each table has been obsolete, by stored names; 0 if no row is. It
+// covers the tables whose rule compares only a date, if an index or the planner's statistics have the date. cleaned
+// has the reference time of the last run in which a task succeeded, by task, because statistics may be older.
+// include is as in pipeline.Config.
 func Tables(
 	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []plan.Task, include map[string][]string,
 	cleaned map[string]time.Time,
@@ -55,7 +55,7 @@ func Tables(
 			switch {
 			case sqlstate.Lost(err) || ctx.Err() != nil:
 				return err
-			case err != nil: // unknown, or locked
+			case err != nil: // the date is unknown, or the table is locked
 				unknown[r.Table.NameIn(catalog.Schema)] = true
 			default:
 				name := r.Table.NameIn(catalog.Schema)
@@ -70,7 +70,7 @@ func Tables(
 	return out, err
 }
 
-// The query runs in a savepoint.
+// since returns how long the oldest row has been obsolete. Its query runs in a savepoint.
 func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		oldest, err := r.Older.Oldest(ctx, tx, r.Relation, r.deletedBefore)
@@ -82,7 +82,7 @@ func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, er
 	return since, err
 }
 
-// Only relations that this role may read.
+// find returns the relations that this role may read.
 func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relations []relation, err error) {
 	for _, t := range tasks {
 		if t.Disabled {
@@ -93,7 +93,7 @@ func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relati
 			return nil, err
 		}
 		for _, j := range p.Jobs {
-			// Neither indexes nor statistics have rows that are elsewhere.
+			// Neither indexes nor statistics on this server have the rows of other servers.
 			if j.Older == nil || !j.Table.CanSelect || j.Table.Location != "" {
 				continue
 			}

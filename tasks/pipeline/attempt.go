@@ -29,32 +29,32 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/pipeline")
 
-// Each try of a task is a new Attempt.
+// Attempt is one try of a task. A repeated task gets a new Attempt.
 type Attempt struct {
 	Task   plan.Task
 	Plan   *plan.Plan
 	Binder *binding.Binder
 	Jobs   []plan.Job
-	// Ids, as chosen at the beginning.
+	// Parents are the ids of the parents, as chosen at the beginning.
 	Parents []int64
-	// nil to judge nothing.
+	// History is what guards compare with; nil if guards are not to judge.
 	History *guard.History
-	// Candidates are of a task on another database; nil for other tasks, and before they are known.
+	// Candidates are those of a task on another database; nil for other tasks, and before they are known.
 	Candidates *external.Candidates
 	Cursor     *purge.Cursor
 
 	Retained        purge.Retained
 	ParentsRetained bool
-	// Stopped is which change since the run read the task ended the attempt.
+	// Stopped says which change, made since the run read the task, ended the attempt.
 	Stopped []message.Message
-	// RowError is the first error of a row. Unfinished is what could not be completed: it fails the task when the rest
+	// RowError is the first error of a row. Unfinished is what could not be completed; it fails the task when the rest
 	// is done.
 	RowError, Unfinished error
 
 	run *Run
 }
 
-// A panic is an error of the task.
+// traceTask runs the task in a span. A panic becomes an error of the task.
 func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err error) {
 	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
 	defer span.End()
@@ -138,7 +138,8 @@ func (a *Attempt) stop(ctx context.Context, why message.Message) State {
 	return Skipped
 }
 
-// NewAttempt is for a compiled task that is not one of the run's: on a mid-sourcing server, or to explain.
+// NewAttempt returns an attempt at a compiled task that is not one of the run's own: on a mid-sourcing server, or
+// to explain a row.
 func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 	return &Attempt{
 		Task:   p.Task,
@@ -160,8 +161,8 @@ func (a *Attempt) Options() map[string]string {
 	return optionsOf(a.run.Config, a.run.Database.Env, a.Task)
 }
 
-// MovedFast returns the former cutoffs, by the names of their delays, of those that moved by more than the time that
-// passed.
+// MovedFast returns the former values of those cutoffs that moved by more than the time that passed, by the names
+// of their delays.
 func (a *Attempt) MovedFast() map[string]time.Time {
 	former := map[string]time.Time{}
 	for name, now := range a.run.cutoffs(a) {
@@ -172,7 +173,7 @@ func (a *Attempt) MovedFast() map[string]time.Time {
 	return former
 }
 
-// What the saved plan has of the task; nil without a saved plan.
+// Saved returns the task's part of the saved plan; nil without a saved plan.
 func (a *Attempt) Saved() *preview.Task {
 	if a.run.Config.SavedPlan == nil {
 		return nil
@@ -181,12 +182,12 @@ func (a *Attempt) Saved() *preview.Task {
 	return &saved
 }
 
-// Unproven: a policy's rule has not run yet, and the run deletes without a saved plan.
+// Unproven reports whether a policy's rule has not run yet and this run deletes without a saved plan.
 func (a *Attempt) Unproven() bool {
 	return a.Task.Basis != "" && a.History.Proven != a.Task.Basis && a.Saved() == nil && !a.run.Config.DryRun
 }
 
-// ProvesRule: a policy's rule has not run yet, and the run follows a saved plan.
+// ProvesRule reports whether a policy's rule has not run yet and this run follows a saved plan.
 func (a *Attempt) ProvesRule() bool {
 	return a.Task.Basis != "" && a.Saved() != nil && a.History != nil && a.History.Proven != a.Task.Basis
 }
@@ -203,8 +204,8 @@ func (a *Attempt) logPlan(ctx context.Context) {
 	trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("cleanupd.rules", rules))
 }
 
-// applicableJobs leaves out jobs that delete only orphans of empty parent tables: these prove nothing, unless a task
-// that may rightly empty them has succeeded in this run.
+// applicableJobs leaves out jobs that delete only orphans of empty parent tables. An empty table proves nothing,
+// unless a task that may rightly empty it has succeeded in this run.
 func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err error) {
 	credible := map[string]bool{}
 	for _, j := range a.Plan.Jobs {
@@ -226,7 +227,8 @@ func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err erro
 	return jobs, nil
 }
 
-// isCredible: a row that a parent table does not have is deleted. It warns if that is unknown.
+// isCredible reports whether a row that the parent table does not have is really deleted. It warns if that is
+// unknown.
 func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	if a.run.State.Succeeded[o.EmptyAfter] {
 		return true, nil
@@ -257,18 +259,19 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	return !written, nil
 }
 
-// How long a policy waits for transactions that may have inserted parents.
+// maxWriting is how long a policy waits for transactions that may have inserted parents.
 const maxWriting = 10 * time.Second
 
-// writers are the transactions that may have written to relations ($1), of those in $2 if it is not NULL.
+// writers returns the transactions that may have written to the relations $1. If $2 is not NULL, it returns only
+// those of them that are in $2.
 const writers = `SELECT DISTINCT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND relation = ANY ($1::oid[]) AND pid IS DISTINCT FROM pg_backend_pid() AND granted
   AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
   AND ($2::text[] IS NULL OR virtualtransaction = ANY ($2))`
 
-// isWritten: transactions that had written to the table when they were first looked for have not ended within
-// maxWriting. Rows that only these see would seem to be missing.
+// isWritten reports whether transactions that had written to the table when they were first looked for have not
+// ended within maxWriting. Rows that only these transactions see would seem to be missing.
 func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error) {
 	oids := []uint32{t.OID}
 	for _, leaf := range t.Leaves {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// BasisOf returns what decides, apart from the rows and the clock, what a run does.
+// BasisOf returns what decides what a run does, apart from the rows and the time.
 func BasisOf(c Config, env plan.Env) preview.Basis {
 	b := preview.Basis{
 		Version:           "unknown",
@@ -50,7 +50,7 @@ func BasisOf(c Config, env plan.Env) preview.Basis {
 	return b
 }
 
-// Without credentials.
+// address returns the server's address, without credentials.
 func address(pool *pgxpool.Pool) string {
 	c := pool.Config().ConnConfig
 	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
@@ -87,8 +87,8 @@ func replacedSince(before, now map[string]string) (replaced []string) {
 	return replaced
 }
 
-// optionsOf are the effective options that a task reads. The basis of a policy, or of a task on another database, is
-// like an option with its name.
+// optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another
+// database, is included as an option with the task's name.
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
 	options, names := env.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })

@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Begin fails, before anything is deleted, if the run may not begin or continue.
+// Begin checks, before anything is deleted, whether the run may begin or continue, and fails if it may not.
 func (r *Run) Begin(ctx context.Context) error {
 	engine := r.Database.Engine
 	if err := engine.Retry(ctx, "the catalog", func() error { return r.checkRights(ctx) }); err != nil {
@@ -29,7 +29,7 @@ func (r *Run) Begin(ctx context.Context) error {
 	if err := engine.Retry(ctx, "the clock", func() error { return r.readClock(ctx) }); err != nil {
 		return err
 	}
-	if len(r.Config.Todo) < len(r.Config.Chosen) || r.cursor != (purge.Cursor{}) { // it is continued
+	if len(r.Config.Todo) < len(r.Config.Chosen) || r.cursor != (purge.Cursor{}) { // the run is continued
 		return nil
 	}
 	if err := r.warnOfOtherCleaner(ctx); sqlstate.Lost(err) {
@@ -41,7 +41,8 @@ func (r *Run) Begin(ctx context.Context) error {
 	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
 }
 
-// checkRights also fails if this is not a Campaign database. The error names every missing right on a table.
+// checkRights fails if rights are missing, or if this is not a Campaign database. The error names every missing
+// right to a table.
 func (r *Run) checkRights(ctx context.Context) error {
 	if err := r.Database.Refresh(ctx); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (r *Run) readClock(ctx context.Context) error {
 	return nil
 }
 
-// The application may clean the database, too. It fails if that is unknown.
+// warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is unknown.
 func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	var started bool
 	err := r.Database.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
@@ -85,7 +86,8 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	return err
 }
 
-// The names of the publications that have tables of the service; empty if there are none.
+// PublishingSchema returns the names of the publications that have tables of the service; it is empty if there are
+// none.
 const PublishingSchema = `SELECT COALESCE(string_agg(DISTINCT quote_ident(pubname), ', '), '')
 FROM pg_publication_tables WHERE schemaname = 'cleanupd'`
 
@@ -101,8 +103,8 @@ func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	return err
 }
 
-// guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run only
-// warns.
+// guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run
+// only warns.
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.Safety.History(ctx)
 	if err != nil {
@@ -146,8 +148,8 @@ type activity struct {
 	date  string
 }
 
-// newestActivity returns the reference time if the application last wrote within maxIdle; zero if unknown or not asked
-// for.
+// newestActivity returns when the application last wrote something. That is the reference time if it was within
+// maxIdle, and zero if it is unknown or maxIdle is 0.
 func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest time.Time, err error) {
 	if maxIdle == 0 {
 		return newest, nil
@@ -168,7 +170,8 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 	return newest, nil
 }
 
-// The quickest to read come first.
+// activities returns the dates that show when the application last wrote something. Those that are read fastest
+// come first.
 func (r *Run) activities() (all []activity) {
 	add := func(t *campaign.Table, date string) {
 		a := activity{t, date}
@@ -191,7 +194,8 @@ func (r *Run) activities() (all []activity) {
 	return all
 }
 
-// recent: a date is within maxIdle. at is the newest one otherwise, or nil.
+// newest returns whether a date is within maxIdle (recent) or, if none is, the newest date; it is nil without
+// dates.
 func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (recent bool, at *time.Time, err error) {
 	now := r.Config.Now
 	err = pgx.BeginFunc(ctx, r.Database.Pool, func(tx pgx.Tx) error {

@@ -20,45 +20,47 @@ type Config struct {
 	// Now is the reference time, the only clock of the run.
 	Now             time.Time
 	ContinueOnError bool
-	// Pipeline is all tasks. Todo are the tasks to do, in order. Chosen are all tasks of the run, with those that are
-	// done already; nil if these are Todo.
+	// Pipeline has all tasks. Todo are the tasks to do, in order. Chosen are all tasks of the run, including those
+	// that are already done; nil if these are the same as Todo.
 	Pipeline, Todo, Chosen []plan.Task
-	// The tasks of Todo that work on other databases, by name.
+	// External are the tasks of Todo that work on other databases, by name.
 	External map[string]external.Task
-	// How far a previous worker came with the first task.
+	// Cursor is how far a previous worker came with the first task.
 	Cursor purge.Cursor
-	// Failed also has the tasks that were not run because a task that they require did not succeed.
+	// Succeeded and Failed are tasks that are already done. Failed includes tasks that were not run because a task
+	// that they require did not succeed.
 	Succeeded, Failed map[string]bool
 	Settings          purge.Settings
-	// Lock is the advisory lock that all batches of the run share; 0 for none.
+	// Lock is the key of the advisory lock that all batches of the run share; 0 stands for none.
 	Lock        int64
 	MidSourcing midsourcing.Config
-	// RelatedListTables are further tables whose iGroupId is the id of a list; Include are the further tables of tasks,
-	// by the names of the tasks. Both are stored names.
+	// RelatedListTables are further tables whose iGroupId is the id of a list. Include are further tables to clean, by
+	// task. Both have stored names.
 	RelatedListTables []string
 	Include           map[string][]string
-	// NoCampaign: the database is not the application's, so that Pipeline has no tasks for it.
+	// NoCampaign is set if the database is not the application's, so that Pipeline has no tasks for it.
 	NoCampaign bool
 	// Log receives panics with their stacks; nil for slog.Default().
 	Log *slog.Logger
 
-	// VacuumTruncate lets VACUUM give free space at the end of a table back, for which it locks the table exclusively.
+	// VacuumTruncate lets VACUUM return free space at the end of a table to the file system, for which it locks the
+	// table exclusively.
 	VacuumTruncate bool
-	// SavedPlan is what a dry run has found, by the names of tasks: nothing else is deleted. nil deletes all obsolete
-	// rows.
+	// SavedPlan is what a dry run has found, by task; nothing else is deleted. If it is nil, all obsolete rows are
+	// deleted.
 	SavedPlan map[string]preview.Task
 
-	// A dry run counts and changes nothing. The fields below apply only to dry runs.
+	// DryRun is set for a dry run, which counts rows and changes nothing. The fields below apply only to dry runs.
 	DryRun bool
 	// Standby is read instead of Pool.
 	Standby Standby
-	// By name; nil for the stored options.
+	// WhatIf has options to use instead of the stored ones, by name; nil if there are none.
 	WhatIf map[string]int
-	// Done is what a previous worker of the dry run has found of the tasks that are done, by name.
+	// Done is what a previous worker of the dry run found for the tasks that are already done, by task.
 	Done map[string]preview.Task
 }
 
-// The tables that the tasks need in addition to the application's.
+// Scope returns the tables that the tasks need in addition to the application's.
 func (c Config) Scope() campaign.Scope {
 	scope := campaign.Scope{NoCampaign: c.NoCampaign}
 	for _, t := range c.Pipeline {
@@ -68,9 +70,9 @@ func (c Config) Scope() campaign.Scope {
 }
 
 type Standby struct {
-	// Pool is the same database there; nil without a standby.
+	// Pool connects to the same database on the standby; nil without a standby.
 	Pool *pgxpool.Pool
-	// MaxWait is how long a dry run waits for the standby to replay what was written before it started; 0 for ten
-	// minutes.
+	// MaxWait is how long a dry run waits for the standby to replay what was written before the dry run began; 0
+	// stands for ten minutes.
 	MaxWait time.Duration
 }

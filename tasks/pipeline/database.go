@@ -17,25 +17,26 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Database is the run's, or that of a mid-sourcing server. It reads its environment again between tasks, and compiles
-// each task once for an environment.
+// Database is the database of the run, or of a mid-sourcing server. It reads its environment again between tasks,
+// and compiles each task once for an environment.
 type Database struct {
-	// Pool is read; Primary is the database itself if Pool is a standby's.
+	// Pool is the one to read from. Primary is the database itself, also if Pool is a standby's.
 	Pool, Primary *pgxpool.Pool
 	Engine        *purge.Engine
 	Env           plan.Env
 	OnHold        *binding.OnHold
-	// Predecessors, only in a dry run, returns the tasks up to and including one that would have changed something.
+	// Predecessors returns the tasks up to and including the named one that would have changed something. It is set
+	// only in a dry run.
 	Predecessors func(task string) []plan.Task
 
 	config   Config
 	journal  Journal
 	recorder *recorder
-	readAt   time.Time // zero if the environment is to be read
+	readAt   time.Time // zero if the environment must be read again
 	plans    map[string]*plan.Plan
 }
 
-// The engine's pool is that of the database; the engine reports to the journal.
+// NewDatabase returns the database to which the engine's pool connects. The engine reports to the journal.
 func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool, e purge.Engine) *Database {
 	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j}
 	d.recorder = &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
@@ -45,17 +46,19 @@ func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 	return d
 }
 
-// If Log cannot write, the next batch fails, too: it must write to the journal.
+// Log ignores that it cannot write: the next batch then fails, too, because it must write to the journal.
 func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
 		_ = d.journal.Progress.Log(ctx, messages...)
 	}
 }
 
-// How long the tasks that follow use an environment. A run by a saved plan reads it for each task.
+// maxEnvAge is how long an environment is used for the tasks that follow. A run by a saved plan reads it for each
+// task.
 const maxEnvAge = time.Second
 
-// A dry run reads the environment once, since it counts for several tasks at once.
+// Refresh reads the environment if it is too old. A dry run reads it only once, since it counts for several tasks
+// at once.
 func (d *Database) Refresh(ctx context.Context) error {
 	if !d.readAt.IsZero() && (d.config.DryRun || (time.Since(d.readAt) < maxEnvAge && d.config.SavedPlan == nil)) {
 		return nil
@@ -78,12 +81,13 @@ func (d *Database) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Forget is for an error that a change of the environment may cause.
+// Forget makes the next Refresh read the environment. It is called after an error that a change of the environment
+// may have caused.
 func (d *Database) Forget() { d.readAt = time.Time{} }
 
 func (d *Database) ForgetPlans() { d.plans = map[string]*plan.Plan{} }
 
-// If they have changed: the time zone of dates without one, and the schemas that are not cleaned.
+// logCatalog logs the time zone of dates without one, and the schemas that are not cleaned, if they have changed.
 func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog) {
 	if before == nil {
 		before = &campaign.Catalog{}
@@ -96,12 +100,13 @@ func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 	}
 }
 
-// Statements in the context read and write dates without a time zone as the application does.
+// InZone returns a context whose statements read and write dates without a time zone as the application does.
 func (d *Database) InZone(ctx context.Context) context.Context {
 	return connection.InZone(ctx, d.Env.Catalog.Zone.Name)
 }
 
-// In a dry run, the environment has the tasks before, as these would have left the database.
+// EnvFor returns the environment for a task. In a dry run it has the tasks before, so that tables are read as these
+// would have left them.
 func (d *Database) EnvFor(task string) plan.Env {
 	env := d.Env
 	if d.Predecessors != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// DiscardJournal reports nothing, for simulations, and judges no guards.
+// DiscardJournal returns a journal for simulations. It reports nothing, and guards do not judge.
 func DiscardJournal(holds plan.Holds) Journal {
 	d := discard{
 		holds:   func(context.Context) (plan.Holds, error) { return holds, nil },
@@ -20,7 +20,8 @@ func DiscardJournal(holds plan.Holds) Journal {
 	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
 }
 
-// Silent counts and logs nothing, and judges no guards: the results of its run are shown with those of another one.
+// Silent returns a journal that counts and logs nothing, and by which guards do not judge: the results of its run
+// are shown with those of another run.
 func (j Journal) Silent() Journal {
 	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
 	j.Counts, j.Progress, j.Safety = d, d, d

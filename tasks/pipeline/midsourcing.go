@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
-// nil if no parents can be on mid-sourcing servers. A saved plan names no leftovers.
+// midSourcing returns how to delete parents on their mid-sourcing servers; nil if none can be there. A saved plan
+// has no leftovers.
 func (a *Attempt) midSourcing(r midsourcing.Remote) *midsourcing.Purge {
 	if a.Plan.Parents == nil || !a.Task.ParentSet.MidSourced {
 		return nil
@@ -23,7 +24,8 @@ func (a *Attempt) midSourcing(r midsourcing.Remote) *midsourcing.Purge {
 	}
 }
 
-// PurgeMidSourced deletes parents on their servers, or counts them in a dry run, and returns those to delete here, too.
+// PurgeMidSourced deletes parents on their servers, or counts them in a dry run, and returns those that are also to
+// be deleted here.
 func (a *Attempt) PurgeMidSourced(ctx context.Context, parents binding.Parents, r midsourcing.Remote) ([]int64, error) {
 	m := a.midSourcing(r)
 	if m == nil {

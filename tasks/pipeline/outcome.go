@@ -25,21 +25,21 @@ const (
 
 type Outcome struct {
 	State State
-	// "" if the task did not fail.
+	// Problem is why the task failed; "" if it did not.
 	Problem  string
 	Retained purge.Retained
 	// Details say what was retained, or why the task was not run.
 	Details []message.Message
-	// Reason and Metadata come from a refused.Error; "" if the task was not refused. Trips are the guards that refused
-	// it.
+	// Reason and Metadata are those of a refused.Error; empty if the task was not refused. Trips are the guards that
+	// refused it.
 	Reason   string
 	Metadata map[string]string
 	Trips    []guard.Trip
-	// Options are the effective options that the task reads, Cutoffs what its rules compare with; nil if the task did
-	// not begin.
+	// Options are the effective options that the task reads, and Cutoffs the times that its rules compare with; nil if
+	// the task did not begin.
 	Options map[string]string
 	Cutoffs map[string]guard.CutoffRecord
-	// nil in a run that deletes.
+	// Preview is what a dry run found; nil in a run that deletes.
 	Preview *preview.Task
 }
 

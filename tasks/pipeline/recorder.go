@@ -8,11 +8,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// recorder logs each warning, for example about a lock, once a task.
+// recorder logs each warning, for example about a lock, once per task.
 type recorder struct {
 	Activity
 	journal Journal
-	ctx     context.Context // of the run
+	ctx     context.Context // the context of the run
 
 	mu     sync.Mutex
 	warned map[string]bool

@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// RetainForSkipped removes parents with rows in tables that the task skips: these rows would become orphans.
+// RetainForSkipped retains parents with rows in tables that the task skips, since these rows would become orphans.
+// It returns the other parents.
 func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int64, error) {
 	if a.Plan.Parents == nil || len(parents) == 0 {
 		return parents, nil
@@ -52,7 +53,7 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 	return parents, nil
 }
 
-// The retained parents count as dependent rows.
+// RetainParents returns the parents that are not retained. The retained ones count as dependent rows.
 func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 	rest := binding.Without(parents, retained)
 	a.ParentsRetained = a.ParentsRetained || len(rest) < len(parents)
@@ -60,7 +61,8 @@ func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 	return rest
 }
 
-// Uncounted returns the error if it fails the task; otherwise it only logs why the sweep's rows were not counted.
+// Uncounted returns the error of counting a sweep if it fails the task. Otherwise it only logs why the rows were
+// not counted.
 func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err error) error {
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
@@ -96,13 +98,13 @@ func (a *Attempt) OtherServerFailed(ctx context.Context, j plan.Job, s purge.Swe
 	return retained
 }
 
-// One of so many rows may fail in a task that succeeds.
+// maxFailedShare is of how many rows one may fail in a task that succeeds.
 const maxFailedShare = 10
 
-// Err is why the attempt fails although its jobs were done.
+// Err returns why the attempt fails although its jobs were done.
 func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
 
-// tooManyFailed is nil if few rows failed.
+// tooManyFailed returns an error if too many rows failed.
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
 	all := failed + a.run.Journal.Counts.Done()

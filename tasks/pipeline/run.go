@@ -23,17 +23,17 @@ import (
 )
 
 type Executor interface {
-	// Try calls an attempt, and again after errors that another attempt may not meet.
+	// Try calls attempt, and repeats it after errors that another attempt may not meet.
 	Try(ctx context.Context, task string, attempt func() error) error
-	// Do returns false if there was nothing to do.
+	// Do does the task of an attempt. done is false if there was nothing to do.
 	Do(ctx context.Context, a *Attempt) (done bool, err error)
-	// The items of the task are in a.Candidates.
+	// DoExternal does a task on another database. Its items are in a.Candidates.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
-	// a is nil if the task was not run.
+	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
 }
 
-// done is true if one of the parts had something to do.
+// DoEach does several parts of a task. done is true if at least one of them had something to do.
 func DoEach(ctx context.Context, parts ...func(context.Context) (bool, error)) (done bool, err error) {
 	for _, do := range parts {
 		some, err := do(ctx)
@@ -51,14 +51,14 @@ type Run struct {
 	Database *Database
 	// State is what attempts know of the tasks before theirs.
 	State binding.State
-	// How far this process's clock is ahead of the database's.
+	// ClockOffset is how far the clock of this process is ahead of the database's.
 	ClockOffset time.Duration
 
 	failed map[string]bool
 	cursor purge.Cursor
 }
 
-// The pool is the database's, or a standby's.
+// New returns a run whose tasks read from the pool, which is the database's or a standby's.
 func New(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 	if c.Chosen == nil {
 		c.Chosen = c.Todo
@@ -75,7 +75,8 @@ func New(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 	return r
 }
 
-// The error of Tasks is that of the failed tasks, ErrStopped, or one that wraps ErrLost; nil if no task failed.
+// Tasks does the tasks of the run. Its error is that of the failed tasks, ErrStopped, or one that wraps ErrLost;
+// nil if no task failed.
 func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 	for _, t := range r.Config.Todo {
 		if err := r.Journal.Tasks.TaskStarted(ctx, t.Name); err != nil {
@@ -99,7 +100,7 @@ func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 	return failed
 }
 
-// The error of Task is about the run, not the task.
+// Task does one task. Its error is about the run; an error of the task is in the outcome.
 func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err error) {
 	if i := slices.IndexFunc(t.Requires, func(name string) bool { return r.failed[name] }); i >= 0 {
 		o = Outcome{State: NotRun, Details: []message.Message{message.DependencyFailed.With("task", t.Requires[i])}}
@@ -135,7 +136,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 	return o, nil
 }
 
-// The cutoffs are by the names of their delays.
+// cutoffs returns the cutoffs of an attempt by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	times := a.Task.Cutoffs(r.Database.Env)
 	if a.Candidates != nil {
@@ -148,7 +149,8 @@ func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	return cutoffs
 }
 
-// Another worker may have the run if its journal cannot be written, unless the run must stop.
+// unwritten returns the error of writing to the journal. Another worker may have the run then, unless the run must
+// stop.
 func unwritten(err error) error {
 	if EndsAttempt(err) {
 		return err
@@ -163,7 +165,7 @@ func Lost(err error) error {
 	return err
 }
 
-// EndsAttempt: the error is about the run rather than the current task, or ends the attempt.
+// EndsAttempt reports whether an error is about the run rather than the current task, or ends the attempt.
 func EndsAttempt(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHoldCreated) ||
 		errors.Is(err, ErrPolicyChanged) || errors.Is(err, context.Canceled)

@@ -12,10 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// OnServer returns an attempt on the database of a mid-sourcing account, with the steps of the task and for the given
-// parents, regardless of the task's rules. It has no holds: the holds of the main database name its own ids, and
-// deliveries on hold were left out there. The engine gets the server's pool, one worker and no lock; the journal gets
-// its name.
+// OnServer returns an attempt on the database of a mid-sourcing account, with the steps of a task and for given
+// parents, regardless of the task's rules. There are no holds: the holds of the main database name its own ids, and
+// deliveries on hold were already left out there. The engine gets the server's pool, one worker and no lock, and
+// the messages of the journal get the server's name.
 func (r *Run) OnServer(ctx context.Context, account string, t plan.Task, j Journal, e purge.Engine) (*Attempt, error) {
 	j.Progress, j.Safety = serverProgress{j.Progress, account}, DiscardJournal(plan.Holds{}).Safety
 	e.Pool, e.Lock, e.Workers = r.Config.MidSourcing.Databases[account], 0, 1

@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// If the role cannot follow keys that lead back to the table, addCascade skips the table and returns why.
+// addCascade adds to a job the foreign keys that matter when its rows are deleted. If keys lead back to the table
+// and the role cannot follow them, it skips the table and returns why.
 func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	if job.Set != nil {
 		return ""
@@ -39,7 +40,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 			}
 		}
 		for _, k := range tables[parent].Refusals {
-			if k.Table == job.Table { // rows of other tables that refuse are found by trying
+			if k.Table == job.Table { // whether rows of other tables refuse shows when the deletion is tried
 				cascade.Keys = append(cascade.Keys, key(parent, k))
 			}
 		}
@@ -63,12 +64,12 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	}
 	job.Cascade, job.Affected = cascade, tables
 	if cascade.Circular() {
-		job.Newest = nil // the statement judges rows of other groups, too
+		job.Newest = nil // the statement also checks rows of other groups
 	}
 	return ""
 }
 
-// Foreign keys delete or change rows with rows of the step's paired table.
+// pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.
 func (s *stepCompiler) pairedCascades() bool {
 	if s.step.Paired == nil {
 		return false

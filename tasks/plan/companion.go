@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// writes names the rows that the statement inserts, for people, if the step may do without it.
+// companion returns the statement that accompanies each changed row, if any. If the step may do without it, writes
+// describes the rows that it inserts.
 func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
 	switch {
 	case step.Records && !c.env.DryRun:
@@ -20,8 +21,8 @@ func (c *compiler) companion(step Step) (statement *purge.Companion, writes stri
 	return nil, ""
 }
 
-// jobLogEntry writes an entry of the job log for each changed row that has one. It is nil, with a note, if entries
-// cannot be written: rows are changed without them then.
+// jobLogEntry returns a statement that writes an entry of the job log for each changed row that has one. If entries
+// cannot be written, it adds a note and returns nil; rows are then changed without entries.
 func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	log := c.env.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
@@ -47,8 +48,8 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	}
 }
 
-// remoteRecord records which deleted deliveries are retained on a mid-sourcing server. As part of the deletion it
-// records each of them exactly once.
+// remoteRecord returns a statement that records which deleted deliveries are retained on a mid-sourcing server. As
+// part of the deletion, it records each of them exactly once.
 func (c *compiler) remoteRecord() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {
@@ -71,7 +72,8 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	}
 }
 
-// AccountOf returns the SQL of the name of an external account, "" if it is missing, and the join that it needs.
+// AccountOf returns the SQL of an external account's name, which is empty if the account is missing, and the join
+// that it needs.
 func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 	accounts := catalog.Table("NmsExtAccount")
 	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {

@@ -13,13 +13,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rows of a statement whose step sets no limit.
+// defaultLimit is the most rows of a statement whose step sets no limit.
 const defaultLimit = 5_000
 
-// The rows are here, but a rule compares them with rows elsewhere.
+// JudgedByOtherServer is the location of rows that are on this server but that a rule compares with rows of a
+// distributed table.
 const JudgedByOtherServer = "judged by a table " + campaign.Distributed
 
-// Compile fails if the task needs the delivery mappings and they could not be read.
+// Compile compiles a task for a database. It fails if the task needs the delivery mappings and they could not be
+// read.
 func Compile(t Task, env Env) (*Plan, error) {
 	p := &Plan{Task: t}
 	if t.ParentSet != nil {
@@ -73,13 +75,14 @@ type stepCompiler struct {
 	env         Env
 	plan        *Plan
 	parentNotes []message.Message
-	parentReads []*campaign.Table // what the rules of the parents read
+	parentReads []*campaign.Table // the tables that the rules of the parents read
 	step        Step
-	number      int             // from 1
-	planned     map[uint32]bool // object ids of relations that have a job: selectors may also return a partition itself
+	number      int             // the step's number, counted from 1
+	planned     map[uint32]bool // object ids of relations that have a job; selectors may also return a partition itself
 }
 
-// Tables with children come first, so that a child is planned with its parent.
+// compile adds the jobs of the step. Tables with children come first, so that a child gets its job together with
+// its parent.
 func (s *stepCompiler) compile() error {
 	before := len(s.plan.SkippedTables)
 	tables, err := s.step.On(s.env, s.plan)
@@ -102,7 +105,7 @@ func (s *stepCompiler) compile() error {
 	return nil
 }
 
-// One job for each leaf that has none yet.
+// compileTable adds one job for each leaf of a table that has none yet.
 func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	s.plan.reads = nil
@@ -172,7 +175,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.notef("%s is partitioned and has no partition", table.Name)
 		s.plan.Partitionless = append(s.plan.Partitionless, s.leafJob(whole, job, c))
 	}
-	if s.step.Tables != nil { // lists are few
+	if s.step.Tables != nil { // there are few lists, so the job is on the whole table
 		whole.Unlogged = len(table.Leaves) > 0 && table.Leaves[0].Unlogged
 		leaves = []campaign.Leaf{whole}
 	}
@@ -181,7 +184,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 			continue
 		}
 		s.planned[leaf.OID] = true
-		if s.step.Tables == nil { // otherwise rights to the table itself will do
+		if s.step.Tables == nil { // otherwise rights to the table itself are sufficient
 			s.plan.addMissing(s.env, leaf.Quoted(), leaf.Rights, rights)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
@@ -189,7 +192,8 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	return nil
 }
 
-// A skipped table retains the parents that its rows refer to: all parents, if they refer to messages.
+// retain makes a skipped table retain the parents that its rows refer to, or all parents if its rows refer to
+// messages.
 func (s *stepCompiler) retain(table *campaign.Table) {
 	refers := (s.step.Link != "" && table.Has(s.step.Link)) || (s.step.Message != "" && table.Has(s.step.Message))
 	if p := s.plan.Parents; p != nil && refers && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
@@ -198,7 +202,7 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 	}
 }
 
-// The reason is kept to explain it for one of the table's rows.
+// skip records why the step skips a table, to explain it later for one of the table's rows.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the notes of the task's plan are free of duplicates
 	err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
@@ -233,7 +237,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	return job
 }
 
-// What the job's statements require of the relations that they sweep and read.
+// facts returns what must not change about the relations that the job's statements change and read.
 func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	add := func(relation, known string, parts bool) {
 		if !parts {
@@ -257,7 +261,7 @@ func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	return facts
 }
 
-// Only if the condition of the step is a comparison of one date with a cutoff; otherwise nil.
+// older returns the step's condition if it compares a single date with a cutoff; otherwise nil.
 func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 ||
 		len(s.step.Rules[0]) != 1 {
@@ -271,7 +275,8 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	return &purge.Older{Column: table.Stored(age.Column), Than: than, Key: table.Key}
 }
 
-// paired adds the sweeps of earlier jobs that delete from the table. It may return nil.
+// paired returns the table that is paired with the step's, with the sweeps of earlier jobs that delete from it. It
+// may return nil.
 func (s *stepCompiler) paired() *purge.Paired {
 	t := s.step.Paired
 	if t == nil {

@@ -18,11 +18,11 @@ type compiler struct {
 	plan        *Plan
 	table       *campaign.Table
 	readsOthers bool
-	// distributed: the SQL reads a distributed table. Then rows cannot be found by their TIDs.
+	// distributed is set if the SQL reads a distributed table. Rows cannot be found by their TIDs then.
 	distributed bool
 }
 
-// requireColumns notes the first column that is missing.
+// requireColumns reports whether the table has the columns, and notes the first one that is missing.
 func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
 		c.plan.notef("%s has no column %s: skipped", r.table.Name, missing[0])
@@ -31,7 +31,7 @@ func (c *compiler) requireColumns(r row, columns ...string) bool {
 	return true
 }
 
-// Why the whole table is skipped; nil if it is not.
+// unusable returns why the whole table is skipped; nil if it is not.
 func (c *compiler) unusable() *message.Message {
 	var why message.Message
 	id := c.table.UnusableID()
@@ -47,7 +47,7 @@ func (c *compiler) unusable() *message.Message {
 	return &why
 }
 
-// Why the table is skipped because of its paired table; nil if it is not.
+// unusablePaired returns why the table is skipped because of its paired table; nil if it is not.
 func (c *compiler) unusablePaired(name string) *message.Message {
 	var why message.Message
 	switch t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name); {
@@ -61,7 +61,8 @@ func (c *compiler) unusablePaired(name string) *message.Message {
 	return &why
 }
 
-// SQL that is true because a row is missing in the table must ask hidesRows before.
+// recordRead records that the SQL reads a table. If the SQL can be true because a row of that table is missing, the
+// caller must call hidesRows first.
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")
 	c.hidesRows(t)
@@ -70,8 +71,8 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 
-// hidesRows: a query may not show all rows of the compiled table, or of a relation by which its rows are judged. If so,
-// it notes that the compiled table is not cleaned completely.
+// hidesRows reports whether a query may not show all rows of a table, which is the compiled one or one that its
+// rule reads. If so, it notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
 	switch {
 	case t.RowSecurity:
@@ -82,11 +83,12 @@ func (c *compiler) hidesRows(t *campaign.Table) bool {
 	return !t.ShowsAllRows()
 }
 
-// cannotJoin: the SQL may read other tables only in uncorrelated subqueries. Citus joins a distributed table to no
-// local one, but runs such a subquery where its table is.
+// cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries. Citus does not join a
+// distributed table with a local one, but runs such a subquery on the server that has its table.
 func (c *compiler) cannotJoin() bool { return c.distributed || c.table.Location != "" }
 
-// nil, with a note, if a row that is not found in the parent table may still exist.
+// trustedParent returns a parent table in which a missing row proves that it does not exist. Otherwise it adds a
+// note and returns nil.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name)
 	unknown := func(problem string) {
@@ -110,8 +112,9 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	return nil
 }
 
-// anyRule notes and leaves out rules that are not applicable. The condition is empty if none is applicable, and always
-// true without rules.
+// anyRule returns the condition that a row matches at least one of the rules, and the rules that are applicable;
+// the others are noted and left out. The condition is empty if no rule is applicable, and always true if there are
+// no rules.
 func (c *compiler) anyRule(rules Rules, r row) (condition sqlexpr.Expr, compiled Rules) {
 	if len(rules) == 0 {
 		return sqlexpr.SQL("true"), nil
@@ -134,12 +137,14 @@ func (c *compiler) anyRuleOf(rules Rules, r row) sqlexpr.Expr {
 	return condition
 }
 
-// applies notes the first table or column that is missing for the rule.
+// applies reports whether the database has the tables and columns of a rule, and notes the first one that is
+// missing.
 func (c *compiler) applies(rule Rule, r row) bool {
 	return !slices.ContainsFunc(rule, func(p Part) bool { return !p.applies(c, r) })
 }
 
-// ok is false, with a note, if a part cannot be evaluated.
+// allParts returns the condition that all parts of a rule are true. If a part cannot be evaluated, it adds a note
+// and ok is false.
 func (c *compiler) allParts(rule Rule, r row) (condition sqlexpr.Expr, ok bool) {
 	var parts []sqlexpr.Expr
 	for _, p := range rule {
@@ -152,8 +157,8 @@ func (c *compiler) allParts(rule Rule, r row) (condition sqlexpr.Expr, ok bool) 
 	return sqlexpr.Join(" AND ", parts...), true
 }
 
-// stepCondition sets the whole condition of a step on a table except for holds, and the fields that belong to it. The
-// condition is empty if the step is not applicable.
+// stepCondition sets the job's condition without holds, and the fields that belong to it. The condition is empty if
+// the step is not applicable to the table.
 func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	where, compiled := c.anyRule(step.Rules, row{"r", c.table})
 	if where.IsZero() {
@@ -180,7 +185,8 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	return err
 }
 
-// The condition comes after AND. A key that is only unique may be NULL.
+// excludeZeroRecord returns a condition, beginning with AND, that excludes the zero record. The key may be NULL if
+// it is only unique.
 func excludeZeroRecord(alias string, t *campaign.Table) string {
 	if !t.HasZeroRecord() {
 		return ""
@@ -188,7 +194,8 @@ func excludeZeroRecord(alias string, t *campaign.Table) string {
 	return " AND " + alias + "." + pgx.Identifier{t.Key}.Sanitize() + " IS DISTINCT FROM 0"
 }
 
-// Columns that the row lacks are left out.
+// coalesce returns the SQL of the first of some columns that is not NULL. Columns that the table does not have are
+// left out.
 func coalesce(r row, columns ...string) string {
 	var present []string
 	for _, column := range columns {

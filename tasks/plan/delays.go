@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The zero Option stands for the reference time without an option. Without delays, the rule does not depend on the
-// reference time.
+// delays returns the delays of a rule. The zero Option stands for comparing with the reference time itself. If
+// there are no delays, the rule does not depend on the reference time.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
@@ -36,7 +36,8 @@ func (t Task) allRules() (all Rules) {
 	return all
 }
 
-// By the names of delays, "" for a cutoff without an option. Delays that cannot be used are left out.
+// Cutoffs returns the cutoffs of a task by the names of their delays; the name is "" for a cutoff without a delay.
+// Delays that cannot be used are left out.
 func (t Task) Cutoffs(env Env) map[string]time.Time {
 	cutoffs := map[string]time.Time{}
 	for _, rule := range t.allRules() {
@@ -49,7 +50,8 @@ func (t Task) Cutoffs(env Env) map[string]time.Time {
 	return cutoffs
 }
 
-// WithoutDelays keeps only the rules that do not depend on the reference time, and the steps that these apply to.
+// WithoutDelays returns a task with only those rules that do not depend on the reference time, and the steps to
+// which they apply.
 func (t Task) WithoutDelays() Task {
 	hasDelay := func(rule Rule) bool { return rule.delays() != nil }
 	untimed := func(rules Rules) (rest Rules, applies bool) {

@@ -6,7 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compileDrop only notes why if the database cannot show which work tables are in use.
+// compileDrop compiles dropping a kind of work tables. If the database cannot show which of them are in use, it
+// only notes why.
 func compileDrop(p *Plan, kind WorkTables, env Env) {
 	if env.Catalog.Table("NmsDelivery") == nil {
 		p.note(message.DeliveriesMissing.With())
@@ -39,7 +40,7 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 	p.Drops = append(p.Drops, d)
 }
 
-// The ids among IDs that are keys of rows that the rule matches.
+// idQuery returns a query for those ids among IDs that are keys of rows which the rule matches.
 func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
 	known := sqlexpr.Format("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",

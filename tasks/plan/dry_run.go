@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// afterPredecessors returns what to read a table from. In a dry run that is a subquery that shows the table as the
-// predecessors would have left it, with the table's columns and some system columns.
+// afterPredecessors returns the FROM item to read a table. In a dry run this may be a subquery that shows the table
+// as the predecessors would have left it, with the table's columns and some system columns.
 func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexpr.Expr {
 	var kept []sqlexpr.Expr
 	changed := map[string]sqlexpr.Expr{} // the new values, by column
@@ -57,8 +57,8 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
 }
 
-// deletedAlone is the condition that the task of a policy deletes a row v, if nothing but the row decides that. It is
-// empty otherwise, or if the task deletes none.
+// deletedAlone is the condition that the task of a policy deletes a row v, if that depends on nothing but the row.
+// It is empty if it depends on something else, or if the task deletes no rows of the table.
 func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
 	alone := &compiler{env: c.env, plan: &Plan{Task: task}, table: t}
 	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
@@ -81,7 +81,7 @@ type tableColumns struct {
 	columns []string
 }
 
-// What else than the row the rules of a policy read.
+// reads returns the columns that the rules of a policy read, other than those of the row itself.
 func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
 	for _, rule := range rs {
 		for _, part := range rule {
@@ -105,7 +105,7 @@ func (rs Rules) columns() (columns []string) {
 	return columns
 }
 
-// Why the number of rows in a dry run of a policy may differ from that of a run.
+// estimates returns why the number of rows in a dry run of a policy may differ from that of a run.
 func (c *compiler) estimates(step Step) (why []string) {
 	if c.plan.Task.Basis == "" || !c.env.DryRun {
 		return nil
@@ -130,10 +130,11 @@ func (c *compiler) estimates(step Step) (why []string) {
 	return why
 }
 
-// depends: a predecessor changes what the task reads in a way that the dry run does not see.
+// depends reports whether a predecessor, compiled as p, changes what the task reads in a way that the dry run does
+// not account for.
 func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	for i, read := range reads {
-		t, itself := c.table, i == len(reads)-1 // the row itself
+		t, itself := c.table, i == len(reads)-1 // read is about the row itself
 		if read.table != "" {
 			t = c.env.Catalog.Table(read.table)
 		}
@@ -157,7 +158,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	return false
 }
 
-// afterPredecessors shows which rows of the table the task deletes.
+// accounted reports whether afterPredecessors shows which rows of the table the task deletes.
 func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
 		return true
@@ -165,7 +166,8 @@ func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	return !c.deletedAlone(task, t).IsZero()
 }
 
-// addUpdates leaves out dates: no rule reads the dates of another row.
+// addUpdates adds the new values that a step gives to rows. It leaves out dates, because no rule reads the dates of
+// another row.
 func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table, step Step, ids sqlexpr.Expr) {
 	rules := c.anyRuleOf(step.Rules, row{"v", t})
 	if rules.IsZero() {
@@ -183,7 +185,8 @@ func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table
 	}
 }
 
-// rolledUp has only the columns that identify the sums: rules read no others.
+// rolledUp returns a subquery that shows the table as rolling it up would leave it. It has only the columns that
+// identify the sums, since rules read no others.
 func (c *compiler) rolledUp(task Task, t *campaign.Table) sqlexpr.Expr {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")

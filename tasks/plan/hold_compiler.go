@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Limits on following foreign keys from one row: the number of keys, and of visits to one table. Rows behind further
-// keys count as on hold.
+// These limit following foreign keys from one row: the number of keys, and how often one table is visited. Rows
+// behind further keys count as on hold.
 const (
 	maxCascades = 100
 	maxVisits   = 3
@@ -25,8 +25,8 @@ type holdCompiler struct {
 	cascades int // foreign keys followed so far
 }
 
-// row is the condition that a row is on hold because of the values in its columns, or because of its partition. It is
-// empty if no row of the table can be.
+// row is the condition that a row is on hold because of its columns or its partition. It is empty if no row of the
+// table can be.
 func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	own := c.linker.links(r.table)
 	if own.whole {
@@ -53,8 +53,8 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	return sqlexpr.Or(sides...)
 }
 
-// withChildren includes the rows that foreign keys delete with the row. It is empty if none can be on hold. path has
-// the tables that foreign keys were followed through.
+// withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if
+// none can be. path has the tables through which foreign keys were followed.
 func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
@@ -74,7 +74,7 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr 
 	return sqlexpr.Or(sides...)
 }
 
-// A row on hold refers to the row by the foreign key. Empty if none can be on hold.
+// child is the condition that a row on hold refers to the row by a foreign key. It is empty if none can be.
 func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
 	if !c.linker.mayLink(k.Table, map[*campaign.Table]bool{}) {
@@ -96,8 +96,8 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 		strings.Join(on, " AND "), onHold)
 }
 
-// If the role cannot read all rows of the child table that may be on hold, seesRowsOnHold notes that rows of the parent
-// table are retained.
+// seesRowsOnHold reports whether the role can read all rows of the child table that may be on hold. If not, it
+// notes that rows of the parent table are retained.
 func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	if child.CanSelect && !child.RowSecurity {
 		return true

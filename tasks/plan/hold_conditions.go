@@ -10,18 +10,18 @@ import (
 // HoldCondition is one way in which a row r of a table is on hold.
 type HoldCondition struct {
 	Condition sqlexpr.Expr
-	// ReadsOthers: Condition reads other tables. ReadsDistributed: it reads a distributed one.
+	// ReadsOthers is set if Condition reads other tables, and ReadsDistributed if it reads a distributed one.
 	ReadsOthers, ReadsDistributed bool
-	// Column, if not empty, is an integer column of r. Condition is true if the column contains one of the ids that the
-	// query IDs returns.
+	// Column is an integer column of r, or empty. Condition is then true if the column contains one of the ids that
+	// the query IDs returns.
 	Column string
 	IDs    sqlexpr.Expr
-	// All are the ids of the holds if IDs returns those of them that the table contains; nil if IDs returns ids
+	// All are the ids of the holds, if IDs returns those of them that the table contains; it is nil if IDs returns ids
 	// of other rows.
 	All []int64
 }
 
-// holdFinder adds notes and missing rights to the plan.
+// holdFinder finds the ways in which rows of a table are on hold. It adds notes and missing rights to the plan.
 type holdFinder struct {
 	env    Env
 	plan   *Plan
@@ -29,8 +29,8 @@ type holdFinder struct {
 	linker holdLinker
 }
 
-// findOnHold includes rows that would be deleted with r: one with the same id in a paired table, or one that a foreign
-// key deletes.
+// findOnHold returns the ways in which a row r of a table is on hold. A row also counts as on hold if a row that
+// would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes.
 func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
 	switch {
 	case len(env.Holds.Names) == 0:
@@ -49,7 +49,8 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
-// onHold includes rows that would be deleted with r. It is empty if no row is on hold.
+// onHold is the condition that a row r is on hold, or a row that would be deleted with it. It is empty if no row
+// is.
 func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
 	found, err := findOnHold(env, p, table)
 	for _, h := range found {
@@ -58,8 +59,8 @@ func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, er
 	return condition, err
 }
 
-// r itself is on hold: by its partition, by an id, or by its message, whose delivery is on hold, with one condition for
-// each log of messages.
+// byColumns returns the ways in which r itself is on hold: by its partition, by an id, or by its message, whose
+// delivery is on hold. There is one condition for each log of messages.
 func (f holdFinder) byColumns() (found []HoldCondition) {
 	own := f.linker.links(f.table)
 	for _, leaf := range own.leaves {
@@ -91,8 +92,8 @@ func (f holdFinder) newCompiler() *holdCompiler {
 	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
-// through: a column of r contains the key of a row of another table that is on hold, as compiled by onHold. It is true
-// of all rows if that table may not show all its rows.
+// through is the condition that a column of r contains the key of a row of another table that is on hold, as
+// compiled by onHold. It is true for all rows if that table may not show all of its rows.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -121,7 +122,7 @@ func (f holdFinder) through(
 	}
 }
 
-// A row with the same id in a paired table is on hold.
+// byPairedRows returns the ways in which a row of a paired table with the same id is on hold.
 func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	for _, t := range f.env.Pipeline {
 		for _, step := range t.Steps {
@@ -141,7 +142,7 @@ func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	skipped := &Plan{}
 	logs, err := step.On(f.env, skipped)
-	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned has rows on hold, too
+	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned may have rows on hold, too
 	paired, key, id := f.env.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
 	if err != nil || paired == nil || !paired.Has(key) || (paired != f.table && !slices.Contains(logs, f.table)) {
 		return nil, err
@@ -176,7 +177,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	})}, nil
 }
 
-// A row on hold is one that a foreign key deletes or changes with r.
+// byCascades returns the ways in which a row that a foreign key deletes or changes with r is on hold.
 func (f holdFinder) byCascades() (found []HoldCondition) {
 	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {

@@ -8,21 +8,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Holds are all holds together. What is on hold is retained although rules match.
+// Holds are all holds together. Rows on hold are retained even if rules match them.
 type Holds struct {
-	// For people. Nothing is on hold if there are none.
+	// Names are the names of the holds. If there are none, nothing is on hold.
 	Names      []string
 	Everything bool
 	// Tables are the stored names of tables of the application, partitions and work tables that are on hold with all
-	// rows.
+	// of their rows.
 	Tables []string
-	// Ids of rows that are on hold with the rows that belong to them.
+	// Deliveries, Lists and Workflows are ids of rows that are on hold with the rows that belong to them.
 	Deliveries, Lists, Workflows []int64
 	// Rows with one of these ids in iRecipientId are on hold.
 	Recipients []int64
 }
 
-// Ids of rows that are on hold with the rows that belong to them.
+// idsOf returns the ids of rows of a table that are on hold with the rows that belong to them.
 func (h Holds) idsOf(table string) []int64 {
 	switch table {
 	case "NmsDelivery":
@@ -40,22 +40,22 @@ func (h Holds) namesTable(table string) bool {
 		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
-// The table, or a partition of it, is on hold with all rows.
+// WholeTable reports whether the table, or a partition of it, is on hold with all of its rows.
 func (h Holds) WholeTable(t *campaign.Table) bool {
 	return h.namesTable(t.Name) ||
 		slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.namesTable(leaf.Name) })
 }
 
-// A work table is on hold by its name or a partition's, or because its owner, a row of the table owner, or a list in
-// its name is on hold.
+// WorkTable reports whether a work table is on hold: by its name or a partition's name, because its owner (a row of
+// the table owner) is on hold, or because a list in its name is.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
 	return h.namesTable(w.Name) || slices.ContainsFunc(w.Partitions, h.namesTable) ||
 		slices.Contains(h.idsOf(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
 
-// holdLink is a column, for SQL, and the ids in it that put a row on hold. Tables of policies may have other types
-// there than the application.
+// holdLink is a column, quoted for SQL, and the ids in it that put a row on hold. In tables of policies the column
+// may have another type than in the application's tables.
 type holdLink struct {
 	column  string
 	ids     []int64
@@ -69,12 +69,12 @@ func (l holdLink) of(alias string) sqlexpr.Expr {
 	return sqlexpr.OneOf(alias+"."+l.column, l.ids)
 }
 
-// Which rows of a table are on hold themselves.
+// holdLinks are which rows of a table are on hold by themselves.
 type holdLinks struct {
-	whole    bool       // all rows
-	leaves   []uint32   // rows in partitions with these object ids
-	columns  []holdLink // rows with one of the ids
-	messages []holdLink // rows with the id of a log whose delivery is one of the ids
+	whole    bool       // all rows are on hold
+	leaves   []uint32   // rows in partitions with these object ids are on hold
+	columns  []holdLink // rows with one of the ids are on hold
+	messages []holdLink // rows with the id of a log whose delivery is one of the ids are on hold
 }
 
 type holdLinker struct {
@@ -85,11 +85,12 @@ type holdLinker struct {
 type linkedStep struct {
 	Step
 	tables []*campaign.Table
-	key    string  // of the parents
-	ids    []int64 // of the parents on hold
+	key    string  // the id column of the parents
+	ids    []int64 // the ids of the parents on hold
 }
 
-// A column links rows to deliveries, lists or workflows if a task of the pipeline deletes rows by it.
+// newHoldLinker finds the columns that link rows to deliveries, lists or workflows: those by which a task of the
+// pipeline deletes rows.
 func newHoldLinker(env Env) (l holdLinker, err error) {
 	l.env = env
 	for _, t := range env.Pipeline {
@@ -115,7 +116,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	for _, leaf := range table.Leaves {
 		switch {
 		case leaf.Name == table.Name || !holds.namesTable(leaf.Name):
-		case leaf.Location != "": // its rows have another tableoid there
+		case leaf.Location != "": // its rows have another tableoid on their server
 			return holdLinks{whole: true}
 		default:
 			own.leaves = append(own.leaves, leaf.OID)
@@ -134,7 +135,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 			own.messages, belongs = append(own.messages, holdLink{step.Message, step.ids, true}), true
 		}
 	}
-	if !belongs { // a table that the operator includes
+	if !belongs { // a table that the operator has included
 		columns["iDeliveryId"] = holds.Deliveries
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
@@ -145,7 +146,8 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	return own
 }
 
-// mayLink: a row of the table can be on hold, or one that foreign keys delete with it. Visited tables are skipped.
+// mayLink reports whether a row of the table can be on hold, or a row that foreign keys delete with it. Tables in
+// visited are skipped.
 func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]bool) bool {
 	if visited[table] {
 		return false
@@ -156,8 +158,8 @@ func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]b
 		slices.ContainsFunc(table.Cascades, func(k campaign.Cascade) bool { return l.mayLink(k.Table, visited) })
 }
 
-// messageLogs are the logs of messages that have the id of a delivery, also those that are not cleaned. There are none
-// if the delivery mappings cannot be read: then the tasks that delete by these logs fail.
+// messageLogs returns the logs of messages that have the id of a delivery, even those that are not cleaned. It
+// returns none if the delivery mappings cannot be read; the tasks that delete by these logs then fail.
 func messageLogs(env Env, p *Plan) []*campaign.Table {
 	p.requireMappings(env)
 	skipped := &Plan{}

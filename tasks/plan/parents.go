@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// nil, with notes, if the parent set is not applicable to the database.
+// compileParents compiles the parent set of a task. If the set is not applicable to the database, it adds notes and
+// returns nil.
 func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
 	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
@@ -43,8 +44,8 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	return set, err
 }
 
-// dependsOnParents: a row is a parent or depends on one. ids is the query for its parents. Both are empty, with a note,
-// if the step is not applicable.
+// dependsOnParents is the condition that a row is a parent or depends on one. ids is the query for its parents. If
+// the step is not applicable, it adds a note and both are empty.
 func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, err error) {
 	switch {
 	case c.plan.Parents == nil:
@@ -63,8 +64,8 @@ func (c *compiler) parentCondition() sqlexpr.Expr {
 	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
 
-// isParent evaluates the rules again, so that a parent is retained if the application has changed it since it was
-// chosen. A dry run has just chosen it.
+// isParent is the condition that a row is one of the chosen parents. It evaluates the rules again, so that a parent
+// is retained if the application has changed it since it was chosen. A dry run has just chosen it.
 func (c *compiler) isParent() sqlexpr.Expr {
 	chosen := oneOf("r."+c.plan.Parents.Key, sqlexpr.Arg(ParentIDs{}, "bigint[]"))
 	if c.env.DryRun {
@@ -73,9 +74,9 @@ func (c *compiler) isParent() sqlexpr.Expr {
 	return sqlexpr.Join(" AND ", c.parentCondition(), chosen)
 }
 
-// linksToParent: a column refers to a row of the parent set. PostgreSQL hashes the ids once per statement and evaluates
-// the rules for the parent of each matching row; without OFFSET it would read all parents. For a table on another
-// server the ids are sent there, and the parents are read first.
+// linksToParent is the condition that a column refers to a row of the parent set. PostgreSQL hashes the ids once
+// per statement, and evaluates the rules for the parent of each matching row; without OFFSET it would read all
+// parents. For a table on another server, the parents are read first and their ids are sent there.
 func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 	ids := sqlexpr.Arg(ParentIDs{}, "bigint[]")
 	if c.env.DryRun && !c.cannotJoin() {
@@ -94,13 +95,13 @@ func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where)
 }
 
-// 0 is no id.
+// oneOf is the condition that a column is one of some ids. 0 is not an id.
 func oneOf(column string, ids sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s <> 0 AND %s", column, sqlexpr.In(column, ids))
 }
 
-// messageOfParent: a column refers to the log of a message whose delivery is in the parent set. ids is the query for
-// the deliveries. Both are empty, with a note, if the step is not applicable.
+// messageOfParent is the condition that a column refers to the log of a message whose delivery is in the parent
+// set. ids is the query for the deliveries. If the step is not applicable, it adds a note and both are empty.
 func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids string, err error) {
 	if !c.requireColumns(row{"r", c.table}, column) {
 		return where, "", nil
@@ -131,9 +132,10 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 	return where, strings.Join(parents, " UNION ALL "), nil
 }
 
-// neededByRetained are the logs without which another task could not find the dependent rows of its retained parents:
-// rows that refer to a message know their delivery only by the message's log. All logs of these parents count if such
-// rows may be hidden. It is nil if no table has such rows. The notes belong to the other task, which has them already.
+// neededByRetained returns the logs without which another task could not find the dependent rows of parents that it
+// retained: rows that refer to a message know their delivery only by the message's log. If such rows may be hidden,
+// all logs of these parents are returned. It returns nil if no table has such rows. Notes are left to the other
+// task, which has them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil

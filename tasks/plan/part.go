@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rules match a row if at least one of them does, or if there are none. A rule is noted and ignored if a column, a
-// parent table or a usable option that it needs is missing.
+// Rules match a row if at least one of them does, or if there are none. A rule is noted and ignored if it needs a
+// column, a parent table or a usable option that is missing.
 type Rules []Rule
 
 // A Rule matches if all its parts are true.
@@ -17,18 +17,20 @@ type Rule []Part
 
 func (rule Rule) And(more ...Part) Rule { return slices.Concat(rule, more) }
 
-// Part is a part of a rule. Unless documented otherwise, it is not true if a column that it reads is NULL.
+// Part is a part of a rule. Unless documented otherwise, a part is not true if a column that it reads is NULL.
 type Part interface {
-	// applies notes the first table or column of the part that is missing.
+	// applies reports whether the database has what the part needs, and notes the first table or column that is
+	// missing.
 	applies(c *compiler, r row) bool
-	// ok is false, with a note, if the part cannot be evaluated.
+	// sql is the condition that the part is true. If the part cannot be evaluated, it adds a note and ok is false.
 	sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool)
 	describe(env Env) string
-	// The option that the part reads, or the zero value.
+	// option is the option that the part reads, or the zero value.
 	option() campaign.Option
-	// columns are the row's that the part reads. Some may be missing.
+	// columns are the columns of the row that the part reads. Some may be missing in the table.
 	columns() []string
-	// trueFrom is the time from which the part is true of the row. It is empty if time alone does not change the part.
+	// trueFrom is the SQL of the time from which the part is true for the row. It is empty if the part does not change
+	// with time alone.
 	trueFrom(c *compiler, r row) sqlexpr.Expr
 }
 
@@ -53,7 +55,8 @@ func (rs Rules) orphans() (orphans []Orphan, every bool) {
 	return orphans, every
 }
 
-// The date that the rules compare with a cutoff, and its columns; empty if the row has none.
+// date returns the SQL of the date that the rules compare with a cutoff, and its columns; both are empty if there
+// is none.
 func (rs Rules) date(r row) (sql string, columns []string) {
 	for _, rule := range rs {
 		for _, p := range rule {
@@ -97,7 +100,8 @@ func (rs Rules) describe(env Env) string {
 }
 
 type (
-	// For parts that read no option, and that time alone does not change.
+	// noOption is for parts that read no option and do not change with time alone, timeless for parts that may read an
+	// option.
 	noOption struct{ timeless }
 	timeless struct{}
 )
@@ -106,8 +110,8 @@ func (noOption) option() campaign.Option { return campaign.Option{} }
 
 func (timeless) trueFrom(*compiler, row) (never sqlexpr.Expr) { return never }
 
-// Source is a table that plain SQL reads, its alias there, and the columns that the SQL names. Without a table it is
-// the row itself.
+// Source is a table that plain SQL reads, with its alias and the columns that the SQL names. If Table is empty, it
+// is the row itself.
 type Source struct {
 	Alias, Table string
 	Columns      []string
@@ -116,16 +120,17 @@ type Source struct {
 // SQL is a condition that no other part can express.
 type SQL struct {
 	noOption
-	// Due is SQL, written as Text is, of the time from which the condition is true; empty if time alone does not change
-	// it.
+	// Due is the SQL, written like Text, of the time from which the condition is true. It is empty if the condition
+	// does not change with time alone.
 	Due string
-	// Text is SQL in which {alias} stands for a table with that alias, in a FROM, and {now} for the reference time. It
-	// must not be true because a row of such a table is missing: row security may hide it. Orphan is made for that.
+	// Text is SQL in which {alias} stands for a table with that alias in a FROM, and {now} for the reference time. It
+	// must not become true because a row of such a table is missing, since row security may hide that row; use Orphan
+	// instead.
 	Text string
-	// Tables and columns that the SQL names, including columns of the row itself.
+	// Reads are the tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source
 	Words string
-	// The column of the row that is compared with a cutoff, if any.
+	// Date is the column of the row that is compared with a cutoff, if any.
 	Date string
 }
 
@@ -149,7 +154,7 @@ func (p SQL) applies(c *compiler, r row) bool {
 
 func (p SQL) sql(c *compiler, _ row) (sqlexpr.Expr, bool) { return p.expand(c, p.Text), true }
 
-// The names of tables and the reference time are placeholders.
+// expand replaces the placeholders for tables and for the reference time.
 func (p SQL) expand(c *compiler, text string) sqlexpr.Expr {
 	for _, s := range p.Reads {
 		if s.Table != "" {
@@ -159,7 +164,7 @@ func (p SQL) expand(c *compiler, text string) sqlexpr.Expr {
 	if !strings.Contains(text, "{now}") {
 		return sqlexpr.SQL(text)
 	}
-	now, _, _ := (Age{}).cutoff(c.env) // cannot fail without a delay
+	now, _, _ := (Age{}).cutoff(c.env) // this cannot fail without a delay
 	format := strings.NewReplacer("%", "%%", "{now}", "%[1]s").Replace(text)
 	return sqlexpr.Format(format, sqlexpr.Arg(now, "timestamptz"))
 }
@@ -180,14 +185,14 @@ func (p SQL) describe(Env) string { return p.Words }
 // Clause is a part of a rule, compiled to explain it for one row r.
 type Clause struct {
 	Text string
-	// Condition is the SQL of whether the part is true. TrueFrom is the SQL of the time from which it is true; empty if
-	// time alone does not change the part.
+	// Condition is the SQL of whether the part is true. TrueFrom is the SQL of the time from which it is true; it is
+	// empty if the part does not change with time alone.
 	Condition, TrueFrom sqlexpr.Expr
-	// The row's columns that the part reads. Some may be missing.
+	// Columns are the row's columns that the part reads. Some may be missing in the table.
 	Columns []string
 }
 
-// One list for each rule that is applicable to the table.
+// Clauses returns the parts of each rule that is applicable to the table.
 func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]Clause) {
 	r := row{"r", t}
 	for _, rule := range rules {

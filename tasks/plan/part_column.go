@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Without numbers, comparison compares with NULL.
+// comparison compares a column with numbers, or with NULL if there are none.
 type comparison struct {
 	noOption
 	column, operator, text string
@@ -67,7 +67,7 @@ func (p comparison) columns() []string { return []string{p.column} }
 
 type Op string
 
-// Only Null is true of NULL.
+// These are the operators of a Filter. Only Null is true for NULL.
 const (
 	Equal          Op = "="
 	NotEqual       Op = "<>"
@@ -82,7 +82,7 @@ const (
 	StartsWith     Op = "starts with"
 )
 
-// Filter is for a column of a table that a policy names. PostgreSQL reads the values for the type of the column.
+// Filter compares a column of a table that a policy names. PostgreSQL converts the values to the column's type.
 type Filter struct {
 	noOption
 	Column string
@@ -105,15 +105,15 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	switch {
 	case p.Op == Null || p.Op == NotNull:
 		return sqlexpr.Format("%s %s", name, p.Op), true
-	case p.Op == StartsWith: // some collations know no beginnings of texts
+	case p.Op == StartsWith: // starts_with does not work with every collation
 		return sqlexpr.Format(`starts_with(%s::text COLLATE "C", %s)`, name, sqlexpr.Arg(p.Values[0], "text")), true
 	case equal == "":
 		return condition, false
-	case (p.Op == In || p.Op == NotIn) && column.Kind == "A": // an array of arrays has elements of the wrong type
+	case (p.Op == In || p.Op == NotIn) && column.Kind == "A": // elements of an array of arrays have the wrong type
 		for _, v := range values {
 			condition = sqlexpr.Or(condition, sqlexpr.Format("%s %s %s", name, equal, v))
 		}
-	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
+	case p.Op == In || p.Op == NotIn: // one parameter for all values: a statement can have at most 65,535
 		condition = sqlexpr.Format("%s %s ANY (%s::%s[])", name, equal, sqlexpr.Arg(p.Values, "text[]"), column.Type)
 	case p.Op == Equal || p.Op == NotEqual:
 		condition = sqlexpr.Format("%s %s %s", name, equal, values[0])
@@ -126,7 +126,7 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	return sqlexpr.Format("(%s)", condition), true
 }
 
-// The value is read as one of the type.
+// typed returns the SQL of a value, converted to a type.
 func typed(value, sqlType string) sqlexpr.Expr {
 	return sqlexpr.Format("%s::%s", sqlexpr.Arg(value, "text"), sqlType)
 }
@@ -154,7 +154,8 @@ type Differs struct {
 
 func (p Differs) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// sql compares texts, since not all types can be compared, with the values as the columns store them.
+// sql compares the columns with their new values as the columns would store them. It compares them as texts, since
+// not all types can be compared.
 func (p Differs) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	var differ []sqlexpr.Expr
 	for _, a := range p.From {

@@ -12,14 +12,14 @@ import (
 type Age struct {
 	// Else is the column to use if Column is NULL or missing; it may be empty.
 	Column, Else string
-	// Both are subtracted from the reference time, if they are set, to get the cutoff.
+	// Delay and More, where set, are subtracted from the reference time to get the cutoff.
 	Delay campaign.Option
 	More  time.Duration
-	// operator compares the date with the cutoff; text says so for people.
+	// operator compares the date with the cutoff; text describes that in messages.
 	operator, text string
 }
 
-// A row without the date does not match.
+// Older matches rows whose date is before the cutoff. A row without the date does not match.
 func Older(column string, delay campaign.Option) Age {
 	return Age{Column: column, Delay: delay, operator: "<", text: "older than"}
 }
@@ -32,7 +32,7 @@ func Younger(column string, than time.Duration) Age {
 	return Age{Column: column, More: than, operator: ">", text: "younger than"}
 }
 
-// Or adds a column to use if the first one is NULL or missing.
+// Or adds the column to use if the first one is NULL or missing.
 func (p Age) Or(column string) Age {
 	p.Else = column
 	return p
@@ -50,7 +50,7 @@ func (p Age) applies(c *compiler, r row) bool {
 	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.requireColumns(r, p.Column)
 }
 
-// The duration is the cutoff's distance from the reference time. It fails if the delay cannot be used.
+// cutoff returns the cutoff, and its distance from the reference time. It fails if the delay cannot be used.
 func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 	delay := p.More
 	if at, ok := env.Earlier[p.Delay.Name]; ok {
@@ -110,7 +110,8 @@ func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 		int64(delay.Seconds()))
 }
 
-// Never is not reached. The API cannot represent a later time, and PostgreSQL can still add a delay to it.
+// Never is a time that is never reached. The API cannot represent a later time, and PostgreSQL can still add a
+// delay to it.
 const Never = "timestamptz '10000-01-01 00:00:00+00'"
 
 func ClampDate(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
@@ -121,7 +122,8 @@ type since struct {
 	stored campaign.Option
 }
 
-// Since is true of a date that is not before the time in an option, and of every date if the option is not stored.
+// Since is true for a date that is not before the time in an option, and for every date if the option is not
+// stored.
 func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
 
 func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }

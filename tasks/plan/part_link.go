@@ -7,8 +7,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are no links. It is
-// not true if the parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
+// Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are not links.
+// Orphan is not true if the parent table is empty, or if the role may not see all of its rows: a missing row then
+// proves nothing.
 type Orphan struct {
 	noOption
 	Column string
@@ -34,7 +35,7 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	}
 	spelled := parent.Spell(p.Key)
 	missing := sqlexpr.Format("NOT EXISTS (SELECT FROM %s AS p WHERE %s)", from, equal.Of("p."+spelled, link))
-	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
+	// If the key has no index, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
 	key, _ := parent.Column(p.Key)
 	if (!strings.EqualFold(parent.Key, p.Key) && !key.Indexed) || c.cannotJoin() {
 		missing = sqlexpr.Format("(%s) IS NOT TRUE", equal.Among(link, spelled, from))
@@ -47,7 +48,8 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Join(" AND ", orphan, has), true
 }
 
-// Applications also write 0, an empty text or the zero UUID for no link.
+// isLink returns the condition, to be put after a column, that it is a link. Applications also write 0, an empty
+// text or the zero UUID if there is no link.
 func (p Orphan) isLink(r row) string {
 	column, _ := r.table.Column(p.Column)
 	switch {

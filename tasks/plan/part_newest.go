@@ -12,21 +12,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Newest is true of a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy are in no
-// order: they are kept, and are not counted.
+// Newest is true for a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy have no
+// order: they are retained and not counted.
 type Newest struct {
 	noOption
-	// The columns of the groups; NULLs are equal. Without any, all rows are one group.
+	// Per are the columns by which rows are grouped; NULLs are equal. If there are none, all rows are one group.
 	Per []string
-	// The greatest values are the newest.
+	// OrderBy is the column whose greatest values are the newest.
 	OrderBy string
 	Count   int
 }
 
 func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// maxNullable is how many columns of a group may have NULL in a rule that an index can serve: each combination is
-// compared in another way.
+// maxNullable is how many columns of a group may have NULL if an index is to find rows: each combination of NULLs
+// is compared in another way.
 const maxNullable = 3
 
 type groupColumn struct {
@@ -47,8 +47,8 @@ func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	return columns
 }
 
-// served: an index finds the last row of a group that is kept. The rows of a table without groups are ordered once per
-// statement.
+// served reports whether an index finds the last row that a group retains. It is also true without groups, since
+// the rows of the table are then ordered only once per statement.
 func (p Newest) served(t *campaign.Table, per []groupColumn) bool {
 	if len(per) == 0 || t.Location != "" {
 		return true
@@ -64,8 +64,8 @@ func (p Newest) served(t *campaign.Table, per []groupColumn) bool {
 	return t.HasIndex(stored, t.Stored(p.OrderBy)) && nullable <= maxNullable
 }
 
-// sql compares a row with the last one that is kept, which an index on Per and OrderBy finds at once. Without such an
-// index that would read the table for each row: then all rows are ranked once per statement.
+// sql compares a row with the last one that its group retains, which an index on Per and OrderBy finds at once.
+// Without such an index this would read the table for each row, so all rows are ranked once per statement instead.
 func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	c.recordRead(r.table)
 	per := p.groupColumns(r.table)
@@ -76,14 +76,14 @@ func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("%s %s %s", r.column(p.OrderBy), p.older(r.table), last), true
 }
 
-// The operator that is true of a value of OrderBy and a newer one.
+// older returns the operator that is true for a value of OrderBy and a newer one.
 func (p Newest) older(t *campaign.Table) string {
 	column, _ := t.Column(p.OrderBy)
 	return column.Operator("<")
 }
 
-// last is the value in OrderBy of the last row of a group that is kept, given the SQL of the group's columns. It is
-// NULL if all rows of the group are kept.
+// last is the value in OrderBy of the last row that a group retains, given the SQL of the group's columns. It is
+// NULL if the group retains all rows.
 func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(groupColumn) string) sqlexpr.Expr {
 	orderBy := pgx.Identifier{t.Stored(p.OrderBy)}.Sanitize()
 	var cases sqlexpr.Expr
@@ -100,7 +100,7 @@ func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(
 	return sqlexpr.Format("CASE%s END", cases)
 }
 
-// For each column of a group, whether it is NULL.
+// combination says for each column of a group whether it is NULL.
 type combination []bool
 
 func nullCombinations(per []groupColumn) []combination {
@@ -117,8 +117,9 @@ func nullCombinations(per []groupColumn) []combination {
 	return all
 }
 
-// has: a group has the combination, if any column may be NULL. in: a row, given by its alias, is in that group. NULLs
-// are compared by IS NULL, since no index serves IS NOT DISTINCT FROM.
+// conditions returns two lists of conditions: has, that a group has the combination, if any column may be NULL; and
+// in, that a row, given by its alias, is in that group. NULLs are compared by IS NULL, since no index can be used
+// for IS NOT DISTINCT FROM.
 func (c combination) conditions(per []groupColumn, alias string, of func(groupColumn) string) (has, in []string) {
 	for i, g := range per {
 		column := alias + "." + g.name
@@ -134,7 +135,8 @@ func (c combination) conditions(per []groupColumn, alias string, of func(groupCo
 	return has, in
 }
 
-// PostgreSQL hashes the rows that are not kept once per statement.
+// ranked is the condition that a row is not retained, by the ranks of all rows. PostgreSQL hashes the rows that are
+// not retained once per statement.
 func (p Newest) ranked(c *compiler, r row, per []groupColumn) sqlexpr.Expr {
 	var groups []string
 	for _, g := range per {
@@ -149,8 +151,8 @@ func (p Newest) ranked(c *compiler, r row, per []groupColumn) sqlexpr.Expr {
 	)
 }
 
-// newest is not nil if the rules are a single one with a part Newest that an index serves: then the rows are found
-// group by group.
+// newest describes how to find rows group by group. It is nil unless there is a single rule, with one part Newest
+// that an index can serve.
 func (c *compiler) newest(rules Rules) *purge.Newest {
 	if len(rules) != 1 {
 		return nil

@@ -20,45 +20,45 @@ type Env struct {
 	Now     time.Time
 	// Earlier are cutoffs to use instead of the current ones, by the names of their delays as in Task.Cutoffs.
 	Earlier map[string]time.Time
-	// DryRun: nothing is changed, so fewer rights are needed.
+	// DryRun is set if nothing is changed, so that fewer rights are needed.
 	DryRun bool
-	// Pipeline has all tasks: their rules define which rows belong to others.
+	// Pipeline has all tasks. Their rules define which rows belong to rows on hold.
 	Holds    Holds
 	Pipeline []Task
-	// Predecessors are, in a dry run, the tasks up to the compiled one. Tables are read as these would have left them.
+	// Predecessors are the tasks up to the compiled one in a dry run. Tables are read as these would have left them.
 	Predecessors []Task
-	// Names of further tables whose iGroupId is the id of a list.
+	// RelatedListTables are names of further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// Stored names of further tables to clean, by the names of the tasks.
+	// Include has the stored names of further tables to clean, by task.
 	Include map[string][]string
-	// Record returns the statement that records the deliveries that a query returns; see Step.Records. nil in a dry
-	// run.
+	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil in a
+	// dry run.
 	Record func(query sqlexpr.Expr) sqlexpr.Expr
 }
 
 type Plan struct {
 	Task Task
-	// nil if the task has no parents, or they are not applicable.
+	// Parents is nil if the task has no parents, or if they are not applicable to the database.
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
-	// Partitionless are the jobs on partitioned tables without any partition: there is nothing to do for them yet.
+	// Partitionless are the jobs on partitioned tables that have no partition yet, so that there is nothing to do.
 	Partitionless []Job
 	SkippedSteps  []Skip
-	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes have the reasons.
+	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes say why.
 	SkippedTables []*campaign.Table
 	Drops         []Drop
-	// RollUpOnHold: foreign keys may delete or change rows on hold with rows that are rolled up.
+	// RollUpOnHold is set if foreign keys may delete or change rows on hold together with rows that are rolled up.
 	RollUpOnHold bool
 	// Notes say what the plan leaves out, and why.
 	Notes  []message.Message
 	Rights []string
 
-	reads []*campaign.Table // what the SQL reads that is being compiled
+	reads []*campaign.Table // the tables that the SQL being compiled reads
 }
 
-// By quoted names, the object ids of the relations that the jobs sweep and read; none if the task could not be
-// compiled.
+// Relations returns the object ids of the relations that the jobs change and read, by quoted name. There are none
+// if the task could not be compiled.
 func (p *Plan) Relations() map[string]string {
 	if p == nil {
 		return nil
@@ -72,75 +72,76 @@ func (p *Plan) Relations() map[string]string {
 	return relations
 }
 
-// A step that is not applicable to a table.
+// Skip is a step that is not applicable to a table.
 type Skip struct {
 	Table *campaign.Table
 	Step  Step
-	// Rule is the rows of the step, Why the reason.
+	// Rule describes the rows of the step; Why is the reason.
 	Rule, Why string
 }
 
 type Parents struct {
 	Table *campaign.Table
 	Key   string
-	// The table, or the subquery, to read the rows from.
+	// From is the table, or the subquery, from which the rows are read.
 	From  sqlexpr.Expr
 	Where sqlexpr.Expr
-	// The condition that a row is on hold; empty if none is.
+	// OnHold is the condition that a row is on hold; empty if none is.
 	OnHold sqlexpr.Expr
-	// Skipped tables with rows that depend on the parents.
+	// Retaining are skipped tables with rows that depend on the parents.
 	Retaining []Retaining
 	// Date is the SQL of the date that the rules compare with a cutoff, if any.
 	Rule, Date string
 }
 
-// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained; all, if
-// Link is empty: then the rows refer to messages.
+// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained. If
+// Link is empty, the rows refer to messages, and all parents are retained.
 type Retaining struct {
 	Table *campaign.Table
 	Link  string
 }
 
-// column may be an expression.
+// Query returns a query for a column of the parents, which may be an expression.
 func (p *Parents) Query(column string) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM %s AS r WHERE %s AND r.%s <> 0", column, p.From, p.Where, p.Key)
 }
 
 // Job is a step on one relation.
 type Job struct {
-	// Some arguments of the sweep are placeholders, and it has no Keys yet.
+	// Sweep still has placeholders for some arguments, and no Keys.
 	purge.Sweep
 	// StepNumber counts from 1.
 	StepNumber int
 	Step       Step
-	// Which rows are obsolete; empty if all rows that depend on parents are.
+	// Rule describes which rows are obsolete; it is empty if all rows that depend on parents are.
 	Rule string
 	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are the stored names of its
 	// columns.
 	Date        string
 	DateColumns []string
-	// The relation, or the table that it is a part of.
+	// Table is the relation, or the table of which it is a partition or child.
 	Table    *campaign.Table
 	Affected []*campaign.Table
-	// A query for the ids of the parents that a row r depends on; empty if it depends on none.
+	// ParentIDs is a query for the ids of the parents on which a row r depends; empty if it depends on none.
 	ParentIDs string
-	// Why the number of rows in a dry run may differ from that of a run; nil if it is exact.
+	// Estimates says why the number of rows in a dry run may differ from that of a run; nil if it is exact.
 	Estimates []string
-	// Where the rows are; empty if they are here.
+	// Location says where the rows are; empty if they are on this server.
 	Location string
-	// Unlogged: standbys have none of the rows.
+	// Unlogged is set if standbys have none of the rows.
 	Unlogged bool
-	// The rows that the companion statement writes, if it may be left out when it fails; empty otherwise.
+	// CompanionWrites describes the rows that the companion statement writes, if it may be left out when it fails;
+	// otherwise empty.
 	CompanionWrites string
-	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is true if no
-	// other rule matches a row: then there is nothing to do if no parent table is trusted.
+	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is set if no
+	// other rule matches a row: if no parent table is trusted, there is nothing to do then.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// The ways in which rows are on hold. Where does not exclude such rows.
+	// OnHold are the ways in which rows are on hold. Where does not exclude these rows.
 	OnHold []HoldCondition
-	// nil if no rows are retained because parents of another task are.
+	// Except are the rows that are retained because parents of another task are; nil if there are none.
 	Except *Except
-	// The SQL of whether a row r may have a table, for a step with Tables.
+	// TypedTables is the SQL of whether a row r may have a table, for a step with Tables.
 	TypedTables sqlexpr.Expr
 }
 
@@ -153,7 +154,7 @@ func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 type Except struct {
 	Task    string
 	Parents *Parents
-	// Condition is true of the retained rows. ParentIDs stands for the ids of the retained parents.
+	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
 	Condition        sqlexpr.Expr
 	ReadsDistributed bool
 	Rights           []string
@@ -163,19 +164,19 @@ type Except struct {
 type Drop struct {
 	WorkTables
 	Owner *campaign.Table
-	// The owners whose tables are in use; empty if all are.
+	// Rule describes the owners whose tables are in use; empty if the tables of all owners are.
 	Rule string
-	// A query for the ids among IDs whose tables are in use.
+	// InUse is a query for those ids among IDs whose tables are in use.
 	InUse sqlexpr.Expr
-	// A query for whether there is any owner: an empty table of owners proves nothing.
+	// HasOwners is a query for whether there is any owner: an empty table of owners proves nothing.
 	HasOwners sqlexpr.Expr
-	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for the ids among IDs that are
-	// lists, HasLists for whether there is any list.
+	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for those ids among IDs that are
+	// lists, and HasLists for whether there is any list.
 	Groups               *campaign.Table
 	KnownLists, HasLists sqlexpr.Expr
 }
 
-// The names of the tasks whose outcome in a run changes what this task does.
+// DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
 	var args []any
@@ -206,7 +207,7 @@ type (
 	ParentIDs struct{}
 	// IDs stands for the ids that a query is about, such as those in the names of work tables.
 	IDs struct{}
-	// RemoteIDs stands for the ids among these that are retained on their mid-sourcing servers. Without any, the
+	// RemoteIDs stands for those of these ids that are retained on their mid-sourcing servers. If there are none, the
 	// companion statement is left out.
 	RemoteIDs struct{}
 	// SucceededTask stands for whether the task of that name has succeeded in this run.
@@ -218,18 +219,18 @@ type (
 	DryRunParents string
 	// RolledUpFrom stands for the start of the period that the task of that name would roll up, or NULL.
 	RolledUpFrom string
-	// Lookup stands for the result of that query, which is read once in a task.
+	// Lookup stands for the result of a query, which is run once in a task.
 	Lookup string
 )
 
-// t is nil if the table is missing.
+// requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t != nil {
 		p.addMissing(env, t.Quoted(), t.Rights, rights)
 	}
 }
 
-// A dry run only needs SELECT.
+// addMissing adds a GRANT for the missing rights to a relation. A dry run needs only SELECT.
 func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []string) {
 	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
@@ -247,7 +248,7 @@ func (p *Plan) Skip(t *campaign.Table, why message.Message) {
 	p.SkippedTables = append(p.SkippedTables, t)
 }
 
-// Each text once.
+// note adds a note unless there is one with the same text.
 func (p *Plan) note(m message.Message) {
 	if !slices.ContainsFunc(p.Notes, func(n message.Message) bool { return n.Text == m.Text }) {
 		p.Notes = append(p.Notes, m)
@@ -256,7 +257,7 @@ func (p *Plan) note(m message.Message) {
 
 func (p *Plan) notef(format string, args ...any) { p.note(message.Infof(format, args...)) }
 
-// Describe adds the rule of the parents that the rows depend on.
+// Describe returns the rule of a job, with that of the parents on which its rows depend.
 func (p *Plan) Describe(j Job) string {
 	join := func(a, separator, b string) string {
 		if a == "" || b == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Selector notes which tables are missing. It fails if the delivery mappings, which name logs, could not be read.
+// Selector returns the tables of a step, and notes those that are missing. It fails if it needs the delivery
+// mappings, which name logs, and they could not be read.
 type Selector func(env Env, p *Plan) ([]*campaign.Table, error)
 
 func Table(name string) Selector { return Tables(name) }
@@ -26,7 +27,7 @@ func Tables(names ...string) Selector {
 	}
 }
 
-// By a pattern of stored names, and features. what is for people.
+// Matching selects tables by a pattern of their stored names and by their features. what names them in a note.
 func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		matches := func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) }
@@ -41,7 +42,7 @@ func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.
 	}
 }
 
-// The other tables do not count as skipped.
+// Only selects the tables of one kind. The other tables do not count as skipped.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		isOther := func(t *campaign.Table) bool { return !kind(t) }
@@ -52,7 +53,7 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// skipInPlaceOf notes that a view or partition has the name of a table.
+// skipInPlaceOf reports whether a view or partition has the name of a table, and notes it.
 func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	t := c.InPlaceOf(name)
 	if t == nil {
@@ -62,9 +63,9 @@ func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	return true
 }
 
-// LinkedToLists selects tables whose column iGroupId is the id of a list: the table of members, tables with a foreign
-// key to lists, and tables named by the operator. Others are left out: in XtkOperatorGroup the column has another
-// meaning.
+// LinkedToLists selects tables whose column iGroupId is the id of a list: the table of members, tables with a
+// foreign key to lists, and tables that the operator has named. Other tables are left out, because the column may
+// have another meaning, as in XtkOperatorGroup.
 func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(env, p)
 	for _, name := range env.RelatedListTables {
@@ -89,7 +90,7 @@ func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.TrackingLogs)
 }
 
-// selectLogs notes what the listers left out. Each table is selected once.
+// selectLogs returns the logs of some listers, each table once, and notes what these left out.
 func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if !p.requireMappings(env) {
 		return nil, nil
@@ -112,7 +113,8 @@ func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (fou
 	return found, nil
 }
 
-// The right is required if there are delivery mappings.
+// requireMappings reports whether the role can read the delivery mappings, or there are none. It notes the missing
+// right.
 func (p *Plan) requireMappings(env Env) bool {
 	mapping := env.Catalog.Table("NmsDeliveryMapping")
 	p.requireRights(env, mapping, "SELECT")
@@ -121,16 +123,16 @@ func (p *Plan) requireMappings(env Env) bool {
 
 // Family is a kind of table that the application and its customers may have any number of.
 type Family struct {
-	// The task that deletes obsolete rows of such tables.
+	// Task is the name of the task that deletes obsolete rows of such tables.
 	Task string
-	// Both are for people: Criterion says why the task does not clean such a table by default.
+	// Noun and Criterion are for messages. Criterion says why the task does not clean such a table by default.
 	Noun, Criterion string
 	Default         Selector
-	// Matches: the table has the features of the family.
+	// Matches reports whether a table has the features of the family.
 	Matches func(t *campaign.Table) bool
 }
 
-// Included notes the tables that match the family and are not included.
+// Included returns the tables of the family that the operator has included, and notes those that are not.
 func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
 	defaults, err := f.Default(env, &Plan{})
 	if err != nil {

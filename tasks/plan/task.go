@@ -8,14 +8,14 @@ import (
 
 type Kind int
 
-// An external task works on another database.
+// The kinds of tasks. An external task works on another database.
 const (
 	BuiltIn Kind = iota
 	Policy
 	External
 )
 
-// String is the stored name.
+// String returns the stored name.
 func (k Kind) String() string { return [...]string{"BUILT_IN", "POLICY", "EXTERNAL"}[k] }
 
 // Task is one entry of the pipeline. It is plain data.
@@ -27,39 +27,40 @@ type Task struct {
 	// Requires are earlier tasks that must succeed before this one runs. A task that was not selected, or had nothing
 	// to do, does not count.
 	Requires []string
-	// nil if the steps are independent. The parents are deleted with all rows that depend on them.
+	// ParentSet is nil if the steps are independent. Otherwise the parents are deleted together with all rows that
+	// depend on them.
 	ParentSet *ParentSet
 	// Steps are executed in order. Steps on rows that depend on the parent set come first.
 	Steps []Step
-	// Rows that are replaced by their sums, if any.
+	// RollUp describes rows that are replaced by their sums, if any.
 	RollUp *RollUp
-	// Work tables are dropped after the steps.
+	// Drops are the work tables that are dropped after the steps.
 	Drops []WorkTables
-	// Vacuums: the task vacuums and analyzes the tables of the application.
+	// Vacuums is set if the task vacuums and analyzes the tables of the application.
 	Vacuums bool
-	// Disabled: only dry runs that name the task do it.
+	// Disabled is set if the task runs only in dry runs that name it.
 	Disabled bool
-	// Further tables of any schema that the task reads or changes.
+	// Names are further tables of any schema that the task reads or changes.
 	Names []string
-	// Basis is a rule that can be changed. A saved plan with another basis does not apply to the task.
+	// Basis is the text of a rule that can be changed. A saved plan with another basis does not apply to the task.
 	Basis string
-	// Revision is what is stored of a rule that can be changed or disabled: a run stops when it changes.
+	// Revision is the stored form of a rule that can be changed or disabled. A run stops when it changes.
 	Revision string
-	// Advances is the option in which the reference time is stored if the task retained no row, unless it is the zero
-	// value.
+	// Advances is the option in which the reference time is stored if the task retained no row; the zero value stands
+	// for none.
 	Advances campaign.Option
 }
 
-// The task that vacuums. Later tasks vacuum the tables that they empty themselves.
+// StatisticsTask is the name of the task that vacuums. Later tasks vacuum the tables that they empty themselves.
 const StatisticsTask = "statistics"
 
-// Parents are chosen once, when the task starts, so that no parent is deleted whose dependent rows were not looked for.
-// Every statement checks again that they still match.
+// ParentSet describes the parents of a task. They are chosen once, when the task starts, so that no parent is
+// deleted without looking for its dependent rows. Every statement checks again that they still match.
 type ParentSet struct {
-	// Key is the id column.
+	// Key is the id column of the table Parent.
 	Parent, Key string
 	Rules       Rules
-	// MidSourced: rows are first deleted on their mid-sourcing servers, where the rules are not checked.
+	// MidSourced is set if rows are first deleted on their mid-sourcing servers, where the rules are not checked.
 	MidSourced bool
 }
 
@@ -68,30 +69,31 @@ type Step struct {
 	On Selector
 	// Link is the column by which rows refer to the parents, if only such rows match.
 	Link string
-	// Message is the column with the id of a log of a message, if only rows match whose message is of a delivery in the
+	// Message is the column with the id of a message's log, if only rows match whose message is of a delivery in the
 	// parent set.
 	Message string
-	// OfParents: only the parents themselves match.
+	// OfParents is set if only the parents themselves match.
 	OfParents bool
 	Rules     Rules
-	// NeededBy is a task with steps that depend on messages: logs are retained that it needs to find dependent rows of
-	// parents that it retained in this run.
+	// NeededBy is a task with steps that depend on messages. Logs are retained if that task needs them to find the
+	// dependent rows of parents that it retained in this run.
 	NeededBy *Task
-	// nil to delete. Assignments to missing columns are omitted.
+	// Update has the new values of rows; nil deletes them. Assignments to missing columns are left out.
 	Update []Assignment
-	// Rows that one statement may touch; 0 is 5,000.
+	// Limit is the most rows that one statement may touch; 0 stands for 5,000.
 	Limit int
-	// Rows of Paired with the same ids are deleted, too.
+	// Paired is a table whose rows with the same ids are deleted, too.
 	Paired *Paired
-	// The integer column that a sweep uses if the rows are on another server; empty for the table's key.
+	// ByKey is the integer column that a sweep uses if the rows are on another server; empty for the table's key.
 	ByKey string
-	// Written for each row; may be nil.
+	// Entry is written for each row; it may be nil.
 	Entry *Entry
-	// Records: deliveries that are retained on their mid-sourcing servers are recorded.
+	// Records is set if deliveries that are retained on their mid-sourcing servers are recorded.
 	Records bool
-	// Empties: the step regularly deletes most rows of a table, so that guards do not limit their share.
+	// Empties is set if the step regularly deletes most rows of a table, so that guards do not limit their share.
 	Empties bool
-	// Tables that the rows, lists, have for themselves and that are dropped with them; nil if they have none.
+	// Tables describes the tables that belong to single rows, which are lists, and that are dropped with them; nil if
+	// there are none.
 	Tables *OwnTables
 }
 
@@ -102,46 +104,47 @@ type Paired struct{ Table, Key, ID string }
 
 // Entry is an entry of the job log (XtkJobLog) about a row.
 type Entry struct {
-	// Job is the column with the id of the job. If is a column that is 0 for rows without an entry.
+	// Job is the column with the id of the job. If is a column that is 0 in rows without an entry.
 	Job, If string
 	Message string
 }
 
-// Each table belongs to one row: its name is the prefix and the id of the row.
+// OwnTables describes tables that each belong to one row: the name is the prefix and the id of the row.
 type OwnTables struct {
 	Prefix string
-	// If is true of rows that have a table. Any row may have one if it is not applicable.
+	// If is true for rows that have a table. If it is not applicable, any row may have one.
 	If Part
 }
 
 // RollUp replaces rows, from time to time, by their sums.
 type RollUp struct {
 	Table string
-	// By are the columns that are equal in rows that are added up. Date is the column of their time: the sum gets the
-	// start of the period.
+	// By are the columns with equal values in rows that are added up. Date is the column of their time; the sum gets
+	// the start of the period.
 	By   []string
 	Date string
-	// Missing columns are ignored, and columns not named here get their defaults.
+	// Sums are the columns that are added up. Missing columns are ignored, and columns that are not named here get
+	// their defaults.
 	Sums []string
-	// Total is one of Sums. Rows are deleted without a sum if their total is less than Least.
+	// Total is one of Sums. If its sum is less than Least, rows are deleted without being replaced by a sum.
 	Total string
 	Least int
-	// The option with the time until which rows have been rolled up.
+	// Since is the option with the time up to which rows have been rolled up.
 	Since campaign.Option
 }
 
 type WorkTables struct {
 	Prefix string
-	// Bare: names end with the id.
+	// Bare is set if names end with the id.
 	Bare bool
-	// The prefix of another kind that begins with this one; may be empty.
+	// Except is the prefix of another kind that begins with this one; it may be empty.
 	Except string
 	// Rows of Owner own the tables; Key is its id column.
 	Owner, Key string
-	// Owners whose tables are in use; nil if the tables of all existing owners are.
+	// InUse matches the owners whose tables are in use; nil if the tables of all existing owners are.
 	InUse Rule
-	// Lists: a table with _grp<id> at the end of its name, or before an underscore, is also in use while that list
-	// exists.
+	// Lists is set if a table is also in use while a list exists whose id follows _grp in its name, at the end or
+	// before an underscore.
 	Lists bool
 }
 

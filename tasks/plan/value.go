@@ -13,7 +13,7 @@ type Assignment struct {
 }
 
 type Value interface {
-	// ok is false, with a note, if the column is to be left unchanged.
+	// sql returns the SQL of the value. If the column is to be left unchanged, it adds a note and ok is false.
 	sql(c *compiler, column string) (value sqlexpr.Expr, ok bool)
 }
 
@@ -21,7 +21,8 @@ type Number int64
 
 func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
-// PostgreSQL reads Text for the type of the column of a table that a policy names; nil is NULL.
+// Text is a value that PostgreSQL converts to the type of a column of a table that a policy names; nil stands for
+// NULL.
 type Text struct{ Value *string }
 
 func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
@@ -29,10 +30,10 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 		return sqlexpr.SQL("NULL"), true
 	}
 	detail, ok := c.table.Column(column)
-	return typed(*v.Value, detail.Type), ok // the assignment fails, rather than cut a value that does not fit
+	return typed(*v.Value, detail.Type), ok // the assignment fails if the value does not fit, rather than cut it off
 }
 
-// The reference time, or the value of the column Unless if the table has that column and it is not NULL.
+// Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 
 func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
@@ -47,7 +48,7 @@ func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("COALESCE(%s, %s)", unless, now), true
 }
 
-// As a column stores the time. The zone in which dates are compared may be another one.
+// written returns a time as the column stores it. The zone in which dates are compared may be another one.
 func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr) sqlexpr.Expr {
 	zone := c.env.Catalog.Zone.WrittenIn
 	if zone == "" || !t.IsLocalDate(column) {
@@ -56,7 +57,7 @@ func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr)
 	return sqlexpr.Format("(%s AT TIME ZONE %s)", value, sqlexpr.Arg(zone, "text"))
 }
 
-// The lowest id of a message with this text. Without such a message, the column is left unchanged.
+// Message is the lowest id of a message with this text. Without such a message, the column is left unchanged.
 type Message string
 
 func (v Message) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {

@@ -27,8 +27,9 @@ type checker struct {
 	wrong failure.Violations
 }
 
-// Check is for a policy that Validate has accepted. It fails with failure.Violations, or with a failure.Precondition
-// and the GRANT statements if the role lacks rights. It evaluates nothing for any row.
+// Check checks a policy that Validate has accepted against a database. It fails with failure.Violations, or, if the
+// role lacks rights, with a failure.Precondition that has the GRANT statements. It does not evaluate the rule for
+// any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env}
 	if c.table = c.find("policy.table", p.TableName()); c.table == nil {
@@ -62,8 +63,8 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	return c.checkParts(ctx, compiled)
 }
 
-// missingSelect returns GRANT statements: a sweep reads where rows are stored, which rights to some columns do not
-// include.
+// missingSelect returns the GRANT statements for missing rights to read whole tables: a sweep reads where rows are
+// stored, which rights to some columns do not include.
 func (c *checker) missingSelect(ctx context.Context) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
@@ -88,7 +89,7 @@ func (c *checker) missingSelect(ctx context.Context) (grants []string, err error
 	return grants, nil
 }
 
-// nil, with a violation, if there is no such table.
+// find returns a table by its name. If there is none, it adds a violation and returns nil.
 func (c *checker) find(field, name string) *campaign.Table {
 	t := c.env.Catalog.Table(name)
 	switch other := c.env.Catalog.InPlaceOf(name); {
@@ -97,7 +98,7 @@ func (c *checker) find(field, name string) *campaign.Table {
 	case other != nil:
 		c.wrong.Addf(field, "%s is %s, not a table", other.Quoted(), other.Kind)
 	default:
-		if name == c.TableName() { // as people wrote it
+		if name == c.TableName() { // the name as the user wrote it
 			name = c.Table
 		}
 		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema", name)
@@ -124,8 +125,8 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// usable fails with failure.Violations if the catalog shows that the policy cannot be carried out on a table: something
-// has changed since the policy was set.
+// usable fails with failure.Violations if the catalog shows that the policy cannot be applied to a table, because
+// something has changed since the policy was set.
 func (p Policy) usable(env plan.Env, t *campaign.Table) error {
 	c := &checker{Policy: p, env: env, table: t}
 	c.checkColumns()
@@ -142,7 +143,7 @@ func (c *checker) checkColumns() {
 		case !ok, op == plan.Null, op == plan.NotNull:
 		case op != plan.StartsWith:
 			c.checkOrder(field, column)
-		case !column.Bytewise: // what begins a text is compared byte by byte
+		case !column.Bytewise: // the beginning of a text is compared byte by byte
 			c.wrong.Addf(
 				field, "%s is %s: STARTS_WITH is only for text, varchar, char and name, not with a nondeterministic "+
 					"collation, since texts may be equal to others there that they do not begin with", column.Name, column.Full,
@@ -173,7 +174,7 @@ func (c *checker) checkDates() {
 		}
 	}
 	if k.OrderBy == "" && c.OlderThan != nil {
-		return // it is that column
+		return // the rows are ordered by that column
 	}
 	const field = "policy.keep_newest.order_by"
 	if column, ok := c.column(field, c.table, k.OrderBy); ok && !column.IsDate && column.Kind != "N" {
@@ -226,7 +227,7 @@ func (c *checker) checkOrphan() {
 	}
 }
 
-// Values of filters can be read for the types of their columns.
+// checkValues checks that values of filters can be converted to the types of their columns.
 func (c *checker) checkValues(ctx context.Context) error {
 	for i, f := range c.Filters {
 		column, ok := c.table.Column(f.Column)
@@ -276,8 +277,8 @@ func (c *checker) checkAssign() {
 	}
 }
 
-// No trigger may change, with the assigned columns, which rows are the newest: the next run would overwrite those that
-// this one keeps.
+// checkTriggers checks that no trigger may change which rows are the newest when columns are assigned: the next run
+// would then overwrite rows that this one retains.
 func (c *checker) checkTriggers(assigned []string) {
 	for _, t := range c.table.UpdateTriggers {
 		if t.FiredBy(assigned) {
@@ -300,7 +301,7 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 		switch {
 		case !ok || (a.Value == nil && column.NotNull):
 			continue
-		case a.Value == nil: // a domain may refuse NULL
+		case a.Value == nil: // a domain may not allow NULL
 			if err := c.try(ctx, field, sqlexpr.Format("SELECT NULL::%s", column.Full)); err != nil {
 				return err
 			}
@@ -318,7 +319,7 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 	return nil
 }
 
-// Why the column cannot be assigned; empty if it can.
+// unassignable returns why a column cannot be assigned; empty if it can.
 func (c *checker) unassignable(column campaign.Column) string {
 	isColumn := func(name string) bool {
 		stored := c.table.Stored(name)
@@ -341,7 +342,7 @@ func (c *checker) unassignable(column campaign.Column) string {
 	return ""
 }
 
-// Values of the column must not depend on a zone that is not known.
+// checkZone checks that values of a column do not depend on a time zone that is not known.
 func (c *checker) checkZone(field string, column campaign.Column) {
 	if c.env.Catalog.Zone.Unknown && column.Type == "pg_catalog.timestamptz" {
 		c.wrong.Addf(field,
@@ -350,7 +351,7 @@ func (c *checker) checkZone(field string, column campaign.Column) {
 	}
 }
 
-// The column can have the value without changing it.
+// checkFits checks that a column can store a value without changing it.
 func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
 	before := len(c.wrong)
 	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
@@ -365,7 +366,7 @@ func (c *checker) checkFits(ctx context.Context, field string, column campaign.C
 	return err
 }
 
-// PostgreSQL can evaluate each part of the compiled rule: it can compare the types.
+// checkParts checks that PostgreSQL can evaluate each part of the compiled rule, for example compare the types.
 func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
 	for _, part := range c.parts() {
 		clauses := compiled.Clauses(plan.Rules{{part.Part}}, c.table, c.env)
@@ -389,8 +390,8 @@ func notes(p *plan.Plan) string {
 	return strings.Join(texts, "; ")
 }
 
-// try sends a query in a separate transaction, and reads its row if dest is given. An error of the query, for example
-// about a value that its type does not have, becomes a violation.
+// try runs a query in a separate transaction, and reads its row if dest is given. An error of the query, for
+// example about a value that is not one of its type, becomes a violation.
 func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	err := pgx.BeginFunc(ctx, c.tx, func(tx pgx.Tx) error {
@@ -409,8 +410,8 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 	return nil
 }
 
-// MissingIndex returns the statement that creates the index that finds the newest rows of a group; empty if none is
-// missing.
+// MissingIndex returns the statement that creates an index for finding the newest rows of a group; empty if no
+// index is missing.
 func (p Policy) MissingIndex(t *campaign.Table) string {
 	k := p.KeepNewest
 	if k == nil || len(k.Per) == 0 || t.Location != "" {

@@ -8,17 +8,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Dates and times that PostgreSQL reads in one way, whatever its clock and its settings.
+// isoDate matches dates and times that PostgreSQL reads in the same way whatever its clock and settings are.
 var isoDate = regexp.MustCompile(`^(?:-?infinity|(?:\d{4,6}-\d\d-\d\d(?:[T ]|$))?(?:\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?` +
 	`(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?)$`)
 
 var wholeNumber = regexp.MustCompile(`^-?\d+$`)
 
-// Intervals whose sign belongs to one field, whatever the setting IntervalStyle.
+// plainInterval matches intervals whose sign belongs to a single field, so that the setting IntervalStyle does not
+// matter.
 var plainInterval = regexp.MustCompile(`^(?:P.*|-?\d+(?:\.\d+)? ?[A-Za-z]+)$`)
 
-// Of the types that a type ($1) consists of: whether dates or times, amounts of money or intervals are among them, and
-// whether it is, or has, a row.
+// meanings looks at the types of which a type $1 consists. It returns whether they include dates or times, amounts
+// of money, or intervals, and whether the type is a row or has one.
 const meanings = `
 WITH RECURSIVE part (oid) AS (SELECT $1::text::regtype::oid UNION SELECT of.oid FROM part JOIN pg_type t USING (oid)
   CROSS JOIN LATERAL (SELECT t.typelem AS oid WHERE t.typcategory = 'A' UNION ALL SELECT t.typbasetype
@@ -28,8 +29,9 @@ SELECT COALESCE(bool_or(typcategory = 'D'), false), COALESCE(bool_or(oid = 'mone
   COALESCE(bool_or(typcategory = 'T'), false), COALESCE(bool_or(typtype = 'c'), false)
 FROM part JOIN pg_type USING (oid)`
 
-// A value must mean the same whenever it is read: a run must do what its saved plan counted. meant is false, with a
-// violation, if it depends on the clock or on a setting, or would be cut.
+// checkMeaning checks that a value means the same whenever it is read, since a run must do what its saved plan
+// counted. If the value depends on the clock or on a setting, or would be cut off, it adds a violation and meant is
+// false.
 func (c *checker) checkMeaning(
 	ctx context.Context, field string, column campaign.Column, value string,
 ) (meant bool, err error) {

@@ -10,32 +10,32 @@ import (
 
 const Prefix = "policy/"
 
-// All stands for the tasks of all policies, where tasks to skip are named.
+// All is the name that stands for the tasks of all policies in a list of tasks to skip.
 const All = "policies"
 
-// A row must meet all conditions that are given.
+// Policy is a retention rule for a table. A row must meet all conditions that are given.
 type Policy struct {
 	Name string `json:"name"`
-	// With or without the schema, as in campaign.Scope.
+	// Table may have a schema, as in campaign.Scope.
 	Table       string `json:"table"`
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
-	// Rows of a statement; 0 for the default of tasks.
+	// Limit is the most rows of a statement; 0 stands for the default of tasks.
 	Limit      int         `json:"limit,omitempty"`
 	OlderThan  *OlderThan  `json:"older_than,omitempty"`
 	Filters    []Filter    `json:"filters,omitempty"`
 	OrphanOf   *OrphanOf   `json:"orphan_of,omitempty"`
 	KeepNewest *KeepNewest `json:"keep_newest,omitempty"`
-	// Without assignments, rows are deleted.
+	// Assign are the new values of columns; if there are none, rows are deleted.
 	Assign []Assign `json:"assign,omitempty"`
-	// Relations are Table and OrphanOf.ParentTable as they were resolved when the policy was set. Before that there are
-	// none: the names are looked up.
+	// Relations are Table and OrphanOf.ParentTable as they were found when the policy was set. Before that they are
+	// nil, and the names are looked up.
 	Relations []Relation `json:"-"`
-	// Revision changes with the stored rule and with whether it is enabled; empty before it is stored.
+	// Revision changes with the stored rule and with whether it is enabled; it is empty before the policy is stored.
 	Revision string `json:"-"`
 }
 
-// By its date, a row is more than some days older than the reference time.
+// OlderThan is the condition that the date of a row is more than some days before the reference time.
 type OlderThan struct {
 	Column string `json:"column"`
 	Days   int    `json:"days"`
@@ -53,7 +53,7 @@ type OrphanOf struct {
 	ParentColumn string `json:"parent_column"`
 }
 
-// The row is not among the newest ones of its group.
+// KeepNewest is the condition that a row is not among the newest rows of its group.
 type KeepNewest struct {
 	Per     []string `json:"per,omitempty"`
 	OrderBy string   `json:"order_by,omitempty"` // the column of OlderThan if it is empty
@@ -82,7 +82,7 @@ var ops = map[string]plan.Op{
 
 func (p Policy) Etag() string { return etag.Of(p) }
 
-// Basis changes if the rule does, or if another relation has the name of one of its tables.
+// Basis changes if the rule does, or if a different relation has the name of one of its tables.
 func (p Policy) Basis() string {
 	p.Description, p.Enabled, p.Limit = "", false, 0
 	return etag.Of([]any{p, p.Relations})
@@ -97,7 +97,7 @@ func (p Policy) orderBy() string {
 	return p.KeepNewest.OrderBy
 }
 
-// With the schema once that is known.
+// TableName returns the table's name, with the schema once that is known.
 func (p Policy) TableName() string {
 	if p.Relations == nil {
 		return p.Table

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// By stored names in lower case: tables of the application that no policy may change, and what they have. Losing their
-// rows breaks the application, or the rules of other tasks.
+// configuration has the tables of the application that no policy may change, by stored names in lower case, and
+// what they contain. Losing their rows breaks the application, or the rules of other tasks.
 var configuration = map[string]string{
 	"xtkoperator":        "operators",
 	"xtkgroup":           "groups of operators",
@@ -48,8 +48,8 @@ var configuration = map[string]string{
 	"nmsofferspace":      "spaces of offers",
 }
 
-// Why no policy may change a table; empty if one may. deletes: the policy deletes rows, so what foreign keys delete or
-// change with them counts as well.
+// protected returns why no policy may change a table; empty if one may. If the policy deletes rows, this includes
+// tables whose rows foreign keys delete or change with them.
 func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	if why := protectedItself(c, t); why != "" {
 		return why
@@ -65,8 +65,9 @@ func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	return ""
 }
 
-// protectedItself leaves foreign keys aside. The application sees the rows of a table that inherits from one of its
-// own, and a policy those of all tables that inherit from its table.
+// protectedItself returns why no policy may change a table itself, without regard to foreign keys. The application
+// also sees the rows of tables that inherit from its own, and a policy those of all tables that inherit from its
+// table.
 func protectedItself(c *campaign.Catalog, t *campaign.Table) string {
 	why := protectedName(c, t.Schema, t.Name)
 	for _, name := range t.Ancestors {
@@ -89,7 +90,7 @@ func protectedName(c *campaign.Catalog, schema, name string) string {
 		return "it belongs to this service"
 	case schema == "information_schema" || strings.HasPrefix(schema, "pg_"):
 		return "it belongs to PostgreSQL"
-	case rows != "": // in every schema: other instances, and a service without the profile, have their own
+	case rows != "": // in every schema: other instances have such tables, and so has a service without the profile
 		return "it has the application's configuration: " + rows
 	case (schema == c.Schema || slices.Contains(c.OtherSchemas, schema)) && campaign.LooksLikeWorkTable(name):
 		return "it is a work table, which the application drops with its owner"

@@ -11,19 +11,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// A table of a policy, with the columns that the policy uses, by stored names.
+// Relation is a table of a policy, with the stored names of the columns that the policy uses.
 type Relation struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
-	// Identity, as of when the policy was set or last read, differs from that of other tables and columns of the same
-	// names. It is empty if there was no such table.
+	// Identity tells the table and its columns from others of the same names. It is as of when the policy was set or
+	// last read, and empty if there was no such table then.
 	Identity string `json:"identity"`
 }
 
 func (r Relation) quoted() string { return pgx.Identifier{r.Schema, r.Name}.Sanitize() }
 
-// t has the relation's name; empty for nil.
+// identityOf returns the identity of the table that has the relation's name; empty if t is nil.
 func (r Relation) identityOf(t *campaign.Table) string {
 	if t == nil {
 		return ""
@@ -73,7 +73,7 @@ func relationOf(t *campaign.Table, columns ...string) Relation {
 	return r
 }
 
-// A run may have begun long before: other relations may have the names by now.
+// requireSame fails if other relations have the names of the policy's by now: a run may have begun long before.
 func (p Policy) requireSame(c *campaign.Catalog) error {
 	for _, r := range p.Relations {
 		if r.identityOf(c.Table(r.quoted())) != r.Identity {

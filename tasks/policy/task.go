@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// field is the field of the policy that the part comes from.
+// part is a part of a rule, with the field of the policy from which it comes.
 type part struct {
 	field string
 	plan.Part
@@ -42,7 +42,7 @@ func (p Policy) Task() plan.Task {
 	}
 }
 
-// Cheap parts come first.
+// parts returns the parts of the policy's rule. Those that cost little come first.
 func (p Policy) parts() (parts []part) {
 	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {
@@ -70,15 +70,16 @@ func (p Policy) assignments() (assignments []plan.Assignment) {
 	return assignments
 }
 
-// No table if it is gone, if no policy may change it, or if its columns are not what they were: the name may stand for
-// another table since the policy was set.
+// tables returns the policy's table. It returns none if the table no longer exists, if no policy may change it, or
+// if the policy can no longer be applied to it. It fails if the name stands for a different table than when the
+// policy was set.
 func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
 	if err := p.requireSame(env.Catalog); err != nil {
 		return nil, err
 	}
 	c := &checker{Policy: p, env: env}
 	t := c.find("policy.table", p.TableName())
-	if t == nil { // dropped, renamed or moved: it counts as retained, since its rows may still be somewhere
+	if t == nil { // the table was dropped, renamed or moved; it counts as retained, since it may still have rows
 		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
 		return nil, nil
 	}

@@ -17,15 +17,15 @@ var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 const (
 	maxDescription = 1_000
 	maxLimit       = 1_000_000
-	maxParts       = 50 // filters, and assigned columns
+	maxParts       = 50 // number of filters, and of assigned columns
 	maxValues      = 1_000
 	maxPer         = 10
 	maxCount       = 1_000_000
-	maxName        = 255   // of a table or column, in bytes
+	maxName        = 255   // the length of a table's or column's name, in bytes
 	maxValue       = 8_192 // bytes
 )
 
-// Validate fails with failure.Violations if the policy is wrong for every database.
+// Validate fails with failure.Violations if the policy is wrong whatever the database.
 func (p Policy) Validate() error {
 	var wrong failure.Violations
 	if !namePattern.MatchString(p.Name) {

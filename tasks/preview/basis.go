@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Basis is what decides what a run does, apart from the rows and the clock.
+// Basis is what decides what a run does, apart from the rows and the time.
 type Basis struct {
 	Version string `json:"Version"`
-	// Options are the effective delays by name, Mappings the tables that the delivery mappings name, by column.
+	// Options are the effective delays, by name. Mappings are the tables that the delivery mappings name, by column.
 	Options           map[string]string   `json:"Options"`
 	Mappings          map[string][]string `json:"Mappings"`
 	MidSourcing       []string            `json:"MidSourcing"`
 	RelatedListTables []string            `json:"RelatedListTables"`
 	Include           []string            `json:"Include"`
-	// Rules of policies and of the tasks on other databases, by the names of the tasks.
+	// External has the rules of policies and of tasks on other databases, by task.
 	External map[string]string `json:"External,omitempty"`
 	Holds    []string          `json:"Holds,omitempty"`
 }
 
-// nil if nothing differs.
+// Changes describes what differs; nil if nothing does.
 func (b Basis) Changes(now Basis) (changes []string) {
 	compare := func(name, before, after string) {
 		if before != after {
@@ -39,7 +39,7 @@ func (b Basis) Changes(now Basis) (changes []string) {
 	for _, column := range unionKeys(b.Mappings, now.Mappings) {
 		compare("NmsDeliveryMapping."+column, list(b.Mappings[column]), list(now.Mappings[column]))
 	}
-	if list(b.Holds) != list(now.Holds) { // only admins may see which
+	if list(b.Holds) != list(now.Holds) { // only admins may see the holds
 		changes = append(changes, "the holds have changed")
 	}
 	compare("--mid-sourcing", list(b.MidSourcing), list(now.MidSourcing))

@@ -13,19 +13,20 @@ import (
 // axis divides the rows that a sweep visits into windows, from one position to another.
 type axis interface {
 	windows() pace.Windows
-	// How much of the axis a worker takes at a time.
+	// chunk is how many positions a worker takes at a time.
 	chunk() int64
-	// Window [from, to), without the rows up to an offset in its first block.
+	// window is the condition on the rows at the positions [from, to). In the first block it leaves out the rows up to
+	// an offset.
 	window(offset uint16, from, to int64) sqlexpr.Expr
 	rowWindow(row pgtype.TID) sqlexpr.Expr
-	// Negative if no window has the row.
+	// position is where a row is on the axis; it is negative if the row is not on the axis.
 	position(row pgtype.TID) int64
-	// There may be more rows from this position on, and after the offset in its block.
+	// after returns where to continue after a row: at a position, behind an offset in its block.
 	after(row pgtype.TID) (position int64, offset uint16)
 }
 
-// blockAxis visits the blocks of a table's heap. Positions are numbers of blocks of 8 KiB; a worker takes 8 MiB at a
-// time.
+// blockAxis visits the blocks of a table's heap. Positions are block numbers. A worker takes 1,024 blocks (8 MiB)
+// at a time.
 type blockAxis struct{}
 
 func (blockAxis) windows() pace.Windows { return pace.Windows{First: 32, Max: 256} }
@@ -50,8 +51,8 @@ func (blockAxis) after(row pgtype.TID) (position int64, offset uint16) {
 	return int64(row.BlockNumber), row.OffsetNumber
 }
 
-// rowAxis visits rows that were found before, in TID order. Positions are indexes into found. No window has more than
-// maxRows rows.
+// rowAxis visits rows that were found beforehand, in TID order. Positions are indexes into found. A window has at
+// most maxRows rows.
 type rowAxis struct {
 	found   []pgtype.TID
 	maxRows int

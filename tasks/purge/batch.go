@@ -14,21 +14,22 @@ import (
 // batchResult is what the statements of a batch did.
 type batchResult struct {
 	begun               time.Time
-	picked, changed     int64 // rows of the sweep
-	restored            int64 // updated rows that still match, because a trigger has changed what they got
-	inserted, updated   int64 // rows of the table, by the sweep or by triggers; read if it has triggers
-	paired              int64 // paired rows deleted, or rows that the companion statement wrote
-	left                int64 // rows picked that a circular sweep did not delete
-	cascaded            int64 // rows that foreign keys deleted or changed, as affected has them
+	picked, changed     int64 // rows that the sweep picked, and that it deleted or updated
+	restored            int64 // updated rows that still match, because a trigger changed their new values
+	inserted, updated   int64 // rows of the table written by the sweep or by triggers; read only if it has triggers
+	paired              int64 // paired rows deleted, or rows written by the companion statement
+	left                int64 // picked rows that a circular sweep did not delete
+	cascaded            int64 // rows that foreign keys deleted or changed; affected has them by relation
 	affected            []Affected
-	moved               bool       // a key has changed rows of the relation
-	statements, largest int64      // the statements that changed rows, and the most rows of one, with cascaded ones
-	last                pgtype.TID // of the rows picked
+	moved               bool       // a foreign key has changed rows of the relation
+	statements, largest int64      // how many statements changed rows, and the most rows that one changed
+	last                pgtype.TID // the last row picked
 	filenode            uint32
-	took                time.Duration // on the server
+	took                time.Duration // the time that the batch took on the server
 }
 
-// batch works at the beginning of the chunk, in a transaction, and shortens the chunk.
+// batch deletes or updates the rows at the beginning of the worker's chunk in one transaction, and moves the
+// beginning of the chunk forward.
 func (w *worker) batch(ctx context.Context) error {
 	n := batchResult{begun: time.Now()}
 	next, limit := w.windowEnd(), w.pickLimit()
@@ -59,7 +60,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch tooMany := n.largest > int64(w.maxRows); { // rolled back: no statement may touch more
+	switch tooMany := n.largest > int64(w.maxRows); { // no statement may touch more: the batch is rolled back
 	case tooMany && direct:
 		w.overfull++
 		w.sizer.Narrow(n.largest)
@@ -89,8 +90,8 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// window begins with the chunk. Once triggers have written to the table, it leaves out rows that were written since the
-// sweep began: each row is picked once.
+// window is the condition on the rows from the beginning of the chunk to a position. Once triggers have written to
+// the table, it leaves out rows that were written since the sweep began, so that each row is picked only once.
 func (w *worker) window(end int64) sqlexpr.Expr {
 	window := w.statements.axis.window(w.offset, w.chunk.from, end)
 	if !w.progress.isRewritten() {
@@ -101,8 +102,8 @@ func (w *worker) window(end int64) sqlexpr.Expr {
 		window, w.info.begun)
 }
 
-// Triggers of the table have written rows of it in a batch: instead of a deletion, again after it, or with other values
-// than the sweep's. An update of other rows, for example by a foreign key, does not count.
+// rewrites reports whether triggers of the table wrote rows to it in a batch: instead of a deletion, after it, or
+// with other values than the sweep's. An update of other rows, for example by a foreign key, does not count.
 func (w *worker) rewrites(n batchResult) bool {
 	if w.table.sweep.Set != nil {
 		return n.inserted > 0 || n.restored > 0 || n.updated > n.changed+n.restored
@@ -110,8 +111,9 @@ func (w *worker) rewrites(n batchResult) bool {
 	return n.inserted > 0 || (n.updated > 0 && n.changed < n.picked)
 }
 
-// queueWritten counts the rows of a table with triggers that the session has written, times a sign: the difference is
-// what the statements in between have written. While a failing row is searched for, batches are many.
+// queueWritten counts the rows that the session has written to a table with triggers, multiplied by sign. Called
+// with -1 before the statements of a batch and with 1 after them, it counts what these statements wrote. It does
+// nothing during the search for a failing row, which takes many small batches.
 func (w *worker) queueWritten(b *pgx.Batch, sign int64, n *batchResult) {
 	if !w.info.triggers || w.bisection.Active() {
 		return
@@ -126,14 +128,15 @@ func (w *worker) queueWritten(b *pgx.Batch, sign int64, n *batchResult) {
 	})
 }
 
-// The batch is done up to a position, and to an offset in the block there.
+// commit counts the rows of the batch that are retained, writes the ledger and ends the transaction. The batch is
+// done up to a position, and up to an offset in the block there.
 func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int64, offset uint16) error {
 	e, s := w.table.engine, w.table.sweep
 	if w.info.triggers && w.rewrites(n) {
 		w.progress.rewrite()
 	}
 	suppressing := w.suppressing || n.changed < n.picked || n.left > 0
-	var rows int64 // retained
+	var rows int64 // how many rows are retained
 	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
 		remaining := w.statements.remaining(w.statements.axis.window(0, from, done))
 		if err := remaining.QueryRow(ctx, tx).Scan(&rows); err != nil {
@@ -159,9 +162,10 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	return nil
 }
 
-// queueAsOwner runs statements as the table's owner if they may: then so do its triggers, also deferred ones, which
-// before PostgreSQL 18 run as the role that commits. The relations must be as before to the owner, too: row security
-// may hide rows by now. It is no boundary: a trigger may say RESET ROLE.
+// queueAsOwner runs the statements as the table's owner if that is allowed. Triggers then run as the owner, too;
+// deferred triggers are fired before the role is reset, since before PostgreSQL 18 they run as the role that
+// commits. The relations are checked once more as the owner, because row security may hide rows from that role by
+// now. This is not a security boundary: a trigger may run RESET ROLE.
 func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 	if w.info.owner == "" {
 		queue()
@@ -174,8 +178,8 @@ func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 	b.Queue("RESET ROLE")
 }
 
-// queueDirect queues the plain statement for each window, however many rows it has: this takes half the time, and
-// windows are chosen so that they seldom have too many.
+// queueDirect queues the plain statement for each window, however many rows it has. This takes half the time of
+// picking rows first, and the windows are sized so that they seldom have too many rows.
 func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
 	sql, _ := w.statements.direct(w.window(end)).Build() // long where many ids are on hold
 	for from := w.chunk.from; from < end; from += w.sizer.Width {
@@ -190,7 +194,7 @@ func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
 	}
 }
 
-// The statement picks rows of a window first, up to a limit.
+// queuePicked queues a statement that first picks rows of a window, up to a limit, and then changes them.
 func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, limit int, n *batchResult) {
 	pick := w.statements.pick(window, limit, w.skipsLocked())
 	if w.info.also {
@@ -205,8 +209,8 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, li
 	})
 }
 
-// queuePickedApart counts the rows to be picked in a separate statement: the command cannot be part of a WITH query if
-// there is a DO ALSO rule.
+// queuePickedApart counts the picked rows in a separate statement, because a command with a DO ALSO rule cannot be
+// part of a WITH query.
 func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResult) {
 	count, args := ofPicked("count(*), max(place)", pick).Build()
 	b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
@@ -217,7 +221,8 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 	})
 }
 
-// The last statement of a batch fails as requireUnchanged does: the batch is rolled back.
+// queueAfter queues the last statement of a batch. It fails as requireUnchanged does, and the batch is then rolled
+// back.
 func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
 	s := w.table.sweep
 	b.Queue(afterSQL, s.afterArgs()...).QueryRow(func(row pgx.Row) error {

@@ -17,14 +17,14 @@ type candidateQuery struct {
 	relation   string
 	candidates []Candidates
 	cases      []*firstMatch
-	matches    []string // for each sweep, the condition that a row of the reading is its candidate
-	dates      []string // the columns of the reading for the dates
-	keys       []int    // how many keys of each sweep were returned
-	pairedKeys []int    // how many keys of the paired rows of each sweep were returned
+	matches    []string // for each sweep, the condition that a row which was read is its candidate
+	dates      []string // the columns with the dates of the rows
+	keys       []int    // how many keys were returned for each sweep
+	pairedKeys []int    // how many keys of paired rows were returned for each sweep
 }
 
-// firstMatch is a column with the index of the first candidates whose condition is true; hidden stands for candidates
-// that only hide their rows from others.
+// firstMatch is a column with the index of the first candidates whose condition is true. It is hidden where these
+// only keep their rows from being counted for others.
 type firstMatch struct {
 	indexes []int
 	when    sqlexpr.Expr
@@ -64,8 +64,8 @@ func (f *firstMatch) add(index int, where sqlexpr.Expr, value int) {
 	f.when = sqlexpr.Format("%s WHEN (%s) THEN %d", f.when, where, value)
 }
 
-// from returns the reading of a window, with additional columns, as q. OFFSET keeps PostgreSQL from evaluating the
-// conditions of a row more than once.
+// from returns a subquery q of the rows of a window, with additional columns. OFFSET keeps PostgreSQL from
+// evaluating the conditions of a row more than once.
 func (q *candidateQuery) from(window sqlexpr.Expr, more ...string) sqlexpr.Expr {
 	var columns []sqlexpr.Expr
 	for i, f := range q.cases {
@@ -130,7 +130,7 @@ func (q *candidateQuery) readKeys(ctx context.Context, t *table, window sqlexpr.
 	return t.query(ctx, query, &tally.Keys)
 }
 
-// readPaired also adds some keys.
+// readPaired counts the paired rows of the candidates with index i, and adds some of their keys to the tally.
 func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexpr.Expr, i int, tally *Tally) error {
 	p := q.candidates[i].Paired
 	from := sqlexpr.Format(
@@ -160,7 +160,8 @@ func (q *candidateQuery) trimKeys(tallies []Tally) {
 	}
 }
 
-// nil if the time is NULL, infinite, or in a year that neither JSON nor messages have.
+// FiniteTime returns nil if the time is NULL, infinite, or outside of the years 1 to 9999, which JSON and messages
+// need.
 func FiniteTime(t pgtype.Timestamptz) *time.Time {
 	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil

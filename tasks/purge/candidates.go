@@ -11,32 +11,33 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Candidates are the rows that a sweep would delete or update, for a reading that counts the rows of several sweeps.
+// Candidates are the rows that a sweep would delete or update. CountCandidates counts those of several sweeps at
+// once.
 type Candidates struct {
 	Where  sqlexpr.Expr
 	Newest *Newest
-	// Follows: Where follows foreign keys from all rows of a table, which takes long if there are many.
+	// Follows is set if Where follows foreign keys from all rows of a table, which takes long if there are many.
 	Follows bool
-	// Indexes of candidates, before these, whose rows the sweep will not find.
+	// Except has the indexes of earlier candidates. The sweep will not find their rows.
 	Except []int
-	// Date is SQL of the row's date, Key its integer key; they may be empty.
+	// Date is the SQL of a row's date, and Key the row's integer key. Either may be empty.
 	Date, Key string
-	// The rows that the sweep deletes with its rows, if any.
+	// Paired are the rows that the sweep deletes together with its own; nil if there are none.
 	Paired *PairedCandidates
 }
 
-// PairedCandidates are rows of a table that share their ids with candidates. The sweeps Before do not match rows that
-// earlier ones will have deleted.
+// PairedCandidates are rows of another table that share their ids with candidates. The sweeps in Before do not
+// match rows that earlier ones will have deleted.
 type PairedCandidates struct {
 	Paired
-	// Except matches rows of that table that earlier sweeps will have deleted.
+	// Except matches rows of the other table that earlier sweeps will have deleted.
 	Except []sqlexpr.Expr
 }
 
 type Tally struct {
-	// Paired is how many rows are paired with Rows, Windows in how many parts of the table these are.
+	// Paired is how many rows are paired with Rows. Windows is the number of parts of the table that have such rows.
 	Rows, Paired, Windows int64
-	// The first and the last date; nil without dates.
+	// Oldest and Newest are the first and the last date; nil without dates.
 	Oldest, Newest   *time.Time
 	Keys, PairedKeys []int64
 }
@@ -55,15 +56,15 @@ func (t *Tally) Add(more Tally) {
 	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
 }
 
-// CountCandidates reads a table once for several sweeps, changing and locking nothing. After each window it calls found
-// with the tallies of that window. While the server is otherwise idle, it reads as many windows at once as there are
-// workers.
+// CountCandidates reads a table once for several sweeps. It neither changes nor locks anything. After each window
+// it calls found with the tallies of that window. While the server is otherwise idle, it reads as many windows at
+// once as there are workers.
 func (e *Engine) CountCandidates(
 	ctx context.Context, name, relation string, candidates []Candidates,
 	found func(ctx context.Context, window []Tally) error,
 ) error {
 	s := Sweep{Name: name, Relation: relation}
-	if len(candidates) == 1 { // several sweeps share one reading
+	if len(candidates) == 1 { // if there are several, they share one scan
 		s.Where, s.Newest = candidates[0].Where, candidates[0].Newest
 	}
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
@@ -135,8 +136,9 @@ func (e *Engine) CountCandidates(
 	})
 }
 
-// A window should be read in less than a second: VACUUM cannot remove rows deleted since its snapshot. Wide windows
-// cost less per row, since the statement of each is planned and compiled.
+// A window should be read in less than maxReading, because VACUUM cannot remove rows that were deleted since the
+// window's snapshot. Wide windows cost less per row, since PostgreSQL plans and compiles one statement for each
+// window.
 const (
 	maxReading      = time.Second
 	minReadingWidth = 32
@@ -155,7 +157,7 @@ func nextWidth(width int64, took time.Duration) int64 {
 
 const spareConns = 3
 
-// Up to n readers, while the pool has connections to spare.
+// addReaders opens further readers, up to n in total, while the pool has connections to spare.
 func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*table, error) {
 	pool := t.engine.Pool
 	for len(readers) < n && pool.Stat().AcquiredConns()+spareConns < pool.Stat().MaxConns() {

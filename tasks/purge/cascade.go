@@ -13,42 +13,44 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Foreign keys with ON DELETE delete or change rows that refer to a deleted row. A batch counts what they did, in its
-// transaction: by PostgreSQL's own counters, which see each row once, also behind triggers, and cost two small
-// queries.
+// Foreign keys with ON DELETE delete or change rows that refer to a deleted row. A batch counts these rows in its
+// transaction with PostgreSQL's own counters, which count each row once, even if triggers changed it. Reading them
+// takes two small queries.
 //
-// Where keys lead back to the swept table, rows that its rule does not match could go with rows that it matches:
+// Foreign keys may lead back to the swept table. Rows that the rule does not match could then be deleted with rows
+// that it matches:
 //
 //	comment 1 (old) <- comment 2 (old) <- comment 3 (new)
 //
-// None of the three may go, since 3 would go with 1 and 2. So the statement first follows the keys from the rows that
-// it picked (reach), then back from the reached rows that the rule does not match (bound), and deletes all reached rows
-// of the table that are not bound itself, each of them by the whole condition: if 3 is old, it goes in one statement
-// with 1 and 2, wherever it is in the table, as if a single DELETE took the table. What a key deletes in the table
-// beyond these rows (another session has just inserted a new comment) undoes the batch.
+// None of the three may be deleted, since 3 would be deleted with 1 and 2. So the statement first follows the keys
+// from the rows that it picked (reach), and then back from those reached rows that the rule does not match (bound).
+// It deletes all reached rows of the table that are not bound, and checks the whole condition for each of them. If
+// comment 3 is old, it is deleted in one statement with 1 and 2, wherever it is in the table, as a single DELETE of
+// the whole table would do. If a key deletes further rows of the table, for example a comment that another session
+// has just inserted, the batch is rolled back.
 
-// Foreign keys that matter when rows of a sweep are deleted.
+// Cascade has the foreign keys that matter when rows of a sweep are deleted.
 type Cascade struct {
-	// Quoted names: first the swept table, then the tables whose rows are deleted or changed with its rows.
+	// Tables are quoted names: first the swept table, then the tables whose rows are deleted or changed with its rows.
 	Tables []string
 	Keys   []ForeignKey
 }
 
-// ForeignKey is a key between two tables of a Cascade, by their indexes. Equal compares a key with its column, given
-// their SQL.
+// ForeignKey is a foreign key between two tables of a Cascade. Parent and Child are their indexes. Equal compares a
+// key of the parent with a column of the child, given as SQL.
 type ForeignKey struct {
 	Parent, Child int
 	Keys, Columns []string
 	Equal         []campaign.Equality
-	// Clears: the key sets its columns to NULL or a default. Refuses: rows that refer to a row keep it. Otherwise the
-	// key deletes them.
+	// Clears is set if the key sets its columns to NULL or a default. Refuses is set if a row cannot be deleted while
+	// others refer to it. If neither is set, the key deletes the rows of the child.
 	Clears, Refuses bool
 }
 
-// The rows of the key go with the row that they refer to.
+// deletes reports whether rows of the child are deleted with the row that they refer to.
 func (k ForeignKey) deletes() bool { return !k.Clears && !k.Refuses }
 
-// A row of the child refers to a row of the parent, given their aliases.
+// on is the condition that a row of the child refers to a row of the parent, given the aliases of both.
 func (k ForeignKey) on(parent, child string) string {
 	var on []string
 	for i := range k.Keys {
@@ -57,17 +59,17 @@ func (k ForeignKey) on(parent, child string) string {
 	return strings.Join(on, " AND ")
 }
 
-// Circular: keys lead back to the swept table, so that its rows depend on each other.
+// Circular reports whether keys lead back to the swept table, so that its rows depend on each other.
 func (c *Cascade) Circular() bool {
 	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && !k.Clears })
 }
 
-// Keys change rows of the swept table when others of it are deleted.
+// clearsItself reports whether keys change rows of the swept table when other rows of it are deleted.
 func (c *Cascade) clearsItself() bool {
 	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && k.Clears })
 }
 
-// nested: no table is reached from itself, so that conditions can follow the keys one after another.
+// nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.
 func (c *Cascade) nested() bool {
 	var visit func(table int, path []int) bool
 	visit = func(table int, path []int) bool {
@@ -78,8 +80,8 @@ func (c *Cascade) nested() bool {
 	return visit(0, nil)
 }
 
-// steps is a UNION ALL of one step along the keys that do not clear, from the rows of a WITH query: to the rows that
-// refer to these, or back to those that they refer to.
+// steps returns a query for one step along the keys that do not clear, from the rows of a WITH query: to the rows
+// that refer to them or, if back is set, to the rows that they refer to.
 func (c *Cascade) steps(from string, back bool) string {
 	var steps []string
 	for _, k := range c.Keys {
@@ -99,8 +101,9 @@ func (c *Cascade) steps(from string, back bool) string {
 	return "SELECT step.* FROM " + from + ", LATERAL (" + strings.Join(steps, " UNION ALL ") + ") AS step"
 }
 
-// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of those
-// among them that must not go, with those that they refer to. start selects the table's object id and the TID of rows.
+// reach returns two WITH queries: reach has the rows that are reached from some rows of the table; bound has the
+// reached rows that must not be deleted, and the rows that they refer to. start selects the object id of the table
+// and the TID of the first rows.
 func (c *Cascade) reach(start, where sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
   UNION %s),
@@ -109,13 +112,14 @@ bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EX
   UNION %s)`, start, c.steps("reach", false), c.Tables[0], where, c.steps("bound", true))
 }
 
-// A row r of a circular sweep's table must not go, since others would go with it.
+// Dependent is the condition that a row r of a circular sweep's table must not be deleted, since rows that the
+// sweep does not match would be deleted with it.
 func (s *Sweep) Dependent() sqlexpr.Expr {
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
 		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where))
 }
 
-// The rows that go: without those that must not because of others.
+// going returns the sweep without the rows that must stay because deleting them would delete others.
 func (s *Sweep) going() Sweep {
 	if s.Cascade.Circular() {
 		return s.Without(s.Dependent())
@@ -127,8 +131,8 @@ func (s *Sweep) matching(columns string) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", columns, s.Relation, s.Where)
 }
 
-// Goes is the condition that a row r of a table of the cascade, given by its index, goes with a row of the sweep;
-// Changes, that it changes and does not go. They are empty if no key does that.
+// Goes is the condition that a row r of a table of the cascade, given by its index, is deleted with a row of the
+// sweep. Changes is the condition that it is changed, and not deleted. Both are empty if no key does that.
 func (s *Sweep) Goes(table int) sqlexpr.Expr {
 	if s.Cascade.nested() {
 		return s.refersTo(table, ForeignKey.deletes)
@@ -147,14 +151,15 @@ func (s *Sweep) Changes(table int) sqlexpr.Expr {
 		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, goes)
 	}
 	if table == 0 && !changes.IsZero() {
-		// not of another partition, whose rows go with another sweep, or depend on others that this one does not reach
+		// rows of another partition do not count: another sweep deletes them, or they depend on rows that this sweep does
+		// not reach
 		changes = sqlexpr.Format("(%s) AND (r.tableoid = %s::regclass AND (%s)) IS NOT TRUE", changes,
 			sqlexpr.Arg(s.Relation, "text"), s.going().Where)
 	}
 	return changes
 }
 
-// A row r of a table refers, by one of some keys, to a row that goes.
+// refersTo is the condition that a row r of a table refers, by one of some keys, to a row that will be deleted.
 func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlexpr.Expr) {
 	for _, k := range s.Cascade.Keys {
 		if k.Child != table || !by(k) {
@@ -171,8 +176,8 @@ func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlex
 	return condition
 }
 
-// family returns the WITH queries before the statement of a circular sweep, and the condition that a row r is one of
-// those that go together with the picked ones.
+// family returns the WITH queries for the statement of a circular sweep, and the condition that a row r is one of
+// the rows that are deleted together with the picked ones.
 func (s *Sweep) family() (with, among sqlexpr.Expr) {
 	with = sqlexpr.Format(`%s,
 family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
@@ -182,7 +187,8 @@ family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT r
 		"rel, place FROM family)) IS TRUE")
 }
 
-// For the row that pick selects: its TID, its key, and whether it must not go because of others.
+// pickBound returns a query for the row that pick selects: its TID, its key, and whether it must not be deleted
+// because of others.
 func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
 	if !s.Cascade.Circular() {
 		return ofPicked("place, name, false", pick)
@@ -194,15 +200,15 @@ SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick
 	)
 }
 
-// Rows of a relation that foreign keys deleted or changed.
+// Affected counts the rows of a relation that foreign keys deleted or changed.
 type Affected struct {
 	Relation, Root   string // quoted, with their schemas
 	Deleted, Updated int64
 }
 
-// Relations ($1), and the tables and partitions whose rows foreign keys may delete or change with their rows, with how
-// many rows of each the session has deleted and updated lately. The keys that refer to a table are found by their
-// triggers, which are indexed.
+// affectedSQL returns the relations $1, and the tables and partitions whose rows foreign keys may delete or change
+// with theirs, each with the number of rows that the session has deleted and updated in its transaction. It finds
+// the keys that refer to a table by their triggers, since these have an index.
 const affectedSQL = `
 WITH RECURSIVE affected (oid, deleted) AS (
   SELECT part.oid, true FROM unnest($1::text[]) AS name
@@ -221,7 +227,8 @@ WHERE c.oid IN (SELECT oid FROM affected) AND c.relkind = 'r'`
 
 type counters map[uint32]Affected
 
-// For the tables that a batch of the sweep deletes from itself.
+// queueCounters queues reading the counters of the tables that a batch of the sweep deletes from, and of those that
+// foreign keys lead to.
 func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 	if s.Cascade == nil {
 		return nil
@@ -249,14 +256,15 @@ func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 	return read
 }
 
-// ErrTookMore: a foreign key or a trigger deleted rows of the swept table that the statement did not.
+// ErrTookMore means that a foreign key or a trigger deleted rows of the swept table that the statement did not
+// delete.
 var ErrTookMore = errors.New("deleting these rows would delete others of the table, which the rule may not match")
 
-// errNotCounted: PostgreSQL does not count what a session does.
+// errNotCounted means that PostgreSQL does not count the rows that a session changes.
 var errNotCounted = errors.New(
 	"track_counts is off, so that the rows which foreign keys delete with these cannot be counted: turn it on")
 
-// What foreign keys did is the difference between two readings of the counters.
+// settle sets what foreign keys did in a batch: the difference between the counters before and after it.
 func (s *Sweep) settle(before, after counters, n *batchResult) error {
 	swept, paired := n.changed, n.paired
 	for oid, a := range after {
@@ -284,8 +292,8 @@ func (s *Sweep) settle(before, after counters, n *batchResult) error {
 	return nil
 }
 
-// CountCascade adds to the changes of work, which deletes rows of the sweep in a transaction, what foreign keys did. It
-// fails with ErrTookMore if they deleted further rows of the table.
+// CountCascade runs work, which deletes rows of the sweep in a transaction, and adds to the delta the rows that
+// foreign keys deleted or changed. It fails with ErrTookMore if they deleted further rows of the swept table.
 func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func() error) error {
 	if s.Cascade == nil {
 		return work()

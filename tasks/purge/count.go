@@ -9,11 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Blocks of a statement that only counts: 32 MiB.
+// countBlocks is how many blocks a statement that only counts reads: 32 MiB.
 const countBlocks = 4096
 
-// Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found for one window
-// after another.
+// Count counts the rows of the sweep and their paired rows. It neither changes nor locks anything, and calls found
+// once for each window.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		if !s.NoTIDs {
@@ -52,7 +52,8 @@ func (t *table) countWindows(ctx context.Context, found func(ctx context.Context
 	return nil
 }
 
-// CountElsewhere counts rows on another server, and separately their paired rows, changing and locking nothing.
+// CountElsewhere counts rows on another server and, separately, their paired rows. It neither changes nor locks
+// anything.
 func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err error) {
 	tally.Windows = 1
 	err = e.open(ctx, []Sweep{s}, func(t *table) (err error) {
@@ -85,11 +86,12 @@ func (t *table) countOnOtherServer(ctx context.Context) (rows, paired int64, err
 	return rows, paired, err
 }
 
-// Blocks that are read for an estimate: 8 MiB.
+// sampleBlocks is how many blocks are read for an estimate: 8 MiB.
 const sampleBlocks = 1024
 
-// A small table is counted, and so is a sample of a large one if rows of other tables matter; otherwise the planner
-// estimates. ok is false if a large table was never analyzed.
+// Estimate returns how many rows each sweep would find, roughly. It counts small tables, and a sample of a large
+// table if rows of other tables matter; otherwise it takes the planner's estimate. ok is false if a large table was
+// never analyzed.
 func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, ok bool, err error) {
 	ok = true
 	err = e.open(ctx, sweeps, func(t *table) error {
@@ -131,7 +133,7 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	return int64(plan.Rows), err == nil, err
 }
 
-// countSample reads some random blocks.
+// countSample reads some random blocks of a table and multiplies the number of rows found accordingly.
 func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
 	share := min(1, float64(some)/float64(max(blocks, 1)))
 	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
@@ -139,10 +141,10 @@ func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64
 	return int64(float64(rows) / share), err
 }
 
-// Blocks that Sample reads: 2 MiB.
+// quickBlocks is how many blocks Sample reads: 2 MiB.
 const quickBlocks = 256
 
-// Sample reads the current rows of a few blocks, without the planner's statistics.
+// Sample estimates the rows of a sweep from a few random blocks, without the planner's statistics.
 func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		blocks, _, err := t.size(ctx)

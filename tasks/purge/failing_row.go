@@ -19,18 +19,20 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// A batch with a row that fails is rolled back. Smaller ones follow, down to that single row, which is skipped.
+// A batch with a row that fails is rolled back. Smaller batches follow until the row is found; it is then skipped.
 
-// If more rows of one caller's sweeps fail, a sweep gives up: then the rows are probably not the cause.
+// MaxFailedRows is after how many failed rows, of one caller's sweeps together, a sweep gives up: the rows are then
+// probably not the cause.
 const MaxFailedRows = 1_000
 
 const FailedRowsLogged = 20
 
-// In characters.
+// maxMessage is the maximum length of an error text, in characters.
 const maxMessage = 300
 
-// try retries after transient errors. failure is the error of a row: the same batch would meet it again. The ids that a
-// companion statement takes may become free.
+// try runs a batch, and retries it after transient errors. failure is the error of a row, which the same batch
+// would meet again. A unique violation is not such an error if there is a companion statement: the ids that this
+// takes may become free.
 func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
 	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
 		err := batch()
@@ -55,7 +57,7 @@ func (w *worker) narrow(ctx context.Context) error {
 	return err
 }
 
-// singleRow skips a row that fails, in the transaction that counts it.
+// singleRow runs a batch of one row. If the row fails, it is skipped, and the same transaction counts it.
 func (w *worker) singleRow(ctx context.Context) error {
 	var (
 		n     = batchResult{begun: time.Now()}
@@ -99,7 +101,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 		return err
 	case !sqlstate.OfRow(failure) && !errors.Is(failure, ErrTookMore):
 		return failure
-	case companion != nil: // which may be the cause
+	case companion != nil: // the companion may be the cause
 		if err := w.inSavepoint(ctx, tx, row, nil, &batchResult{}); err == nil {
 			return failure
 		} else if !sqlstate.OfRow(err) {
@@ -116,7 +118,8 @@ func (w *worker) singleRow(ctx context.Context) error {
 	return nil
 }
 
-// The part of the transaction is undone if it fails. Deferred constraints are checked, too.
+// inSavepoint deletes or updates a single row, and undoes only this part of the transaction if it fails. Deferred
+// constraints are checked, too.
 func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b, s := &pgx.Batch{}, w.table.sweep
@@ -131,7 +134,7 @@ func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *
 	})
 }
 
-// The row is named by its key, or by its TID if key is nil.
+// RowFailed is the message for a row that failed. It names the row by its key, or by its TID if key is nil.
 func RowFailed(table string, row pgtype.TID, key *string, err error) message.Message {
 	name := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
 	if key != nil {
@@ -140,8 +143,8 @@ func RowFailed(table string, row pgtype.TID, key *string, err error) message.Mes
 	return message.RowFailed.With("table", table, "row", name, "error", Message(err))
 }
 
-// Message is the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control characters,
-// and not too long.
+// Message returns the text, the SQLSTATE and the hint of an error of PostgreSQL on one line, without control
+// characters and of limited length.
 func Message(err error) string {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
@@ -172,8 +175,8 @@ type RowError struct {
 	Err error
 }
 
-// FindRowErrors returns rows that cannot be deleted, one more than MaxFailedRows at most. It undoes its attempts in the
-// transaction.
+// FindRowErrors returns rows that cannot be deleted, with their errors, and stops after MaxFailedRows + 1. The
+// transaction keeps none of its attempts.
 func FindRowErrors(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (failed []RowError, err error) {
 	undone := errors.New("undone")
 	var bisection pace.Bisection

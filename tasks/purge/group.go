@@ -13,26 +13,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Newest describes a sweep that keeps the newest rows of each group, so that its rows can be found group by group: the
-// last row that a group keeps is looked up once for all of its rows. It says the same as the sweep's Where.
+// Newest describes a sweep that retains the newest rows of each group. It has the same meaning as the sweep's
+// Where, but lets the rows be found group by group: the last row that a group retains is looked up once for all
+// rows of the group.
 type Newest struct {
-	// Per are the quoted columns of the groups. OrderBy is the quoted column whose greatest values are the newest.
+	// Per are the quoted columns by which rows are grouped. OrderBy is the quoted column whose greatest values are the
+	// newest.
 	Per     []string
 	OrderBy string
-	// The operator that is true of a value of OrderBy and a newer one.
+	// Older is the operator that is true for a value of OrderBy and a newer one.
 	Older string
-	// The value in OrderBy of the last row that a group keeps; NULL if the group keeps all rows. It reads the group's
-	// columns, which GroupColumn names.
+	// Last is the value in OrderBy of the last row that a group retains; NULL if the group retains all rows. It reads
+	// the group's columns by the names of GroupColumn.
 	Last sqlexpr.Expr
-	// For each combination of NULLs in the columns, the condition that the row r is in the group.
+	// InGroup has, for each combination of NULLs in the columns, the condition that the row r is in the group.
 	InGroup []string
-	// The other conditions of the rule, over the table as r.
+	// Rest are the other conditions of the rule, on the table as r.
 	Rest sqlexpr.Expr
 }
 
 func GroupColumn(i int) string { return fmt.Sprintf("g.k%d", i+1) }
 
-// format writes the condition as in Sweep.
+// and returns a copy with a further condition in Rest. format combines the two, as in Sweep.
 func (n *Newest) and(format string, condition sqlexpr.Expr) *Newest {
 	if n == nil {
 		return nil
@@ -42,8 +44,9 @@ func (n *Newest) and(format string, condition sqlexpr.Expr) *Newest {
 	return &restricted
 }
 
-// groups is a subquery g with a row for each group of some rows (a FROM and WHERE): its columns, more columns, and
-// last. OFFSET keeps PostgreSQL from evaluating Last more than once for a group.
+// groups returns a subquery g with one row for each group of some rows, which are given as a FROM and a WHERE. It
+// has the group's columns, more columns, and last. OFFSET keeps PostgreSQL from evaluating Last more than once for
+// a group.
 func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 	var columns, numbers []string
 	for i, column := range n.Per {
@@ -54,7 +57,8 @@ func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 		strings.Join(columns, ", "), more, rows, strings.Join(numbers, ", "))
 }
 
-// The FROM of a query for the obsolete rows o, with columns over r. Rows of a group follow each other.
+// obsolete returns the FROM of a query for the obsolete rows o, with columns of the table as r. The rows of a group
+// follow each other.
 func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	var each []sqlexpr.Expr
 	for _, in := range n.InGroup {
@@ -66,19 +70,20 @@ func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	return sqlexpr.Format("%s, LATERAL (%s OFFSET 0) AS o", groups, sqlexpr.Join(" UNION ALL ", each...))
 }
 
-// The TIDs of those rows (a FROM and WHERE) that are not the newest of their groups.
+// among returns a query for the TIDs of those rows that are not among the newest of their groups. The rows are
+// given as a FROM and a WHERE.
 func (n *Newest) among(rows sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date %s g.last",
 		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows), n.Older)
 }
 
-// groupAxis visits rows that were found group by group. Its windows check again that the rows are not among the newest
-// of their groups. A row that was changed since then does not match, since it has another TID.
+// groupAxis visits rows that were found group by group. Its windows check again that the rows are not among the
+// newest of their groups. A row that was changed in the meantime does not match, since it has another TID.
 type groupAxis struct {
 	rowAxis
 	newest   *Newest
 	relation string
-	index    func() map[pgtype.TID]int64 // positions
+	index    func() map[pgtype.TID]int64 // the position of each row
 }
 
 func newGroupAxis(s *Sweep, found []pgtype.TID, maxRows int) groupAxis {
@@ -95,8 +100,8 @@ func (a groupAxis) window(_ uint16, from, to int64) sqlexpr.Expr { return a.amon
 
 func (a groupAxis) rowWindow(row pgtype.TID) sqlexpr.Expr { return a.among([]pgtype.TID{row}) }
 
-// among: a row has one of some TIDs, and is not among the newest of its group. IS TRUE keeps the planner from joining
-// by TID: many versions of PostgreSQL do not compare TIDs again after waiting for a lock.
+// among is the condition that a row has one of some TIDs and is not among the newest of its group. IS TRUE keeps
+// the planner from joining by TID: many versions of PostgreSQL do not compare TIDs again after waiting for a lock.
 func (a groupAxis) among(rows []pgtype.TID) sqlexpr.Expr {
 	these := amongTIDs(rows)
 	obsolete := a.newest.among(sqlexpr.Format("ONLY %s AS r WHERE %s", a.relation, these))
@@ -114,7 +119,7 @@ func (a groupAxis) after(row pgtype.TID) (position int64, offset uint16) {
 	return a.position(row) + 1, 0
 }
 
-// The rows of a group follow each other.
+// obsoleteTIDs returns the TIDs of obsolete rows, up to a limit. The rows of a group follow each other.
 func (t *table) obsoleteTIDs(ctx context.Context, limit int64) (found []pgtype.TID, err error) {
 	s := t.sweep
 	query := sqlexpr.Format("SELECT o.place FROM %s LIMIT %d", s.Newest.obsolete(s.Relation, "r.ctid AS place"), limit)
@@ -125,8 +130,8 @@ func (t *table) obsoleteTIDs(ctx context.Context, limit int64) (found []pgtype.T
 	return found, err
 }
 
-// groupScan has no method if the planner would rather find the rows one by one: by an index on another condition, or in
-// a small table.
+// groupScan returns how to find the rows group by group. It has no method if the planner would rather find the rows
+// one by one: by an index on another condition, or because the table is small.
 func (t *table) groupScan(ctx context.Context) (scan Scan, err error) {
 	s := t.sweep
 	if s.Newest == nil {
@@ -147,7 +152,8 @@ func (t *table) groupScan(ctx context.Context) (scan Scan, err error) {
 	return scan, err
 }
 
-// byGroup deletes the rows in the order in which it finds them. done is false if they have to be found in another way.
+// byGroup finds the rows group by group, and deletes them in the order in which it finds them. done is false if
+// they have to be found in another way.
 func (l *localSweep) byGroup(ctx context.Context) (done bool, err error) {
 	scan, err := l.table.groupScan(ctx)
 	if err != nil || scan.Method == "" {

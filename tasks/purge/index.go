@@ -18,29 +18,30 @@ import (
 
 const findTimeout = 5 * time.Minute
 
-// Up to this number of blocks a table is swept even if it has an index: a few batches cover it.
+// smallTable is the number of blocks up to which a whole table is swept even if it has an index: a few batches
+// cover it.
 const smallTable = 1024
 
-// The values are stored.
+// ScanMethod is how the rows of a sweep are found. Its values are stored.
 type ScanMethod string
 
 const (
 	TableScan ScanMethod = "table"
 	IndexScan ScanMethod = "index"
 	KeyScan   ScanMethod = "key"
-	// All rows of the partition are obsolete.
+	// PartitionDrop is for a partition whose rows are all obsolete.
 	PartitionDrop ScanMethod = "drop of the partition"
 	PlannerScan   ScanMethod = "planner"
 )
 
-// How the rows of a sweep are found. The zero Scan means that nothing is known.
+// Scan is how the rows of a sweep are found. The zero Scan means that nothing is known.
 type Scan struct {
 	Method ScanMethod
-	// The name of the index, or of the column of the key; "" for other methods.
+	// Index is the name of the index or of the key's column; empty for other methods.
 	Index string
 }
 
-// The method, followed by the index if there is one.
+// MarshalText returns the method, followed by the index if there is one.
 func (s Scan) MarshalText() ([]byte, error) {
 	return []byte(strings.TrimSuffix(string(s.Method)+" "+s.Index, " ")), nil
 }
@@ -53,7 +54,7 @@ func (s *Scan) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Scan changes and locks nothing.
+// Scan returns how a sweep would find its rows. It neither changes nor locks anything.
 func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	if s.NoTIDs {
 		return Scan{KeyScan, s.ByKey}, s.OtherServerError()
@@ -75,7 +76,8 @@ func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	return scan, err
 }
 
-// index is empty if the whole table is to be read. about is where the rows are, roughly.
+// chooseIndex returns the names of the indexes by which the planner would find the rows, and about where in the
+// table the rows are. index is empty if the whole table should be read.
 func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, about extent, err error) {
 	if info.blocks <= smallTable {
 		return "", about, nil
@@ -94,7 +96,7 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 	return index, about, nil
 }
 
-// Empty if the plan uses none.
+// indexes returns the names of the table's indexes by which a plan finds its rows.
 func (t *table) indexes(ctx context.Context, plan node) (names string, err error) {
 	used := plan.indexes()
 	if len(used) == 0 {
@@ -107,7 +109,7 @@ func (t *table) indexes(ctx context.Context, plan node) (names string, err error
 	return names, err
 }
 
-// Where in the table the rows of a sweep are.
+// extent is the part of the table in which the rows of a sweep are.
 type extent struct {
 	rows        int64
 	first, last pgtype.TID
@@ -115,20 +117,21 @@ type extent struct {
 
 func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
 
-// dense: there are enough rows per block to visit all blocks rather than single rows.
+// dense reports whether there are enough rows per block to visit all blocks rather than single rows.
 func (x extent) dense(rowsPerBlock float64) bool {
 	return float64(x.rows) >= rowsPerBlock*float64(x.blocks())
 }
 
-// So many of the oldest obsolete rows, and of the youngest, are read to estimate where all of them are.
+// sampleRows is how many of the oldest and of the youngest obsolete rows are read to estimate where all of them
+// are.
 const sampleRows = 500
 
-// One block is added on both sides for so many blocks in a sample, since a sample seldom has the very first and the
-// very last row.
+// sampleMargin is the number of blocks in a sample for which one block is added on both sides: a sample seldom has
+// the very first and the very last row.
 const sampleMargin = 100
 
-// guess is about how many rows there are. The extent has no rows if they are not chosen by age, or are too few for a
-// sample.
+// sampleExtent estimates where the rows are. guess is about how many there are. The extent has no rows if the rule
+// does not choose rows by age, or if they are too few for a sample.
 func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err error) {
 	s := t.sweep
 	if s.Older == nil {
@@ -153,7 +156,8 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 	return x, nil
 }
 
-// By an index on only the date, without the zero record. Negative if that takes too long.
+// countOlder counts the rows by an index on the date alone, without the zero record. It returns -1 if that takes
+// too long.
 func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	older := t.sweep.Older
 	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s", t.sweep.Relation,
@@ -167,14 +171,14 @@ func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	return rows, err
 }
 
-// extent also counts the rows.
+// extent counts the rows, and finds the first and the last.
 func (t *table) extent(ctx context.Context) (x extent, err error) {
 	query := sqlexpr.Format("SELECT count(*), min(r.ctid), max(r.ctid) FROM %s", t.sweep.matchSQL())
 	err = t.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&x.rows, &x.first, &x.last) })
 	return x, err
 }
 
-// The TIDs are in order.
+// tids returns the TIDs of the rows, sorted, up to a limit.
 func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
 	query := sqlexpr.Format("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)

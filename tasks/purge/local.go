@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Sweep continues at the cursor if it sweeps the table.
+// Sweep deletes or updates all rows of the sweep. It continues at the cursor if that belongs to this sweep.
 func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		o := &outcome{before: from.Before}
@@ -39,12 +39,12 @@ func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result
 	return result, err
 }
 
-// On this server, workers take one chunk of the axis after another.
+// localSweep sweeps a table on this server: workers take one chunk of the axis after another.
 type localSweep struct {
 	table    *table
 	progress *progress
 	info     tableInfo
-	maxRows  int // of a statement
+	maxRows  int // the most rows of a statement
 }
 
 func (l *localSweep) run(ctx context.Context, from Cursor) error {
@@ -79,8 +79,9 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	return err
 }
 
-// recount counts the rows that still match after a sweep whose rows triggers have written: they were counted where they
-// were, where they are now, or not at all. Those that neither failed nor were locked are suppressed.
+// recount counts the rows that still match after a sweep during which triggers wrote rows of the table. These may
+// have been counted before they moved, after it, or not at all. Those that neither failed nor were locked are
+// counted as suppressed.
 func (l *localSweep) recount(ctx context.Context) error {
 	s, rows := l.table.sweep, int64(0)
 	query := sqlexpr.Format("SELECT count(*) FROM %s", s.matchSQL())
@@ -121,11 +122,12 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 		p.restart(from.Place, from.Filenode)
 		p.outcome.retain(from.Place, from.Retained)
 	}
-	// A row whose key the sweep itself has cleared moves to where there is room, also to what was swept before.
+	// A row whose foreign key the sweep itself has cleared moves to wherever there is room, perhaps to a part that was
+	// already swept.
 	resumable := !l.table.sweep.Cascade.clearsItself()
 	for {
-		// The end of the table is read again when it is reached, for rows that moved there while it was swept. After a
-		// rewrite, rows from below the cursor may be anywhere.
+		// The end of the table is read again when it is reached, because rows may have moved there during the sweep.
+		// After the table was rewritten, rows from below the cursor may be anywhere.
 		for range 2 {
 			end, filenode, err := l.table.size(ctx)
 			if err != nil {
@@ -136,7 +138,7 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 			}
 			if p.next < end {
 				p.counted = p.next
-				// the last block may have got more rows, too
+				// the last block may have got more rows in the meantime
 				if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, resumable); err != nil {
 					return err
 				}
@@ -149,12 +151,12 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 	}
 }
 
-// Rows that an index finds at a time: 16 MB of TIDs.
+// foundAtOnce is how many rows a search by an index finds at a time: 16 MB of TIDs.
 const foundAtOnce = 2_000_000
 
-// byIndex finds the rows by an index, if the planner would. If they are close together it sweeps their blocks;
-// otherwise it deletes them in TID order, so that each block is visited once. done is false if the table has to be
-// swept instead.
+// byIndex finds the rows by an index if the planner would do so. If they are close together, it sweeps their
+// blocks; otherwise it deletes the rows in TID order, so that each block is visited once. done is false if the
+// table has to be swept instead.
 func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 	t, p := l.table, l.progress
 	index, about, err := t.chooseIndex(ctx, l.info)
@@ -162,8 +164,9 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	t.engine.Recorder.Scanning(Scan{IndexScan, index})
-	// If the blocks had as many rows as there are, none has to be searched for elsewhere. They are counted beforehand:
-	// an index keeps the entries of deleted rows for a while, and skipping them takes longer.
+	// If the blocks had as many rows as there are in total, none has to be searched for elsewhere. The rows are
+	// counted beforehand, because an index retains the entries of deleted rows for a while, and skipping these takes
+	// longer.
 	if about.dense(l.info.dense) && !t.sweep.Narrowed {
 		rows, err := t.countOlder(ctx)
 		if err == nil {
@@ -183,11 +186,11 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 	})
 }
 
-// passes finds and visits rows, up to a limit at a time, until all were handled. A pass returns how many rows there
-// are, at least if they exceed the limit. done is false if the table has to be swept instead.
+// passes finds and visits rows, up to a limit at a time, until all were handled. pass returns how many rows there
+// are, or some number above the limit if there are more. done is false if the table has to be swept instead.
 func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (done bool, err error) {
 	p, limit := l.progress, int64(cmp.Or(l.table.engine.findAtOnce, foundAtOnce))
-	// Rows that others changed since then have moved: they are searched for once more.
+	// Rows that others changed in the meantime have moved. They are searched for once more.
 	for again := true; ; {
 		rows, err := pass(limit)
 		switch {
@@ -195,7 +198,7 @@ func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (don
 			return false, nil
 		case err != nil || p.handled() == rows || p.ended():
 			return true, err
-		case p.moved, p.changed > 0 && rows > limit: // the next ones
+		case p.moved, p.changed > 0 && rows > limit: // continue with the next rows
 		case again:
 			again = false
 		default: // if there are more than the limit, retained rows may hide others
@@ -204,7 +207,7 @@ func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (don
 	}
 }
 
-// The blocks of the extent, or its rows, up to a limit, in TID order.
+// visit sweeps the blocks of the extent if it is dense, or else its rows in TID order, up to a limit.
 func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 	if x.dense(l.info.dense) {
 		return l.visitBlocks(ctx, x)
@@ -227,11 +230,13 @@ func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {
 	return l.traverse(ctx, l.table.sweep, blockAxis{}, from, from+x.blocks(), false)
 }
 
-// resumable: everything below a position is done, so that a later sweep can continue there.
+// traverse lets workers sweep the axis from one position to another. resumable is set if everything below a
+// position is done, so that a later sweep can continue there.
 func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end int64, resumable bool) error {
 	e := l.table.engine
 	workers := 1
-	// The rows that companion statements change may overlap, and so may the families of a circular sweep.
+	// Several workers would hinder each other if companion statements change the same rows, or if families of a
+	// circular sweep overlap.
 	if end-from > a.chunk() && s.Companion == nil && !s.Cascade.Circular() {
 		workers = max(e.Workers, 1)
 	}

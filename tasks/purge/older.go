@@ -13,25 +13,26 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Older is a condition on a date, which allows dropping a partition that is entirely older, and finding the oldest date
-// without reading the table.
+// Older is a condition on a date alone. It allows dropping a partition whose rows are all older, and finding the
+// oldest date without reading the table.
 type Older struct {
 	Column string
 	Than   time.Time
-	// The column that is 0 in the zero record, which is retained; it may be empty.
+	// Key is the column that is 0 in the zero record, which is retained; it may be empty.
 	Key string
 }
 
-// Dropping a partition waits for the lock on its parent, and the application queues behind it: that must be short.
+// Dropping a partition waits for the lock on its parent, and the application queues behind it. That must be short.
 const (
 	dropLockTimeout = 500 * time.Millisecond
 	dropReadTimeout = 10 * time.Minute
 )
 
-// droppableSQL returns a row if a table is a range partition by only the date that ends before the cutoff, that this
-// role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger,
-// rule, publication or policy, and is not the default partition. The column says whether its bounds prove that every
-// row is older: their type is timestamptz. row is older: their type is timestamptz.
+// droppableSQL returns a row if the table may be dropped instead of deleting its rows. It must be a range partition
+// by the date alone that ends before the cutoff, and not the default partition; the role must have the right to
+// drop it; and the drop must have the same effect as a deletion: no foreign key refers to it, and it has no
+// trigger, rule, publication or row security. The column says whether the partition's bounds prove that all rows
+// are older, which they do if their type is timestamptz.
 const droppableSQL = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
   JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
@@ -51,9 +52,9 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
         THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid),
           $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END`
 
-// dropPartition drops the table if it is a partition without rows to retain. While its rows are counted no other
-// session can write to it; the lock on the parent is taken only for the drop itself. Count, drop and ledger are one
-// transaction.
+// dropPartition drops the table if it is a partition without rows to retain. While the rows are counted, no other
+// session can write to it; the parent is locked only for the drop itself. The count, the drop and the ledger are
+// one transaction.
 func (t *table) dropPartition(ctx context.Context, before Retained) (dropped bool, err error) {
 	s := t.sweep
 	err = t.read(ctx, []any{nil}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
@@ -79,8 +80,9 @@ func (t *table) dropPartition(ctx context.Context, before Retained) (dropped boo
 	return dropped, err
 }
 
-// If the bounds prove that every row is older, only the zero record matters. Dates without a time zone are ambiguous in
-// the hour that is repeated in autumn: then every row is checked.
+// countAndDrop drops the partition unless a row must be retained. If the bounds prove that all rows are older, only
+// the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in autumn, so that
+// every row is checked.
 func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool, err error) {
 	s, begun := t.sweep, time.Now()
 	tx, err := t.engine.Begin(ctx)
@@ -98,7 +100,7 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	if err := s.requireUnchanged(ctx, tx); err != nil {
 		return false, err
 	}
-	var bounded bool // by what the lock keeps as it is
+	var bounded bool // read again, now that the lock keeps the bounds from changing
 	err = tx.QueryRow(ctx, droppableSQL, s.Relation, s.Older.Column, s.Older.Than).Scan(&bounded)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -134,7 +136,8 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	})
 }
 
-// A row r keeps a partition from being dropped.
+// keepsPartition is the condition that a row r keeps the partition from being dropped. bounded means that the
+// bounds prove that all rows are older.
 func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	switch {
 	case bounded && s.Older.Key == "":
@@ -145,7 +148,7 @@ func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
 }
 
-// Drops changes and locks nothing.
+// Drops reports whether the sweep would drop its table. It neither changes nor locks anything.
 func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
 	if s.Older == nil || s.Narrowed || !s.Partition {
 		return false, nil
@@ -167,15 +170,16 @@ func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
 	return drops, err
 }
 
-// Whether a table is empty, and whether an index begins with its date.
+// dateIndexSQL returns whether a table is empty, and whether an index begins with its date.
 const dateIndexSQL = `
 SELECT pg_relation_size(c.oid) = 0 OR c.reltuples = 0,
   EXISTS (SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
     WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree')
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = $1::text::regclass AND a.attname = $2`
 
-// The oldest date in the planner's statistics, as of the last ANALYZE, except for the date of the zero record; or $3,
-// up to which rows were deleted since, if that is later. It returns no row without statistics.
+// statsSQL returns the oldest date in the planner's statistics, which are as of the last ANALYZE, without the date
+// of the zero record. If rows were deleted since up to a later time, $3, it returns that. Without statistics it
+// returns no row.
 const statsSQL = `
 SELECT (SELECT CASE WHEN min(v) < $3::timestamptz THEN $3 ELSE min(v) END
   FROM (SELECT unnest(s.most_common_vals::text::timestamptz[]) UNION ALL
@@ -185,12 +189,13 @@ FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
   AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
 
-// ErrNotKnown: the answer would need reading a whole table.
+// ErrNotKnown means that only reading the whole table would give the answer.
 var ErrNotKnown = errors.New("neither an index nor the planner's statistics have it")
 
-// Oldest leaves out the zero record, and does not read the table: the date comes from the beginning of an index, or
-// else from the planner's statistics as of the last ANALYZE. These may still include rows older than until, which were
-// deleted since. It is nil without dates, and fails with ErrNotKnown without an index and statistics.
+// Oldest returns the oldest date without reading the whole table, and without the zero record. The date comes from
+// an index or, if there is none, from the planner's statistics as of the last ANALYZE. These may still include rows
+// older than until, which were deleted since. Oldest returns nil if there are no dates, and ErrNotKnown without an
+// index and statistics.
 func (o *Older) Oldest(
 	ctx context.Context, tx pgx.Tx, relation string, until time.Time,
 ) (oldest *time.Time, err error) {

@@ -21,10 +21,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rows on another server have no usable TIDs. A sweep finds the keys of obsolete rows in one window of keys after
-// another, and deletes or updates these rows. Every statement goes through this server, which knows where the rows are.
+// Rows on another server have no usable TIDs. A sweep finds the keys of the obsolete rows in one window of keys
+// after another, and deletes or updates these rows. Every statement goes through this server, which knows where the
+// rows are.
 
-// Windows of keys, and the most rows of a batch, whose keys are written to the ledger.
+// The width of windows of keys, and the most rows of a batch. The keys of a batch are written to the ledger.
 const (
 	firstKeys    = 10_000
 	minKeys      = 1_000
@@ -32,14 +33,15 @@ const (
 	maxBatchKeys = 5_000
 )
 
-// For the keys of one batch; a longer search is repeated in a smaller window.
+// findKeysTimeout limits the search for the keys of one batch. A search that takes longer is repeated in a smaller
+// window.
 const findKeysTimeout = 30 * time.Second
 
-// OtherServerError: a sweep ended early, because the server that has the rows failed a statement, or because they have
-// no key by which to find them. Obsolete rows remain.
+// OtherServerError means that a sweep ended early, because a statement failed on the server that has the rows, or
+// because the rows have no key by which to find them. Obsolete rows remain.
 type OtherServerError struct {
 	Reason string
-	// Rows that may have been deleted or updated without being in the ledger.
+	// Uncounted is how many rows may have been deleted or updated without being in the ledger.
 	Uncounted int
 }
 
@@ -51,8 +53,8 @@ func (e *OtherServerError) Error() string {
 	return e.Reason
 }
 
-// asOtherServerError does not wrap err if this server or the connection to it is the cause: the connection survives an
-// error of another server.
+// asOtherServerError wraps err in an OtherServerError, unless this server or the connection to it is the cause. The
+// connection survives an error of another server.
 func asOtherServerError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR" || strings.HasPrefix(pgErr.Code, "53") ||
@@ -66,12 +68,12 @@ func asOtherServerError(err error) error {
 	return remote
 }
 
-// The rows, or rows that the statements read, are on another server.
+// keySweep sweeps a table whose rows are on another server, or whose statements read rows there.
 type keySweep struct {
 	table     *table
 	outcome   *outcome
-	root      string // the partitioned table, quoted, if updated rows may have to move to another partition
-	immovable bool   // rows cannot move to another partition, though they may have to
+	root      string // the quoted partitioned table, if updated rows may have to move to another partition
+	immovable bool   // rows may have to move to another partition, but cannot
 }
 
 func (r *keySweep) run(ctx context.Context, from Cursor) error {
@@ -119,7 +121,7 @@ func (r *keySweep) run(ctx context.Context, from Cursor) error {
 		case slow && len(keys) > 1:
 			limit = max(min(limit, len(keys))/10, 1)
 			continue
-		case slow && len(keys) == 1: // all rows of one key
+		case slow && len(keys) == 1: // these are all rows of one key
 			r.outcome.retain(end+1, Retained{Locked: 1})
 		case failure != nil && len(keys) > 1:
 			bisection.Failed(len(keys))
@@ -139,7 +141,7 @@ func (r *keySweep) run(ctx context.Context, from Cursor) error {
 		if failure == nil {
 			bisection.Passed(len(keys), limit)
 		}
-		if end == last { // there may be no number after it
+		if end == last { // last may be the greatest integer
 			break
 		}
 		next = end + 1
@@ -147,7 +149,7 @@ func (r *keySweep) run(ctx context.Context, from Cursor) error {
 	return nil
 }
 
-// The rows of a key failed, below a position.
+// fail counts the rows of a key as failed, below a position.
 func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure error) error {
 	rows, err := r.countKeys(ctx, keys)
 	if err != nil {
@@ -160,7 +162,7 @@ func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure 
 	return nil
 }
 
-// Whether updated rows may have to move to another partition, and whether they can.
+// findRoot finds out whether updated rows may have to move to another partition, and whether they can.
 func (r *keySweep) findRoot(ctx context.Context) error {
 	root, err := r.table.moveRoot(ctx)
 	if r.root = root.relation; err != nil || r.root == "" {
@@ -170,8 +172,8 @@ func (r *keySweep) findRoot(ctx context.Context) error {
 	return r.table.read(ctx, []any{&r.immovable}, sql, r.table.sweep.Relation)
 }
 
-// wholeKeys leaves out the last key, which may have more rows, and returns the end of the window of the others; or all
-// keys, if they are one and the same.
+// wholeKeys leaves out the last key, which may have more rows, and returns the end of the window of the other keys.
+// If all keys are the same, it returns all of them.
 func wholeKeys(keys []int64) (whole []int64, end int64) {
 	last := keys[len(keys)-1]
 	if i, _ := slices.BinarySearch(keys, last); i > 0 {
@@ -180,7 +182,7 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 	return keys, last
 }
 
-// last is below first in an empty table.
+// keyRange returns the least and the greatest key. In an empty table last is below first.
 func (r *keySweep) keyRange(ctx context.Context) (first, last int64, err error) {
 	err = r.table.query(ctx,
 		sqlexpr.Format(
@@ -190,7 +192,8 @@ func (r *keySweep) keyRange(ctx context.Context) (first, last int64, err error) 
 	return first, last, err
 }
 
-// From one key to another, in order, up to a limit: one for each row.
+// findKeys returns the keys of obsolete rows between two keys, in order and up to a limit. A key occurs once for
+// each of its rows.
 func (r *keySweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	s := r.table.sweep
 	query := sqlexpr.Format(

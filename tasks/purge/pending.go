@@ -14,20 +14,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Pending has rows that a batch is about to delete or update on another server, and that are not in the ledger yet.
+// Pending has the rows that a batch is about to delete or update on another server, and that are not in the ledger
+// yet.
 //
-// Another server may commit although this one does not: postgres_fdw commits there first. So a batch writes the keys
-// to the ledger and commits that before it begins; the transaction that changes the rows then settles them. If it is
-// unknown whether the other server committed such a transaction, the missing rows are counted.
+// The other server may commit even if this one does not: postgres_fdw commits there first. So a batch writes the
+// keys to the ledger, and commits them, before it changes anything. The transaction that changes the rows then
+// settles them. If it is unknown whether the other server committed such a transaction, the rows that are missing
+// there are counted.
 type Pending struct {
 	Keys   []int64 `json:"keys"`             // one for each row, in order
-	Paired []int64 `json:"paired,omitempty"` // the keys whose rows have a paired row
+	Paired []int64 `json:"paired,omitempty"` // the keys of rows that have a paired row
 }
 
-// For a statement of such a batch. Locks on another server have no other limit.
+// batchTimeout limits a statement of such a batch. There is no other limit to waiting for locks on another server.
 const batchTimeout = 10 * time.Second
 
-// fn may commit. Citus forwards settings only if its setting comes before them.
+// inOtherServersBatch runs fn in a transaction, which fn may commit. Citus forwards settings to other servers only
+// if citus.propagate_set_commands comes before them.
 func (t *table) inOtherServersBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
 	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
 		"SET LOCAL statement_timeout = %d"
@@ -39,7 +42,8 @@ func (t *table) inOtherServersBatch(ctx context.Context, timeout time.Duration, 
 	})
 }
 
-// The keys are between from and to. failure is the error of a row; then no row was changed.
+// batch deletes or updates the rows of some keys between from and to. failure is the error of a row; then no row
+// was changed.
 func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {
 	if r.immovable {
 		return nil, &OtherServerError{Reason: "its rows may have to leave a foreign partition, which is impossible"}
@@ -60,7 +64,7 @@ func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (fai
 		first = false
 		return err
 	})
-	// the transaction has ended here; rows that are missing on the other server all the same are counted
+	// the transaction has ended on this server; rows that are missing on the other one all the same are counted
 	if failed := cmp.Or(failure, err); sqlstate.Of(failed) != "" {
 		if _, unsettled := r.settle(ctx, p, from, false, false); unsettled != nil {
 			return nil, &unsettledError{failed, len(keys)}
@@ -85,7 +89,7 @@ func (r *keySweep) cursor(key int64, p *Pending) Cursor {
 	}
 }
 
-// Some rows may be missing without being in the ledger.
+// unsettledError means that some rows may be missing on the other server without being in the ledger.
 type unsettledError struct {
 	error
 	rows int
@@ -93,8 +97,9 @@ type unsettledError struct {
 
 func (e *unsettledError) Unwrap() error { return e.error }
 
-// SettlePending settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have
-// ended here; if it has not ended elsewhere, SettlePending waits for its locks.
+// SettlePending settles the rows that a previous worker of the sweep left pending at the cursor. The last
+// transaction of that worker must have ended on this server. If it has not ended on the other server, SettlePending
+// waits for its locks.
 func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		r := &keySweep{table: t, outcome: &outcome{before: from.Before}}
@@ -113,8 +118,9 @@ func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error 
 	})
 }
 
-// settle deletes or updates the pending rows that still match, if change is set, and writes all missing ones to the
-// ledger, at a key. It returns their number, without paired rows. first: their change was not tried before.
+// settle writes the pending rows that are missing to the ledger, at a key, and returns their number without paired
+// rows. If change is set, it first deletes or updates those that still match. first is set if that has not been
+// tried before.
 func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, first bool) (changed int, err error) {
 	t, s := r.table, r.table.sweep
 	err = t.inOtherServersBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
@@ -135,7 +141,7 @@ func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, fi
 		if first {
 			of = missing
 		}
-		if !first || s.Set != nil { // a trigger there may have undone the update of a row
+		if !first || s.Set != nil { // a trigger on the other server may have undone the update of a row
 			remaining, err := remainingKeys(s, p.Keys).IDs(ctx, tx)
 			if err != nil {
 				return err
@@ -158,7 +164,7 @@ func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, fi
 	return changed, err
 }
 
-// The keys of pending rows that still exist or, if they are updated, still match.
+// remainingKeys returns a query for the keys of pending rows that still exist or, if rows are updated, still match.
 func remainingKeys(s *Sweep, keys []int64) sqlexpr.Expr {
 	matches := sqlexpr.Expr{}
 	if s.Set != nil {
@@ -183,7 +189,8 @@ func (r *keySweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) (
 		paired.Key, paired.Relation, sqlexpr.Arg(ids, "bigint[]")).IDs(ctx, tx)
 }
 
-// ids are those of missing rows. deletePaired returns how many paired rows are missing with them.
+// deletePaired deletes the rows paired with missing rows, whose ids are given, and returns how many paired rows are
+// missing.
 func (r *keySweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, ids []int64, first bool) (int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// outcome is not safe for concurrent use.
+// outcome is what a sweep did and retained. It is not safe for concurrent use.
 type outcome struct {
 	result   Result         // without its Retained
-	before   Retained       // by earlier sweeps of the caller
-	retained []retainedPart // by this sweep
+	before   Retained       // what earlier sweeps of the caller retained
+	retained []retainedPart // what this sweep retained
 	failures int            // how often rows failed
-	raised   int64          // failed rows that no foreign key refused
+	raised   int64          // failed rows, without those that a foreign key keeps from being deleted
 }
 
-// Between the position of the part before and this one.
+// retainedPart counts the rows retained between the position of the part before and this one.
 type retainedPart struct {
 	below int64
 	rows  Retained
@@ -48,8 +48,8 @@ func (o *outcome) below(position int64) (sum Retained) {
 	return sum
 }
 
-// logged: the error is worth a log line. The sweep does not give up because of rows that others keep by foreign keys,
-// however many they are.
+// fail counts failed rows below a position. logged is set if the error is worth a log line. However many rows are
+// kept by foreign keys of other rows, the sweep does not give up because of them.
 func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	o.retain(below, Retained{Failed: rows})
 	o.failures++
@@ -65,7 +65,7 @@ func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 
 func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp }
 
-// The part [from, to) of an axis that a worker still has to do.
+// chunk is the part [from, to) of an axis that a worker still has to do.
 type chunk struct{ from, to int64 }
 
 // progress distributes the chunks of an axis to workers, and records what they have done.
@@ -76,16 +76,16 @@ type progress struct {
 	axis      axis
 	next      int64 // the first position that no worker has taken
 	end       int64
-	undone    map[*chunk]int64 // the first position of each worker's chunk that is not done
+	undone    map[*chunk]int64 // the first position in each worker's chunk that is not done
 	resumable bool             // everything below a cursor is done
 	filenode  uint32           // of the table as it was last seen; 0 at first
 	limiter   *pace.Limiter
-	sizer     pace.Sizer          // as a worker had it last
+	sizer     pace.Sizer          // the sizer of the worker that committed last
 	changed   int64               // rows deleted or updated in this pass
-	counted   int64               // below this position retained rows were counted before
+	counted   int64               // retained rows below this position were counted before
 	failed    map[pgtype.TID]bool // rows that failed
 	rewritten bool                // triggers have written rows of the table
-	moved     bool                // in this pass, keys have changed rows, which may be below the position now
+	moved     bool                // in this pass, foreign keys have changed rows, which may now be below the position
 	outcome   *outcome
 }
 
@@ -97,20 +97,20 @@ func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limite
 	p.axis, p.next, p.end, p.resumable, p.limiter, p.sizer = a, from, end, resumable, l, s
 }
 
-// The sweep starts over at a position, without any retained rows.
+// restart starts the sweep over at a position, without any retained rows.
 func (p *progress) restart(position int64, filenode uint32) {
 	p.next, p.counted, p.filenode = position, position, filenode
 	p.outcome.retained, p.outcome.raised, p.moved = nil, 0, false
 	clear(p.failed)
 }
 
-// Another pass over rows that are found again. Rows that failed are not tried again.
+// startPass begins another pass, for which the rows are found again. Rows that failed are not tried again.
 func (p *progress) startPass() {
 	p.changed, p.outcome.retained, p.moved = 0, nil, false
 	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})
 }
 
-// Rows that were changed in this pass, or failed.
+// handled is how many rows were changed in this pass or failed.
 func (p *progress) handled() int64 { return p.changed + int64(len(p.failed)) }
 
 func (p *progress) lastSizer() pace.Sizer {
@@ -119,7 +119,7 @@ func (p *progress) lastSizer() pace.Sizer {
 	return p.sizer
 }
 
-// false if there is no next chunk.
+// take gives a worker the next chunk; it returns false if there is none.
 func (p *progress) take(c *chunk) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,8 @@ func (p *progress) take(c *chunk) bool {
 	return true
 }
 
-// Near the end a worker takes less if several run, so that all reach it at about the same time.
+// chunkSize is the size of the next chunk. If several workers run, chunks are smaller near the end, so that all
+// workers reach it at about the same time.
 func (p *progress) chunkSize() int64 {
 	rest := p.end - p.next
 	size := min(p.axis.chunk(), rest)
@@ -141,7 +142,7 @@ func (p *progress) chunkSize() int64 {
 	return size
 }
 
-// A worker's chunk may be too short for a batch; it is extended if no worker has taken the next one.
+// extend makes a worker's chunk longer if it is too short for a batch and no worker has taken the next one.
 func (p *progress) extend(c *chunk, span int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +152,8 @@ func (p *progress) extend(c *chunk, span int64) {
 	}
 }
 
-// cursor is the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a table
-// that was rewritten starts over, since rows from below the cursor may be anywhere.
+// cursor returns the lowest position that is not done, given that a worker's chunk is done up to a position. If the
+// table was rewritten, the sweep starts over, since rows from below the cursor may be anywhere.
 func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +190,7 @@ func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s 
 	}
 }
 
-// The row is skipped. logged: the error is worth a log line.
+// fail records that a row failed and is skipped. logged is set if the error is worth a log line.
 func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,7 +216,7 @@ func (p *progress) failedBetween(from, to int64) (n int64) {
 	return n
 }
 
-// From this position on, retained rows must be counted.
+// uncounted returns the position, not before from, where counting retained rows must begin.
 func (p *progress) uncounted(from int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +235,7 @@ func (p *progress) isRewritten() bool {
 	return p.rewritten
 }
 
-// A lock that cannot be skipped ends the sweep.
+// lockTable ends the sweep because of a lock that cannot be skipped.
 func (p *progress) lockTable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 )
 
-// How often a batch with a transient error is tried, by SQLSTATE. Each attempt waits for its locks.
+// MaxAttempts is how often a batch with a transient error is tried, by SQLSTATE. Each attempt waits for its locks.
 var MaxAttempts = map[string]int{
 	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
 	pgerrcode.UniqueViolation: 8, // another session took a new id in between
@@ -27,7 +27,8 @@ var MaxAttempts = map[string]int{
 
 var errPersists = errors.New("tried again and again")
 
-// Retry waits between attempts, with random exponential backoff. name is for people.
+// Retry repeats a batch after transient errors, with random exponential backoff. name stands for the batch in
+// messages.
 func (e *Engine) Retry(ctx context.Context, name string, batch func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
@@ -59,7 +60,8 @@ func (e *Engine) Retry(ctx context.Context, name string, batch func() error) err
 	}
 }
 
-// set is SET or SET LOCAL. The idle timeout keeps a frozen worker from keeping its locks forever.
+// settings returns the settings of batches as SQL, each with set, which is SET or SET LOCAL. The idle timeout keeps
+// a frozen worker from holding its locks forever.
 func (e *Engine) settings(set string) string {
 	all := []string{
 		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
@@ -78,7 +80,8 @@ func (e *Engine) settings(set string) string {
 	return set + " " + strings.Join(all, "; "+set+" ")
 }
 
-// A SELECT of calls, and the engine's, with which each batch begins; empty if there are none.
+// prologue returns the SELECT with which each batch begins: it calls the given functions, and those that the engine
+// needs. It is empty if there are none.
 func (e *Engine) prologue(calls ...string) string {
 	if e.FlushStats {
 		calls = append(calls, "pg_stat_force_next_flush()")
@@ -94,7 +97,7 @@ func (e *Engine) prologue(calls ...string) string {
 
 const beginSQL = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// On a separate connection.
+// Begin begins a transaction on a separate connection.
 func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
@@ -109,7 +112,7 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
-// fn has a separate connection. The transaction is rolled back unless fn has ended it.
+// InTx runs fn in a transaction on a separate connection. The transaction is rolled back unless fn has ended it.
 func (e *Engine) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	tx, err := e.Begin(ctx)
 	if err != nil {
@@ -119,7 +122,7 @@ func (e *Engine) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return fn(tx)
 }
 
-// A transaction that a statement ends: the COMMIT that is sent with the ledger.
+// transaction is a transaction that a statement ends: the COMMIT that is sent with the ledger.
 type transaction struct {
 	pgx.Tx
 	release func()
@@ -148,17 +151,17 @@ func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	return settled(tx.SendBatch(ctx, b).Close())
 }
 
-// session is a connection for one batch after another. The statements that begin a batch are sent together, and so are
-// those that end it.
+// session is a connection for many batches, one after another. The statements that begin a batch are sent together,
+// and so are those that end it.
 type session struct {
 	engine *Engine
 	conn   *pgxpool.Conn
-	reads  time.Duration // how long a statement that reads much of a table may take; 0 is as others
+	reads  time.Duration // how long a statement that reads much of a table may take; 0 stands for the usual timeout
 }
 
 const followTimeout = 30 * time.Minute
 
-// The caller must end the session.
+// session opens a session, which the caller must end.
 func (e *Engine) session(ctx context.Context) (*session, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
@@ -172,7 +175,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// end closes the connection if it cannot reset it.
+// end resets the connection and releases it. If the connection cannot be reset, end closes it.
 func (s *session) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -182,11 +185,12 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// Statements of a batch use generic plans: planning each time takes as long as deleting some hundred rows. Their plans
-// must not depend on their parameters.
+// Statements of a batch use generic plans, since planning a statement takes as long as deleting some hundred rows.
+// Their plans must not depend on their parameters.
 const genericPlans = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
-// The transaction must be ended even if begin fails.
+// begin begins a transaction and runs the queued statements. The caller must end the transaction even if begin
+// fails.
 func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{BeginQuery: beginSQL})
@@ -199,12 +203,13 @@ func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
 
-// prepareReading is for statements that each read much of a table: they are planned for their parameters, and compiled
-// above a cost, unless the server's settings have JIT off. Inlining takes longer than it saves.
+// prepareReading prepares the session for statements that each read much of a table. They are planned for their
+// parameters, and compiled above a certain cost unless JIT is off on the server. Inlining takes longer than it
+// saves.
 func (s *session) prepareReading(ctx context.Context) error {
 	sql := "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; " +
 		"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1"
-	if s.reads > 0 { // compiling the steps of a recursion takes longer than it saves, and gigabytes
+	if s.reads > 0 { // compiling the steps of a recursion takes longer than it saves, and gigabytes of memory
 		sql += fmt.Sprintf("; SET jit = off; SET statement_timeout = %d", s.reads.Milliseconds())
 	}
 	_, err := s.conn.Exec(ctx, sql)

@@ -11,31 +11,32 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// afterSQL returns, after the statements of a batch on a relation ($1), what their lock keeps from changing: its
-// filenode, whether it is still the table ($2), or a part of it, that is not being detached, and which relations have
-// changed; and the time that they took: without round trips, the ledger and the COMMIT, which take as long for few
-// rows.
+// afterSQL runs after the statements of a batch on a relation $1, when their lock keeps the result from changing.
+// It returns the relation's filenode, the time since the transaction began, whether the relation is still attached
+// to the table $2 (attachedSQL), and which relations have changed (changedSQL). The time includes neither round
+// trips, the ledger nor the COMMIT, which take as long for few rows.
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL + ", " +
 	changedSQL
 
-// A relation ($1) is a table ($2), or a partition or child of it at any level.
+// attachedSQL is true if a relation $1 is the table $2, or a partition or child of it at any level.
 const attachedSQL = `EXISTS (
   WITH RECURSIVE above (oid) AS (SELECT $1::text::regclass::oid
     UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid AND NOT i.inhdetachpending)
   SELECT FROM above WHERE oid = to_regclass($2))`
 
-// ErrDetached: the relation is no longer a partition or child of its table; its rows are retained.
+// ErrDetached means that the relation is no longer a partition or child of its table; its rows are retained.
 var ErrDetached = errors.New("it is no longer a part of the table")
 
-// The relations ($3) that are no longer as the facts ($4) say; empty if all are. Facts without partitions are those of
-// a table whose partitions do not matter.
+// changedSQL lists those relations $3 that no longer have the facts $4; it is empty if all have. Facts without
+// partitions belong to a table whose partitions do not matter.
 const changedSQL = `(SELECT COALESCE(string_agg(fact.relation, ', '), '')
   FROM unnest($3::text[], $4::text[]) AS fact (relation, known)
     LEFT JOIN LATERAL (SELECT ` + campaign.FactsSQL + ` AS facts FROM pg_class c
       WHERE c.oid = to_regclass(fact.relation)) AS now ON true
   WHERE known IS DISTINCT FROM CASE WHEN known LIKE '% parts %' THEN facts ELSE split_part(facts, ' parts ', 1) END)`
 
-// ChangedError: relations are no longer those, or as those, for which the sweep was compiled; the batch was undone.
+// ChangedError means that relations were changed or replaced since the sweep was compiled; the batch was rolled
+// back.
 type ChangedError struct{ Relations string }
 
 func (e *ChangedError) Error() string {
@@ -61,8 +62,9 @@ func check(attached bool, changed string) error {
 	return nil
 }
 
-// requireUnchanged fails with ErrDetached if the relation is neither the table nor a partition or child of it, and with
-// a ChangedError if a relation has changed. The caller's locks prevent that this happens later in the transaction.
+// requireUnchanged fails with ErrDetached if the relation is neither the table nor a partition or child of it, and
+// with a ChangedError if a relation has changed. The caller's locks keep that from happening later in the
+// transaction.
 func (s *Sweep) requireUnchanged(ctx context.Context, tx pgx.Tx) error {
 	var (
 		attached bool
@@ -78,12 +80,12 @@ type statements struct {
 	sweep *Sweep
 	axis  axis
 	root  partitionRoot
-	// Triggers may change what an updated row gets.
+	// triggers is set if triggers may change the new values of an updated row.
 	triggers bool
 }
 
-// direct is the plain statement. IS TRUE keeps the planner from using an index on the condition, since the window is
-// what bounds the statement's cost.
+// direct returns the plain statement for a window. IS TRUE keeps the planner from using an index on the condition,
+// because the window is to limit the cost of the statement.
 func (s *statements) direct(window sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), window, s.sweep.Where)
 }
@@ -93,8 +95,8 @@ func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 		s.sweep.Where)
 }
 
-// pick selects up to a limit of rows of a window: place, their TID; id, which they share with paired rows; name, their
-// key; rel, their relation.
+// pick selects rows of a window, up to a limit. Its columns are place, the row's TID; rel, its relation; id, which
+// it shares with paired rows; and name, its key.
 func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlexpr.Expr {
 	id, name, lock := "0", "NULL", ""
 	if skipLocked {
@@ -117,10 +119,10 @@ func ofPicked(columns string, pick sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("SELECT %s FROM (%s) AS pick", columns, pick)
 }
 
-// onRows returns the command on the rows at some TIDs that still match. For IS TRUE see direct.
+// onRows returns the command for those rows at some TIDs that still match. See direct for IS TRUE.
 func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 	partition := ""
-	if s.root.relation != "" { // the TIDs belong to this partition
+	if s.root.relation != "" { // the TIDs are those of this partition
 		partition = fmt.Sprintf("r.tableoid = %d AND ", s.root.partition)
 	}
 	unchanged := sqlexpr.Expr{}
@@ -131,10 +133,10 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 		partition, tids, unchanged, s.sweep.Where)
 }
 
-// pickAndChange picks rows, deletes or updates those that still match, deletes their paired rows or runs the
-// companion statement, counts all three, and the updated rows that match all the same, and returns the last TID that it
-// picked. The number of rows picked, rather than changed, shows whether the window may have more: the application may
-// have changed one in between.
+// pickAndChange returns a statement that picks rows, deletes or updates those that still match, and deletes their
+// paired rows or runs the companion statement. It counts all of these and the updated rows that still match, and
+// returns the last TID that it picked. Whether the window may have more rows is known from the number of picked
+// rows, not of changed ones, since the application may have changed some in between.
 func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked bool) sqlexpr.Expr {
 	id, free, tids, returning := "0", "", "SELECT place FROM pick", ""
 	restored := sqlexpr.SQL("false")

@@ -12,86 +12,86 @@ import (
 type Sweep struct {
 	Unit string
 	Name string
-	// The table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
+	// Relation is the table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
 	Relation string
-	// The quoted name of the partitioned table, or of the table itself.
+	// Root is the quoted name of the partitioned table, or of the table itself.
 	Root string
-	// Where is over the table as r.
+	// Where is a condition on the table as r.
 	Where sqlexpr.Expr
-	// Newest describes Where if it keeps the newest rows of each group, and an index finds these; otherwise nil.
+	// Newest describes Where if it retains the newest rows of each group and an index finds these; otherwise nil.
 	Newest *Newest
-	// ReadsOthers: Where reads other tables, too.
+	// ReadsOthers is set if Where also reads other tables.
 	ReadsOthers bool
-	// nil deletes; otherwise rows are updated. The values have the same terms as Where, which must no longer match an
-	// updated row.
+	// Set has the new values of updated rows; if it is nil, rows are deleted. The values may use the same names as
+	// Where, which must no longer match an updated row.
 	Set []Assignment
-	// The most rows that one statement may touch.
+	// Limit is the most rows that one statement may touch.
 	Limit int
-	// NoTIDs: rows of the table, or of one that the statements read, are on another server, so that TIDs cannot be
-	// used.
+	// NoTIDs is set if rows of the table, or of a table that the statements read, are on another server, so that TIDs
+	// cannot be used.
 	NoTIDs bool
-	// The integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
+	// ByKey is the integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
 	ByKey string
-	// The only values that rows have in ByKey; nil if they may have any.
+	// Keys are the only values that rows have in ByKey; nil if they may have any.
 	Keys []int64
-	// Older is set if Where is this condition and nothing else, except for the zero record and conditions that Narrowed
+	// Older is set if Where is this condition alone, apart from the zero record and the conditions that Narrowed
 	// announces.
 	Older *Older
-	// Without or And has added conditions.
+	// Narrowed is set if Without or And has added conditions.
 	Narrowed bool
-	// A partition of the rule's table is dropped if all of its rows are older.
+	// Partition is set for a partition of the rule's table. The partition is dropped if all of its rows are older.
 	Partition bool
-	// The integer column that identifies a row for people; its TID does if Key is empty.
+	// Key is the integer column that identifies a row in messages; if it is empty, the row's TID does.
 	Key string
-	// Part of the batch's statement; may be nil.
+	// Companion is a part of the batch's statement; it may be nil.
 	Companion *Companion
-	// Rows of Paired are deleted in the same statement as the rows with the same id; may be nil.
+	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
 	Paired *Paired
-	// What must not change about the relations that the statements sweep and read.
+	// Facts must not change about the relations that the statements change and read.
 	Facts []Fact
-	// Foreign keys that delete or change rows with the rows of the sweep; nil if there are none.
+	// Cascade has the foreign keys that delete or change rows together with those of the sweep; nil if there are none.
 	Cascade *Cascade
 }
 
-// Facts is campaign.FactsSQL of the quoted relation as the sweep was compiled.
+// Fact has the result of campaign.FactsSQL for a quoted relation at the time when the sweep was compiled.
 type Fact struct{ Relation, Facts string }
 
-// The column is a stored name.
+// Assignment sets a column of an updated row. Column is the name as in the catalog, unquoted.
 type Assignment struct {
 	Column string
 	Value  sqlexpr.Expr
 }
 
-// Companion is a data-modifying statement. It reads the deleted or updated rows from gone, which has the columns of
-// Returning.
+// Companion is a data-modifying statement. It reads the deleted or updated rows from gone, whose columns are those
+// of Returning.
 type Companion struct {
 	Returning string
 	SQL       sqlexpr.Expr
 }
 
-// Paired shares its ids, one to one, with the swept table.
+// Paired is a table that shares its ids, one to one, with the swept table.
 type Paired struct {
-	// The quoted name.
+	// Relation is the quoted name.
 	Relation string
-	// Key is its id column, ID that of the swept table.
+	// Key is the id column of this table, and ID that of the swept table.
 	Key, ID string
-	// Earlier sweeps whose paired rows are not counted again.
+	// Before are earlier sweeps; their paired rows are not counted again.
 	Before []Sweep
 }
 
 // Result is what a sweep retained, and how it ended.
 type Result struct {
 	Retained
-	// Of a row; nil if no row failed.
+	// FirstError is the error of the first row that failed; nil if none did.
 	FirstError error
-	// TableLocked: the sweep ended early because of a lock that could not be skipped, for example one on the whole
-	// table.
+	// TableLocked is set if the sweep ended early because of a lock that could not be skipped, for example one on the
+	// whole table.
 	TableLocked bool
-	// GaveUp: the sweep ended early because more than MaxFailedRows rows failed.
+	// GaveUp is set if the sweep ended early because more than MaxFailedRows rows failed.
 	GaveUp bool
-	// Dropped: the table was a partition, dropped with all of its rows.
+	// Dropped is set if the table was a partition that was dropped with all of its rows.
 	Dropped bool
-	// Rows that foreign keys deleted or changed with rows of the sweep, by table.
+	// Affected counts the rows that foreign keys deleted or changed with rows of the sweep, by table.
 	Affected []Affected
 }
 
@@ -106,7 +106,7 @@ func (r *Result) addAffected(more []Affected) {
 	}
 }
 
-// nil if rows can be deleted or updated.
+// OtherServerError returns why rows on another server cannot be deleted or updated; nil if they can.
 func (s *Sweep) OtherServerError() error {
 	switch {
 	case s.NoTIDs && s.ByKey == "":
@@ -117,7 +117,7 @@ func (s *Sweep) OtherServerError() error {
 	return nil
 }
 
-// Without the part of the table that each batch is for.
+// SQL returns the statement for the whole table; each batch runs it on a part.
 func (s *Sweep) SQL() sqlexpr.Expr { return sqlexpr.Format("%s WHERE %s", s.command(""), s.Where) }
 
 // Without leaves out rows that match one of the conditions.
@@ -142,7 +142,8 @@ func unless(conditions []sqlexpr.Expr) (sql sqlexpr.Expr) {
 	return sql
 }
 
-// Up to WHERE. root is the partitioned table if updated rows may have to move to another partition.
+// command returns the statement up to its WHERE. root is the partitioned table if updated rows may have to move to
+// another partition.
 func (s *Sweep) command(root string) sqlexpr.Expr {
 	if s.Set == nil {
 		return sqlexpr.SQL("DELETE FROM ONLY " + s.Relation + " AS r")
@@ -154,7 +155,8 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL counts the rows in a window, or a sample of them, and their paired rows; all rows without a window.
+// countSQL returns a query that counts the rows in a window, or in a sample of it, and their paired rows. Without a
+// window it counts all rows.
 func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 	if s.Newest != nil {
 		where := sqlexpr.Join(" AND ", window, sqlexpr.Format("(%s)", s.Newest.Rest))
@@ -177,7 +179,8 @@ func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where)
 }
 
-// FROM and WHERE, with the possible keys of the rows, for an index on these.
+// matchSQL returns the FROM and the WHERE of a query for the rows. It names the possible keys of the rows, so that
+// an index on these can be used.
 func (s *Sweep) matchSQL() sqlexpr.Expr {
 	among := sqlexpr.Expr{}
 	if s.Keys != nil {
@@ -186,7 +189,7 @@ func (s *Sweep) matchSQL() sqlexpr.Expr {
 	return sqlexpr.Format("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
 }
 
-// limit is the cap of the settings.
+// maxRows is the most rows that a statement may pick. limit is the maximum in the settings; 0 stands for none.
 func (s *Sweep) maxRows(limit int) int {
 	rows := s.Limit
 	if limit > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Reads the table of a sweep over one session.
+// table is the table of a sweep, read over one session.
 type table struct {
 	engine  *Engine
 	session *session
@@ -51,7 +51,7 @@ func (t *table) query(ctx context.Context, query sqlexpr.Expr, dest ...any) erro
 	return t.read(ctx, dest, sql, args...)
 }
 
-// In blocks, with the filenode.
+// size returns the table's size in blocks, and its filenode.
 func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err error) {
 	const sql = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint,
 		pg_relation_filenode($1::text::regclass)`
@@ -60,44 +60,46 @@ func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err er
 }
 
 type tableInfo struct {
-	instead  bool     // all rows are retained: a DO INSTEAD rule suppresses the command, or something is bypassed
-	bypassed []string // tables above with a rule or trigger that a command on the relation itself bypasses
-	also     bool     // it has a DO ALSO rule, so that the command cannot be part of a WITH query
-	plain    bool     // the plain statement will do
-	triggers bool     // it has triggers of the application
-	begun    int64    // the transaction id when the sweep began; read if it has triggers
+	instead  bool     // all rows are retained: a DO INSTEAD rule suppresses the command, or bypassed is not empty
+	bypassed []string // parents with a rule or trigger that a command on the relation itself bypasses
+	also     bool     // the table has a DO ALSO rule, so that the command cannot be part of a WITH query
+	plain    bool     // the plain statement is sufficient
+	triggers bool     // the table has triggers of the application
+	begun    int64    // the transaction id when the sweep began; read only if the table has triggers
 	slow     string   // what may make each row slow; empty if nothing is known
-	blocks   int64    // its size
+	blocks   int64    // the table's size in blocks
 	dense    float64  // rows per block from which on it is worth visiting every block
 	root     partitionRoot
 	owner    string // the table's owner, quoted, if the statements of batches may run as that role; otherwise empty
 }
 
-// A partition whose updated rows may have to move to another one.
+// partitionRoot is the root of a partition whose updated rows may have to move to another partition.
 type partitionRoot struct {
 	relation  string // quoted; empty if rows do not move
 	partition uint32 // the OID of the partition
 }
 
-// A trigger is the application's. Before PostgreSQL 15 triggers that a partition inherits from its parent count as
-// internal.
+// appTriggerSQL is true if a trigger is the application's. Before PostgreSQL 15, triggers that a partition inherits
+// from its parent count as internal.
 const appTriggerSQL = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
-// A rule or a trigger fires in an ordinary session.
+// ruleFires and triggerFires are true for rules and triggers that fire in an ordinary session.
 const (
 	ruleFires    = "ev_enabled IN ('O', 'A')"
 	triggerFires = "tgenabled IN ('O', 'A')"
 )
 
-// The tables that a relation ($2) is a partition or child of, at any level.
+// aboveSQL is a WITH query for the tables of which a relation $2 is a partition or child, at any level.
 const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $2::text::regclass
   UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid)`
 
-// Whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), and which tables
-// above it have a rule or a trigger of statements ($4, as in pg_trigger) that a command on the relation itself
-// bypasses; whether a table has triggers, and which foreign keys without an index refer to it; then its size, and how
-// many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows are large,
-// half of a full block; and the owner, if that is another role, which the session may become.
+// inspectSQL returns, for a table $1 and the relation $2 that the command names ($1 itself or its partitioned
+// table): whether the relation has a DO INSTEAD or a DO ALSO rule for the command ($3, as in pg_rewrite); which
+// tables above it have a rule, or a trigger of statements ($4, as in pg_trigger), that a command on the relation
+// itself bypasses; whether the table has triggers; which foreign keys without an index refer to it; its size in
+// blocks; how many rows per block make it worth visiting every block; and its owner, if that is another role which
+// the session may become. The number of rows per block is two, so that few blocks have none, or half of a full
+// block if rows are large.
 const inspectSQL = aboveSQL + `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
     AND ` + ruleFires + `),
@@ -128,9 +130,10 @@ const (
 	onUpdate = 16
 )
 
-// The plain statement will do without a paired table, a companion statement and triggers that may suppress deletions. A
-// DO ALSO rule makes a paired table or a companion statement impossible, as a DO INSTEAD rule does. inspect warns of
-// foreign keys that make each deletion expensive.
+// inspect reads what determines how the table can be swept, and warns of foreign keys that make each deletion
+// expensive. The plain statement is sufficient if there is no paired table, no companion statement, and no trigger,
+// which may suppress deletions. With a paired table or a companion statement, a DO ALSO rule retains all rows, as a
+// DO INSTEAD rule does.
 func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	s, command, event := t.sweep, "4", onDelete
 	if s.Set != nil {
@@ -178,10 +181,10 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	return info, nil
 }
 
-// ownerMay: the statements of batches do the same as the table's owner. That role may run them, names mean the same to
-// it, and row security applies to neither.
+// ownerMay reports whether the statements of batches have the same effect when run as the table's owner: that role
+// may run them, names have the same meaning to it, and row security applies to neither role.
 func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
-	const sight = "SELECT array_remove(current_schemas(false), 'cleanupd'), " + // which may be that of $user
+	const sight = "SELECT array_remove(current_schemas(false), 'cleanupd'), " + // the schema of $user may be cleanupd
 		"COALESCE(bool_or(row_security_active(to_regclass(name))), false) FROM unnest($1::text[]) AS name"
 	relations := []string{t.sweep.Relation}
 	for _, f := range t.sweep.Facts {
@@ -205,8 +208,8 @@ func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
 	return err == nil && !hides && !hidesFromOwn && slices.Equal(schemas, ownSchemas)
 }
 
-// The root of a table's partition tree, if any level of it above the table is partitioned by one of the columns $2, or
-// by an expression.
+// moveRootSQL returns the root of a table's partition tree, if a level of the tree above the table is partitioned
+// by one of the columns $2 or by an expression.
 const moveRootSQL = `
 SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_class r
   JOIN pg_namespace n ON n.oid = r.relnamespace
@@ -216,7 +219,8 @@ SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_cla
       AND k.attnum = ANY (p.partattrs::int2[]) AND k.attname = ANY ($2::text[])))), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// Updated rows move to another partition only if the statement names the partitioned table.
+// moveRoot returns the partitioned table if updated rows may have to move to another partition. They move only if
+// the statement names the partitioned table.
 func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	if t.sweep.Set == nil || !t.sweep.Partition {
 		return root, nil
@@ -229,17 +233,18 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	return root, err
 }
 
-// A node of a query plan, as EXPLAIN returns it.
+// node is a node of a query plan, as EXPLAIN returns it.
 type node struct {
 	Rows  float64 `json:"Plan Rows"`
 	Cost  float64 `json:"Total Cost"`
 	Index string  `json:"Index Name"`
 	Plans []node  `json:"Plans"`
-	// SubPlan or InitPlan for a subquery of a condition.
+	// Relationship is SubPlan or InitPlan for a subquery of a condition.
 	Relationship string `json:"Parent Relationship"`
 }
 
-// The indexes by which the plan finds rows. A condition may read the same table by others, which do not find its rows.
+// indexes returns the indexes by which the plan finds rows. Subqueries are left out: they may read the same table
+// by other indexes.
 func (n node) indexes() (names []string) {
 	if n.Relationship == "SubPlan" || n.Relationship == "InitPlan" {
 		return nil

@@ -19,28 +19,30 @@ import (
 )
 
 type worker struct {
-	table      *table // its session is nil until the worker needs one
+	table      *table // its session is nil until the worker starts
 	statements *statements
 	progress   *progress
 	limiter    *pace.Limiter
 	info       tableInfo
-	maxRows    int // of a statement
+	maxRows    int // the most rows of a statement
 
 	sizer       pace.Sizer
 	bisection   pace.Bisection
 	chunk       chunk
-	offset      uint16    // the offset in the chunk's first block up to which rows were picked already
-	skipLocked  int64     // the position below which rows that others have locked are skipped
-	suppressing bool      // some rows picked since retained rows were last counted were not deleted
-	overfull    int       // consecutive batches that had too many rows
-	family      float64   // how many rows a picked row has taken with it, itself included
+	offset      uint16    // rows up to this offset in the chunk's first block were already picked
+	skipLocked  int64     // below this position, rows that other sessions have locked are skipped
+	suppressing bool      // since retained rows were last counted, some picked rows were not deleted
+	overfull    int       // how many batches in a row touched too many rows
+	family      float64   // how many rows are deleted for each picked row, including itself
 	traced      time.Time // when a batch was last traced
 }
 
-// After so many consecutive batches with too many rows, rows are picked first, until there are fewer.
+// maxOverfull is after how many batches in a row with too many rows the worker picks rows first, until a batch has
+// fewer.
 const maxOverfull = 2
 
-// The limiter has admitted the worker, which opens a session if it has none.
+// sweepChunks sweeps one chunk after another. The limiter has already admitted the worker, which opens a session if
+// it has none.
 func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	defer w.limiter.Release()
 	w.sizer = w.progress.lastSizer()
@@ -77,7 +79,7 @@ func (w *worker) batchEnd() int64 { return min(w.chunk.from+w.sizer.Span(), w.ch
 
 func (w *worker) windowEnd() int64 {
 	width := w.sizer.Width
-	if w.statements.axis.windows().Exact { // picked rows need not be the first ones
+	if w.statements.axis.windows().Exact { // the picked rows may be any of the window
 		width = min(width, int64(w.pickLimit()))
 	}
 	end := min(w.chunk.from+width, w.chunk.to)
@@ -87,10 +89,10 @@ func (w *worker) windowEnd() int64 {
 	return end
 }
 
-// How much of a large family the next batch still expects.
+// forgetting is the share of a family's size that is still expected after a batch with smaller ones.
 const forgetting = 0.9
 
-// The most rows that a statement of the next batch picks.
+// pickLimit is the most rows that a statement of the next batch picks.
 func (w *worker) pickLimit() int {
 	limit := w.bisection.Limit(w.sizer.Rows)
 	if w.family > 1 {
@@ -99,7 +101,8 @@ func (w *worker) pickLimit() int {
 	return limit
 }
 
-// After a timeout or a failing row, the next batch is smaller or skips locked rows.
+// step runs one batch. After a timeout or a failing row the next batch is smaller, and after a lock timeout it
+// skips locked rows.
 func (w *worker) step(ctx context.Context) error {
 	e, name := w.table.engine, w.table.sweep.Name
 	if err := e.Wait(ctx); err != nil {
@@ -130,8 +133,8 @@ func (w *worker) step(ctx context.Context) error {
 	return err
 }
 
-// adapt fits the number of workers and statements, and how long a batch should take, to the pace and to whether the
-// server is otherwise idle. givesWay: batches give way to other sessions.
+// adapt fits the number of workers, the number of statements and the duration of batches to the pace and to whether
+// the server is otherwise idle. It reports whether batches give way to other sessions.
 func (w *worker) adapt() (givesWay bool) {
 	e := w.table.engine
 	p, idle := e.Pace.Get(), e.throttler.Idle()
@@ -142,9 +145,9 @@ func (w *worker) adapt() (givesWay bool) {
 	case givesWay:
 		target = min(target, e.throttler.BatchTarget())
 		w.sizer.LimitStatements(1)
-	case e.Limits.RowsPerSecond > 0: // several statements at once would exceed it
+	case e.Limits.RowsPerSecond > 0: // several statements at once could exceed the rate
 		w.sizer.LimitStatements(1)
-	case w.table.sweep.Cascade != nil: // the rows that go with others are counted once a batch
+	case w.table.sweep.Cascade != nil: // rows that foreign keys delete are counted once per batch
 		w.sizer.LimitStatements(1)
 	case idle || p == pace.Fast:
 		w.sizer.LimitStatements(pace.MaxStatementsIdle)
@@ -157,10 +160,10 @@ func (w *worker) adapt() (givesWay bool) {
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/purge")
 
-// A large table has thousands of batches.
+// traceEvery is how often a batch is traced: a large table has thousands of batches.
 const traceEvery = time.Second
 
-// In a span if the last one was long enough ago.
+// traceBatch runs a batch, in a span if the last traced batch was long enough ago.
 func (w *worker) traceBatch(ctx context.Context, batch func(context.Context) error) error {
 	if time.Since(w.traced) < traceEvery {
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))

@@ -1,2 +1,2 @@
-// Package refused has the error of a task, a run or a question that is refused for a reason which programs may check.
+// Package refused has the error of a task, run or request that is refused for a reason that programs may check.
 package refused

@@ -8,14 +8,14 @@ import (
 
 const (
 	Guard = "GUARD"
-	// The run would do something else, or more, than its saved plan.
+	// PlanStale and PlanExceeded mean that the run would do something else, or more, than its saved plan.
 	PlanStale    = "PLAN_STALE"
 	PlanExceeded = "PLAN_EXCEEDED"
 	NotCovered   = "NOT_COVERED"
 	NoIndex      = "NO_INDEX"
 )
 
-// Nothing was changed.
+// Error is a refusal. Nothing was changed.
 type Error struct {
 	Reason   string
 	Metadata map[string]string
@@ -28,7 +28,7 @@ func (*Error) Kind() failure.Kind { return failure.Precondition }
 
 func (e *Error) Info() (reason string, metadata map[string]string) { return e.Reason, e.Metadata }
 
-// changes is what has changed since the saved plan was made.
+// StalePlan returns the error for a saved plan that is stale. changes are what has changed since it was made.
 func StalePlan(changes ...string) *Error {
 	changed := strings.Join(changes, "; ")
 	return &Error{

@@ -14,11 +14,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rows since the last time, before the reference time.
+// Period has the rows since the last time that rows were rolled up, and before the reference time.
 type Period struct {
 	plan.RollUp
 	Table *campaign.Table
-	// Only after Find; not valid if the table has no dates.
+	// Start is set by Find; it is not valid if the table has no dates.
 	Start pgtype.Timestamptz
 	End   time.Time
 
@@ -49,7 +49,7 @@ func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 	return p, nil
 }
 
-// If the table were on another server, its rows and the option might not be changed together.
+// Check fails if the table is on another server, since its rows and the option might then not be changed together.
 func (p *Period) Check() error {
 	if p.Table.Location == "" {
 		return nil
@@ -57,8 +57,8 @@ func (p *Period) Check() error {
 	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Location)
 }
 
-// The rows are retained if their table is on hold, or the option's, which is written with them, or if rows that foreign
-// keys delete or change with them may be.
+// OnHold reports whether the rows are retained because their table is on hold, because that of the option, which is
+// written with them, is, or because rows that foreign keys delete or change with them may be.
 func (p *Period) OnHold(env plan.Env, compiled *plan.Plan) bool {
 	return compiled.RollUpOnHold || env.Holds.WholeTable(p.Table) ||
 		env.Holds.WholeTable(env.Catalog.Table("XtkOption"))
@@ -78,7 +78,7 @@ func (p *Period) Count(ctx context.Context, db campaign.Querier) (rows int64, er
 	return rows, err
 }
 
-// FROM and WHERE of a statement on the rows of the period.
+// Rows returns the FROM and WHERE of a statement on the rows of the period.
 func (p *Period) Rows() sqlexpr.Expr {
 	return sqlexpr.Format("%s AS r WHERE %s", p.Table.Quoted(), p.Condition())
 }
@@ -101,12 +101,12 @@ func (p *Period) UpToDate() bool {
 
 func (p *Period) starts() bool { return p.Start.Valid && p.Start.InfinityModifier == pgtype.Finite }
 
-// To explain a row. The statements compare with Start.
+// Rules returns rules to explain a row; the statements compare with Start instead.
 func (p *Period) Rules() plan.Rules {
 	return plan.Rules{{plan.Since(p.Date, p.Since), plan.Past(p.Date)}}
 }
 
-// Rule also says what becomes of the rows.
+// Rule describes the rows, and what becomes of them.
 func (p *Period) Rule() string {
 	period := "since the last time"
 	if p.starts() {

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// There are no rows, and a log message, if there is nothing to roll up. ok is false if the task rolls nothing up in
-// this database.
+// Prepare finds the period and counts its rows. If there is nothing to roll up, it logs that and returns no rows.
+// ok is false if the task rolls nothing up in this database.
 func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, ok bool, err error) {
 	if a.Task.RollUp == nil {
 		return nil, 0, false, nil

@@ -14,9 +14,9 @@ import (
 
 var intBytes = map[string]int{"smallint": 2, "integer": 4, "bigint": 8}
 
-// Statement replaces the rows of the period, except for those at some TIDs, by their sums, and selects how many it
-// deleted. A sum is clamped to the range of its column; the sum of only NULL is 0. PostgreSQL computes generated
-// columns from the sums of the others.
+// Statement replaces the rows of the period by their sums, except for the rows at some TIDs, and selects how many
+// rows it deleted. A sum is clamped to the range of its column, and the sum of NULLs alone is 0. PostgreSQL
+// computes generated columns from the sums of the others.
 func (p *Period) Statement(ctx context.Context, db campaign.Querier, except []pgtype.TID) (sqlexpr.Expr, error) {
 	var columns, sums []string
 	for _, column := range p.Sums {
@@ -42,7 +42,7 @@ func (p *Period) Statement(ctx context.Context, db campaign.Querier, except []pg
 	), nil
 }
 
-// A domain counts as the type that it is based on.
+// columnTypeSQL returns the type of a column, or the base type of its domain, and whether the column is generated.
 const columnTypeSQL = `WITH RECURSIVE typed (oid, level) AS (
   SELECT atttypid, 0 FROM pg_attribute WHERE attrelid = $1 AND attname = $2
   UNION ALL SELECT t.typbasetype, level + 1 FROM typed JOIN pg_type t ON t.oid = typed.oid AND t.typtype = 'd')

@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// Expr is SQL with its arguments. The zero value is empty. An Expr is never changed, and may be part of several others.
+// Expr is SQL with its arguments. The zero value is empty. An Expr is never changed, and may be a part of several
+// others.
 type Expr struct{ pieces []piece }
 
 // piece is text, or a reference to an argument.
 type piece struct {
 	text string
 	arg  *argument
-	// column, if any, is compared with the elements of the argument, as In does.
+	// column is compared with the elements of the argument, as In does; it may be empty.
 	column string
-	// constant: the elements are compared as constants; see Constants.
+	// constant is set if the elements are compared as constants; see Constants.
 	constant bool
 }
 
-// argument has one parameter, however often a statement refers to it.
+// argument is one parameter, however often a statement refers to it.
 type argument struct {
 	value any
 	cast  string
@@ -32,7 +33,7 @@ func SQL(text string) Expr {
 	return Expr{[]piece{{text: text}}}
 }
 
-// Without a cast if that is empty.
+// Arg returns an argument, with a cast unless that is empty.
 func Arg(value any, cast string) Expr { return Expr{[]piece{{arg: &argument{value, cast}}}} }
 
 // Format is fmt.Sprintf in which each Expr among the operands becomes a part of the result.
@@ -66,7 +67,7 @@ func (m marker) Format(text fmt.State, _ rune) {
 	_, _ = text.Write([]byte(mark))
 }
 
-// Empty expressions are left out.
+// Join joins expressions. Empty ones are left out.
 func Join(separator string, list ...Expr) (e Expr) {
 	for _, one := range list {
 		if !e.IsZero() && !one.IsZero() {
@@ -77,7 +78,7 @@ func Join(separator string, list ...Expr) (e Expr) {
 	return e
 }
 
-// Empty conditions are left out.
+// Or joins conditions by OR. Empty ones are left out.
 func Or(conditions ...Expr) Expr { return Join(" OR ", conditions...) }
 
 func (e Expr) IsZero() bool { return e.pieces == nil }
@@ -111,7 +112,7 @@ func (e Expr) Args() (values []any) {
 	return values
 }
 
-// Parameters are numbered as they appear first.
+// Build returns the statement and its arguments. Parameters are numbered in the order in which they first appear.
 func (e Expr) Build() (sql string, args []any) {
 	var text strings.Builder
 	numbers := map[*argument]int{}

@@ -11,7 +11,7 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// The rows have the error.
+// Query runs the statement. An error is in the rows.
 func (e Expr) Query(ctx context.Context, db Querier) pgx.Rows {
 	sql, args := e.Build()
 	rows, _ := db.Query(ctx, sql, args...)

@@ -1,3 +1,3 @@
-// Package vacuum determines which tables VACUUM and ANALYZE are run on, by which commands, and summarizes their output.
-// Package execute runs them, and dryrun and explain show them.
+// Package vacuum determines on which tables VACUUM and ANALYZE are run, and by which commands, and summarizes their
+// output. Package execute runs the commands, and dryrun and explain show them.
 package vacuum

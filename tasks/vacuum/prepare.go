@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Tables that the run deleted most from come first. Prepare logs how many tables belong to other roles. There are no
-// tables if the option XtkCleanup_NoStats turns vacuuming off.
+// Prepare returns the tables to vacuum, and logs how many belong to other roles. Those from which the run deleted
+// most come first. There are none if the option XtkCleanup_NoStats turns vacuuming off.
 func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Commander, tables []Storage, err error) {
 	env := a.Binder.Env
 	c = Commander{Catalog: env.Catalog, Truncate: truncate}

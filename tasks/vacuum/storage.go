@@ -14,17 +14,17 @@ import (
 type Storage struct {
 	OID          uint32
 	Schema, Name string
-	// Parent: a partitioned table, whose rows are in its partitions.
+	// Parent is set for a partitioned table, whose rows are in its partitions.
 	Parent bool
 }
 
 func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
-// Of the application's schema ($1), of the service's own, and those that were emptied, that the role may vacuum ($2),
-// as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3), in their order, and
-// parents after their partitions; all of them ($4), or only the emptied ones, with their parents. A parent of foreign
-// tables is left out, since ANALYZE would read these from their server. Nothing in it waits for a lock, as
-// pg_partition_tree would.
+// storages returns tables of the application's schema $1 and the service's own, and emptied tables ($3). If $2 is
+// set, it returns those that the role may vacuum, as their owner or, since PostgreSQL 17, by a grant; otherwise the
+// others. Emptied tables come first, in their order, and parents after their partitions. Unless $4 is set, it
+// returns only the emptied tables and their parents. Parents of foreign tables are left out, since ANALYZE would
+// read these from their server. Nothing in this query waits for a lock, as pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
   FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)),
@@ -40,7 +40,8 @@ WHERE (n.nspname IN ($1, 'cleanupd') OR c.oid IN (SELECT oid FROM tree)) AND c.r
 ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
   FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
-// The emptied ones come first. others is how many belong to other roles.
+// All returns all tables that the role may vacuum, the emptied ones first. others is how many belong to other
+// roles.
 func All(
 	ctx context.Context, db campaign.Querier, schema string, emptied []string,
 ) (own []Storage, others int, err error) {
@@ -51,7 +52,8 @@ func All(
 	return own, len(foreign), err
 }
 
-// Emptied adds the parents of the emptied tables, which are quoted names, and leaves out what the role may not vacuum.
+// Emptied returns the emptied tables, given by their quoted names, and their parents, without those that the role
+// may not vacuum.
 func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
 	return list(ctx, db, schema, true, emptied, false)
 }
@@ -69,15 +71,16 @@ func list(
 
 type Commander struct {
 	Catalog *campaign.Catalog
-	// Of the option XtkCleanup_NoStats, as campaign.Options.Statistics returns it.
+	// Mode is the mode of the option XtkCleanup_NoStats, as campaign.Options.Statistics returns it.
 	Mode int
-	// Truncate lets VACUUM give free space at the end of a table back, for which it locks the table exclusively.
+	// Truncate lets VACUUM return free space at the end of a table to the file system, for which it locks the table
+	// exclusively.
 	Truncate bool
 }
 
-// Command leaves out the storage's name. VACUUM of a parent would vacuum its partitions again, and so would ANALYZE
-// before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes on no ANALYZE with
-// SKIP_LOCKED.
+// Command returns the command for a table, without its name. VACUUM of a parent would vacuum its partitions again,
+// and so would ANALYZE before PostgreSQL 18. A parent needs ANALYZE, since autovacuum never analyzes parents. Citus
+// does not forward an ANALYZE with SKIP_LOCKED.
 func (c Commander) Command(s Storage) string {
 	analyze := s.Parent || c.Mode == campaign.AnalyzeOnly
 	switch {

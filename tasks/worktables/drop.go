@@ -14,11 +14,12 @@ type Blocked struct {
 	Message message.Message
 }
 
-// Dropper drops the unused ones of some tables, or some views, of a kind, and returns the blocked ones.
+// Dropper drops the given tables or views that are unused, and returns those that it could not drop, with the
+// reason. Either all or none of them are views.
 type Dropper func(ctx context.Context, k Kind, tables []campaign.WorkTable) ([]Blocked, error)
 
-// DropAll drops views first, which may depend on tables of another kind. A blocked table is tried again as long as
-// others are dropped. messages are about the tables that remain blocked.
+// DropAll drops the unused tables of all kinds. Views come first, since they may depend on tables of another kind.
+// A blocked table is tried again as long as others are dropped. messages are about the tables that remain blocked.
 func DropAll(ctx context.Context, kinds []Kind, drop Dropper) (messages []message.Message, err error) {
 	for before := 0; ; before = len(messages) {
 		messages = nil

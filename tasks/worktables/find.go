@@ -16,7 +16,7 @@ import (
 type Kind struct {
 	Drop   plan.Drop
 	Tables []campaign.WorkTable
-	// nil if nothing shows which tables are unused.
+	// Unused returns which of some tables are unused; nil if the database does not show that.
 	Unused Unused
 }
 
@@ -24,12 +24,13 @@ type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.Wor
 
 type Finder struct {
 	*pipeline.Attempt
-	// Of the tables that are not on hold, for example by a saved plan.
+	// Exclude reports whether to leave out a table that is not on hold, for example because a saved plan does not drop
+	// it.
 	Exclude func(w campaign.WorkTable) bool
 }
 
-// known is true if something shows which tables of a kind are unused. Unused tables that cannot be dropped because of
-// their owner or their kind count as retained.
+// Find finds the work tables of all kinds. known is true if the database shows which tables of at least one kind
+// are unused. Unused tables that cannot be dropped because of their owner or kind count as retained.
 func (f Finder) Find(ctx context.Context) (kinds []Kind, known bool, err error) {
 	var retained int64
 	for _, d := range f.Plan.Drops {
@@ -81,7 +82,8 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	return k, retained, nil
 }
 
-// Without any list, nothing is known about lists, and tables with the data of one are in use.
+// unused returns the function that finds unused tables. If there is no list at all, nothing is known about lists,
+// and tables with the data of a list count as used.
 func (f Finder) unused(d plan.Drop) Unused {
 	logged := false
 	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error) {
@@ -121,7 +123,7 @@ func (f Finder) unused(d plan.Drop) Unused {
 	}
 }
 
-// known is false without any list.
+// lists returns which of some ids belong to lists. known is false if there is no list at all.
 func (f Finder) lists(
 	ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64,
 ) (lists map[int64]bool, known bool, err error) {

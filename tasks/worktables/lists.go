@@ -17,18 +17,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// ErrForeign: another relation than one of the application's owner has the name of a list's table.
+// ErrForeign means that a relation that does not belong to the application's owner has the name of a list's table.
 var ErrForeign = errors.New("what has the name of its table is not a table of the application's owner")
 
-// Obsolete lists and the tables that they have for themselves.
+// Lists are obsolete lists, and the tables that belong to them.
 type Lists struct {
 	IDs    []int64
 	Tables []campaign.WorkTable
-	// FROM and WHERE of a statement on their rows.
+	// From is the FROM and WHERE of a statement on the rows of the lists.
 	From sqlexpr.Expr
 }
 
-// The lists must still be obsolete in the transaction. lock is a locking clause, or "".
+// ReadLists reads, in a transaction, those lists of a sweep that are still obsolete. lock is a locking clause, or
+// "".
 func ReadLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j plan.Job, s purge.Sweep, lock string,
 ) (l Lists, err error) {
@@ -53,7 +54,7 @@ func ReadLists(
 	return l, err
 }
 
-// It fails with ErrForeign if another relation has the name of a list's table.
+// ofLists returns the tables of lists. It fails with ErrForeign if another relation has the name of one.
 func ofLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, prefix string, ids []int64,
 ) ([]campaign.WorkTable, error) {
@@ -83,14 +84,14 @@ func ofLists(
 }
 
 var (
-	// ErrSuppressed: a row of a list was not deleted, without an error.
+	// ErrSuppressed means that a row of a list was not deleted, although there was no error.
 	ErrSuppressed = errors.New("a trigger of the table prevents its deletion")
-	// ErrUnplanned: the saved plan names neither the list nor its table.
+	// ErrUnplanned means that the saved plan has neither the list nor its table.
 	ErrUnplanned = errors.New("the plan does not name it")
 )
 
-// RetainedBy is empty if the error is about more than this list. A foreign key that forbids the deletion is not a
-// failure.
+// RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
+// more than this list. A foreign key that forbids the deletion is not a failure.
 func RetainedBy(err error) purge.Retained {
 	switch {
 	case errors.Is(err, hold.ErrTable):

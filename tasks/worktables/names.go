@@ -9,10 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// The mask is for LIKE.
+// Mask returns a pattern for LIKE that matches names with a prefix.
 func Mask(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
 
-// For all work tables that a task drops; "" if it drops none.
+// TaskMask returns the pattern for all work tables that a task drops; "" if it drops none.
 func TaskMask(p *plan.Plan) string {
 	for _, j := range p.Jobs {
 		if j.Step.Tables != nil {
@@ -47,7 +47,7 @@ func OfKind(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
 	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
 }
 
-// tables are all views, or none is. The drop never cascades.
+// DropStatement returns the statement that drops tables, all or none of which are views. It never cascades.
 func DropStatement(tables []campaign.WorkTable) (sql string, args []any) {
 	names := Quoted(tables)
 	if tables[0].ByFunction {

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// others logs which relations have the names of work tables of a kind and are not dropped because of their owner, kind
-// or schema. It returns how many unused ones the application's schema has.
+// others logs which relations have names of work tables of a kind, but are not dropped because of their owner, kind
+// or schema. It returns how many of them in the application's schema are unused.
 func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) {
 	catalog := f.Binder.Env.Catalog
 	others, owner, err := catalog.OtherWorkTables(ctx, f.Binder.Pool, k.Drop.Prefix, k.Drop.Bare)
@@ -42,7 +42,7 @@ func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) 
 	return retained, nil
 }
 
-// Relations that are not dropped for the same reason: their schema, kind or owner.
+// group is why relations are not dropped: their schema, kind or owner.
 type group struct {
 	schema, kind, owner string
 }
@@ -59,7 +59,7 @@ func groupOf(o campaign.OtherWorkTable, schema, owner string) group {
 	return group{owner: o.Owner}
 }
 
-// schema and owner are the application's.
+// message returns the message about the relations of a group. schema and owner are the application's.
 func (g group) message(number int, example, schema, owner string) message.Message {
 	switch {
 	case g.schema != "":

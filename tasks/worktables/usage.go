@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// By stored names, why the work tables of a kind are retained. Reasons reads only the tables of owners and lists: an
-// unused table with a row of a recipient on hold is not among them.
+// Reasons returns why work tables of a kind are retained, by their stored names. It reads only the tables of owners
+// and lists, so that it does not include an unused table with a row of a recipient on hold.
 func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, error) {
 	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
 	tables, _, err := catalog.WorkTables(ctx, pool, d.Prefix, d.Bare)
@@ -95,7 +95,7 @@ func (f Finder) addUsed(
 	return nil
 }
 
-// By ids of owners; none if their states do not decide which tables are in use.
+// readStates returns the states of owners by their ids; none if states do not decide which tables are in use.
 func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64) (map[int64]int64, error) {
 	states := map[int64]int64{}
 	if d.Rule == "" || ownerStates[d.WorkTables.Owner] == nil || !d.Owner.Has("iState") {
@@ -109,7 +109,7 @@ func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int
 	return states, err
 }
 
-// A range of iState.
+// ownerState describes a range of values of iState.
 type ownerState struct {
 	first, last int64
 	words       string
@@ -137,7 +137,7 @@ var ownerNouns = map[string]string{
 	"NmsSimulation": "simulation",
 }
 
-// The reason, for example: workflow 520 is paused.
+// describeOwner returns why a table is in use, for example: workflow 520 is paused.
 func describeOwner(table string, id int64, states map[int64]int64) string {
 	noun := ownerNouns[table]
 	if noun == "" {

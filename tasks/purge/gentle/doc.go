@@ -1,4 +1,4 @@
-// Package gentle decides how small batches are and how long the pauses after them, while others use the server: from
-// how long a small commit takes during batches, compared with one while none is open. It is pure arithmetic except for
-// the probe. Package throttle asks it.
+// Package gentle decides how small batches are, and how long the pauses after them, while other sessions use the
+// server. It compares how long a small commit takes during batches and while no batch is open. Only its probe needs
+// a database. Package throttle uses it.
 package gentle

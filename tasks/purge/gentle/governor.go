@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
+// Bounds of the duration of batches, and of the pauses after them as a multiple of that duration.
 const (
 	shortest  = time.Millisecond
 	longest   = 20 * time.Millisecond
@@ -19,27 +19,29 @@ const (
 	maxPause  = time.Second
 )
 
-// A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
-// while it takes longer by less than half of that. Pauses exceed usualRest only if it takes longer by more than twice
-// that.
+// A commit during a batch may take longer than one in a pause: by half of the time, or by tolerable if that is
+// more. Batches grow while it takes longer by less than half of that. Pauses exceed usualRest only if it takes
+// longer by more than twice that.
 const (
 	share     = 0.5
 	tolerable = 500 * time.Microsecond
 )
 
 const (
-	// window is the number of the last commits that are compared, quantile which of them, ordered by their time.
+	// window is how many of the last commits are compared, and quantile which of them is, when they are ordered by
+	// duration.
 	window   = 12
 	quantile = 0.75
-	// All batches pause so often, so that commits are measured without any.
+	// quietEvery is how often all batches pause, so that commits are measured without any batch.
 	quietEvery = 10 * time.Second
 )
 
-// Governor grows slowly and shrinks at once. The zero Governor is ready to use. It is safe for concurrent use.
+// Governor decides how long batches should take and how long the pauses after them. Batches grow slowly and shrink
+// at once. The zero Governor is ready to use, and safe for concurrent use.
 type Governor struct {
 	mu     sync.Mutex
-	work   time.Duration // the time that a batch should take
-	rest   float64       // the pause after a batch, as a multiple of its time
+	work   time.Duration // how long a batch should take
+	rest   float64       // the pause after a batch, as a multiple of its duration
 	quiet  samples       // commits while no batch is open
 	during samples       // commits during batches
 	reset  time.Time     // when the quiet commits were last measured
@@ -112,7 +114,8 @@ func (g *Governor) Observe(took time.Duration) {
 	}
 }
 
-// Batches become smaller, then pauses longer. much: commits take far too long.
+// shrink makes batches smaller and, once they are the smallest, pauses longer. much means that commits take far too
+// long.
 func (g *Governor) shrink(much bool) {
 	switch {
 	case g.work > shortest:

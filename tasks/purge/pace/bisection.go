@@ -1,18 +1,19 @@
 package pace
 
-// Bisection sizes batches so that they close in on a row that fails: the next batch has half of the rows among which
-// the failing row is, and afterwards batches double. The zero Bisection does not limit batches.
+// Bisection sizes batches so that they close in on a row that fails: the next batch has half of the rows that
+// include the failing one. Once that is skipped, the size of batches doubles again. The zero Bisection does not
+// limit batches.
 type Bisection struct {
-	among int // the number of next rows that include a failing one; 0 if unknown
-	max   int // rows of the next batch; 0 if unlimited
+	among int // how many of the next rows include a failing one; 0 if unknown
+	max   int // the most rows of the next batch; 0 if unlimited
 }
 
 func (b *Bisection) Active() bool { return b.max > 0 }
 
-// One of the next rows is known to fail.
+// Narrowing reports whether one of the next rows is known to fail.
 func (b *Bisection) Narrowing() bool { return b.among > 0 }
 
-// The most rows of the next batch, up to rows.
+// Limit is the most rows of the next batch, which is rows without a bisection.
 func (b *Bisection) Limit(rows int) int {
 	if b.Active() {
 		return min(rows, b.max)
@@ -24,7 +25,7 @@ func (b *Bisection) Failed(rows int) {
 	b.among, b.max = rows, max(rows/2, 1)
 }
 
-// limit is that of batches without a bisection.
+// Passed records that a batch succeeded. limit is the most rows of a batch without a bisection.
 func (b *Bisection) Passed(rows, limit int) {
 	if !b.Active() {
 		return

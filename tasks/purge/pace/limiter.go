@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// While other sessions are active, several workers run only if they get at least minGain times as much done as one:
-// otherwise they also take time from the application. The cost of a row is known after some batches per worker; the
-// other mode is tried after a pause that doubles.
+// While other sessions are active, several workers run only if together they are at least minGain times as fast as
+// one; otherwise they would only take time from the application. The cost of a row is known after trialBatches
+// batches per worker. The other mode is tried after a pause that doubles from minPause to maxPause.
 const (
 	minGain      = 1.5
 	trialBatches = 2
@@ -17,12 +17,13 @@ const (
 	maxPause     = time.Minute
 )
 
-// All workers of a sweep run while the server is otherwise idle; otherwise one, or all if that is worth it.
+// Limiter limits how many workers of a sweep run: all of them while the server is otherwise idle; otherwise one, or
+// all if that is worth it.
 type Limiter struct {
 	workers int
 
 	mu      sync.Mutex
-	idle    bool // the server is otherwise idle, or it does not matter
+	idle    bool // the server is otherwise idle, or that does not matter
 	single  bool // only one worker may run
 	running int
 	allowed int
@@ -33,7 +34,7 @@ type Limiter struct {
 	pause   time.Duration // until the other mode is tried
 }
 
-// One worker is running.
+// NewLimiter returns a Limiter for a sweep of which one worker is already running.
 func NewLimiter(workers int) *Limiter {
 	return &Limiter{
 		workers: workers,
@@ -94,7 +95,7 @@ func (l *Limiter) wake() {
 	l.changed = make(chan struct{})
 }
 
-// All workers run if the server is otherwise idle, and only one if single is set. Otherwise their costs decide.
+// SetMode lets all workers run if idle is set, and only one if single is set. Otherwise the costs of rows decide.
 func (l *Limiter) SetMode(idle, single bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +112,7 @@ func (l *Limiter) SetMode(idle, single bool) {
 	l.idle = idle
 }
 
-// Observe changes the mode if that is worth it.
+// Observe takes the time and the rows of a batch, and changes the number of workers if that is worth it.
 func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

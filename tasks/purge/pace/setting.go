@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Pace is how hard a run works. The values are stored. A pointer to one is the value of a flag.
+// Pace is how hard a run works. The values are stored. A *Pace is the value of a command-line flag.
 type Pace string
 
 // A run is gentle only while other sessions are active.
@@ -26,7 +26,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Scripts may give the name that JSON has. An empty text stands for the default.
+// Set also accepts the name that JSON uses, such as PACE_GENTLE. An empty text stands for the default.
 func (p *Pace) Set(text string) error {
 	if text == "" {
 		*p = ""
@@ -44,7 +44,7 @@ func (p *Pace) String() string { return strings.ToLower(string(*p)) }
 
 func (p *Pace) Type() string { return "pace" }
 
-// A run's pace may change while the run is active. Safe for concurrent use.
+// Setting is a run's pace, which may change while the run is active. It is safe for concurrent use.
 type Setting struct{ value atomic.Value }
 
 func NewSetting(p Pace) *Setting {
@@ -53,10 +53,10 @@ func NewSetting(p Pace) *Setting {
 	return s
 }
 
-// The change applies from the next batch on.
+// Set changes the pace from the next batch on.
 func (s *Setting) Set(p Pace) { s.value.Store(p) }
 
-// Balanced if the setting is nil.
+// Get returns the pace, which is Balanced if the setting is nil.
 func (s *Setting) Get() Pace {
 	if s == nil {
 		return Balanced

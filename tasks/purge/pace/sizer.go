@@ -4,34 +4,34 @@ import "time"
 
 const firstRows = 1_000
 
-// The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small
-// in comparison. While other sessions are active there are half as many, since the application waits for the locks of
-// a batch.
+// The maximum number of statements in a batch. Several statements share the batch's fixed cost, such as the ledger
+// and the COMMIT. While other sessions are active, the maximum is half as high, since the application waits for the
+// locks of a batch.
 const (
 	MaxStatementsIdle = 8
 	MaxStatementsBusy = 4
 )
 
-// Statements divide the axis of a sweep into windows.
+// Windows are the parts of a sweep's axis, one for each statement.
 type Windows struct {
 	First, Max int64 // the width of the first window, and of the widest
-	// Exact: a window has as many rows as it is wide.
+	// Exact is set if a window has as many rows as it is wide.
 	Exact bool
 }
 
 // Sizer adapts batches to the time that they should take.
 type Sizer struct {
-	Rows       int   // limits a statement that picks rows first
+	Rows       int   // the most rows of a statement that picks rows first
 	Width      int64 // the width of a statement's window
 	Statements int64 // the number of statements of a batch, on consecutive windows
 
 	windows       Windows
 	target        time.Duration
-	maxRows       int // of any statement
+	maxRows       int // the most rows of any statement
 	maxStatements int64
 	fixed         time.Duration // the cost of a statement that does not depend on its size
 	learned       bool          // fixed is known
-	other         struct {      // the last statement of a different size
+	other         struct {      // the last statement that had a different size
 		took   time.Duration
 		size   float64
 		direct bool
@@ -40,7 +40,7 @@ type Sizer struct {
 
 func FirstRows(maxRows int) int { return min(maxRows, firstRows) }
 
-// The first batches are small. No statement may touch more than maxRows.
+// NewSizer returns a Sizer whose first batches are small. No statement may touch more than maxRows.
 func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
 	return Sizer{
 		Rows:          FirstRows(maxRows),
@@ -55,9 +55,9 @@ func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
 
 func (s *Sizer) Span() int64 { return s.Width * s.Statements }
 
-// Observe sizes the next batch from the time and the span of the last one, and the most rows that one of its
-// statements touched. Batches shrink at once, but grow slowly, and only after a batch of full size. Only the width of
-// their windows limits the rows of direct statements on blocks.
+// Observe sizes the next batch from the duration and the span of the last one, and from the most rows that one of
+// its statements touched. Batches shrink at once, but grow slowly, and only after a batch of full size. The rows of
+// direct statements on blocks are limited only by the width of their windows.
 func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 	size, statements := float64(s.Rows), int64(1)
 	if direct {
@@ -89,15 +89,15 @@ func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 	s.Width = max(min(s.Width, room), 1)
 }
 
-// Two statements whose sizes differ by minRatio show their fixed cost. While sizes are about the same the estimate
-// fades with each statement, so that the size changes in the end and the cost is estimated again.
+// Two statements whose sizes differ by a factor of minRatio show their fixed cost. While sizes are about the same,
+// the estimate fades with each statement; in the end the size changes, and the cost is estimated again.
 const (
 	minRatio = 1.25
 	fading   = 0.98
 )
 
-// learn estimates the fixed cost of a statement, such as hashing the ids of a set, or the parents of possible orphans.
-// Smaller statements have the same fixed cost, and there are more of them.
+// learn estimates the fixed cost of a statement, such as hashing a set of ids, or the parents of possible orphans.
+// Smaller statements do not lower that cost, and more of them are needed.
 func (s *Sizer) learn(took time.Duration, size float64, direct bool) {
 	ratio := size / s.other.size
 	switch {
@@ -113,10 +113,10 @@ func (s *Sizer) learn(took time.Duration, size float64, direct bool) {
 	s.other.took, s.other.size, s.other.direct = took, size, direct
 }
 
-// The share of the maximum number of rows that a window should have.
+// fill is the share of the maximum number of rows that a window should have.
 const fill = 0.8
 
-// The most that a window may be wide, given the width of one and its number of rows.
+// room is the greatest width of a window, given the width of one and its number of rows.
 func (s *Sizer) room(width, rows int64) int64 {
 	return max(int64(float64(width)*fill*float64(s.maxRows)/float64(rows)), 1)
 }
@@ -129,7 +129,7 @@ func (s *Sizer) LimitStatements(n int64) {
 	s.maxStatements, s.Statements = n, min(s.Statements, n)
 }
 
-// To a part of this batch, a tenth at least.
+// Shrink makes batches smaller: a part of the current size, but at least a tenth of it.
 func (s *Sizer) Shrink(part float64, direct bool) {
 	part = max(part, 0.1)
 	if s.Statements > 1 {

@@ -2,25 +2,25 @@ package throttle
 
 import "time"
 
-// minSteady is how long a standby's lag must be constant before it counts as delayed on purpose, minStuck how long it
-// must have replayed nothing before it is not waited for: longer than queries there may delay its replay by default
-// (max_standby_streaming_delay).
+// minSteady is how long a standby's lag must be constant before the standby counts as delayed on purpose. minStuck
+// is how long it must have replayed nothing before batches no longer wait for it: longer than queries on the
+// standby may delay its replay by default (max_standby_streaming_delay).
 const (
 	minSteady = 10 * time.Second
 	minStuck  = time.Minute
 )
 
-// delays recognizes standbys whose lag does not depend on batches. One that is delayed on purpose
-// (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. One
-// whose replay is stuck (pg_wal_replay_pause, a query there, or the delay of the only transaction) replays nothing. An
-// overloaded standby falls further behind, or catches up while batches wait. The server does not know the settings of
-// its standbys.
+// delays recognizes standbys whose lag does not depend on batches. A standby that is delayed on purpose
+// (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. A
+// standby whose replay is stuck (because of pg_wal_replay_pause, a query there, or the delay of the only
+// transaction) replays nothing. An overloaded standby falls further behind, or catches up while batches wait. The
+// primary does not know the settings of its standbys.
 type delays struct {
 	known    map[int32]time.Duration // the delays of standbys that are delayed on purpose, by PID
 	observed map[int32]*observation  // standbys that are too far behind
 }
 
-// The range of a standby's lag since a time, and when it last replayed something.
+// observation is the range of a standby's lag since a time, and when the standby last replayed something.
 type observation struct {
 	since    time.Time
 	min, max time.Duration
@@ -28,11 +28,11 @@ type observation struct {
 	moved    time.Time
 }
 
-// Whether the lag of a standby depends on batches.
+// kind is whether the lag of a standby depends on batches.
 type kind int
 
 const (
-	counts  kind = iota // it does
+	counts  kind = iota // the lag depends on batches
 	delayed             // the standby is delayed on purpose
 	stuck               // its replay is stuck
 )

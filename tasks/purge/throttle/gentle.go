@@ -14,19 +14,19 @@ import (
 
 const (
 	probeEvery = 25 * time.Millisecond
-	// How many commits are measured without batches.
+	// quietProbes is how many commits are measured while no batch is open.
 	quietProbes     = 8
 	quietProbeEvery = 10 * time.Millisecond
-	// It spreads the commits that are measured evenly over the times of batches.
+	// goldenRatio spreads the measured commits evenly over the time of batches.
 	goldenRatio = 0.618034
-	// For the state of the governor.
+	// reportEvery is how often the state of the governor is reported.
 	reportEvery = 500 * time.Millisecond
 )
 
 func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
 
-// rest pauses if the pace is gentle and other sessions are active. From time to time it measures how long commits take
-// without batches. What a run reads on a standby delays no commit.
+// rest pauses if the pace is gentle and other sessions are active. From time to time it measures how long commits
+// take without batches. On a standby it does nothing: what a run reads there delays no commit.
 func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool, r Recorder) error {
 	now := time.Now()
 	t.mu.Lock()
@@ -74,8 +74,8 @@ func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Reco
 	return ctx.Err()
 }
 
-// ProbeDuring measures while a batch is open, unless a commit was measured just before. The batch begins now. The
-// caller must call end after it.
+// ProbeDuring measures a commit during the batch that begins now, unless one was measured just before. The caller
+// must call end after the batch.
 func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

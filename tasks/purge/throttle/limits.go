@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// Above a limit, a batch waits before it begins. 0 disables a limit.
+// Limits are limits of the server's load. Above one of them, a batch waits before it begins; 0 disables a limit.
 type Limits struct {
-	// Of the slowest standby of the database.
+	// ReplicaLag is the lag of the database's slowest standby.
 	ReplicaLag time.Duration
 	// LagMustBeSeen makes a lag that the role may not see exceed the limit; otherwise it is reported once.
 	LagMustBeSeen bool
-	// Application names of standbys whose lag does not count.
+	// LagIgnore are the application names of standbys whose lag does not count.
 	LagIgnore []string
-	// Other active sessions of the server.
+	// ActiveSessions is the number of other active sessions on the server.
 	ActiveSessions int
-	// Other sessions that wait for a lock of the database's relations or transactions, whichever session has it.
+	// WaitingSessions is the number of other sessions that wait for a lock on a relation, row or transaction of the
+	// database, whichever session has the lock.
 	WaitingSessions int
-	// In bytes.
+	// WALPerSecond is in bytes.
 	WALPerSecond int64
-	// Bytes that a replication slot without a reader, or a failing archiver, keeps the server from removing.
+	// RetainedWAL is how many bytes of WAL the server cannot remove because of a replication slot without a reader, or
+	// a failing archiver.
 	RetainedWAL   int64
 	RowsPerSecond int
-	// Gentle: small batches with pauses while other sessions are active.
+	// Gentle means small batches with pauses while other sessions are active.
 	Gentle bool
-	// How long a batch waits for one reason before a warning is logged.
+	// MaxWait is how long a batch waits for one reason before a warning is logged; 0 disables the warning.
 	MaxWait time.Duration
 }
 
@@ -45,7 +47,7 @@ func (c Cause) String() string {
 	return string(c.Reason) + ": " + c.Detail
 }
 
-// The reason, followed by the detail after a colon if there is one.
+// MarshalText returns the reason, followed by a colon and the detail if there is one.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func (c *Cause) UnmarshalText(text []byte) error {
@@ -54,7 +56,7 @@ func (c *Cause) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// The values are stored, and labels of a metric.
+// Reason is why a batch waits. The values are stored, and are labels of a metric.
 type Reason string
 
 const (
@@ -73,7 +75,7 @@ var Reasons = []Reason{
 	Blocking, HiddenLag, ReplicaLag, ActiveSessions, WaitingSessions, WALRate, RetainedWAL, RowRate, Gentle,
 }
 
-// The settings that help where batches wait for too long.
+// remedies are the settings that help if batches wait for too long.
 var remedies = map[Reason]string{
 	Blocking:        "a lower --batch-target shortens batches",
 	HiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",

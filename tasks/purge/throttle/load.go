@@ -8,33 +8,34 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Other sessions have another application_name.
+// load is a sample of the server's load. Other sessions are those with another application_name.
 type load struct {
 	database string
 	active   int64         // other sessions that are active
 	idle     bool          // all other sessions have been inactive for half a second
-	waiting  int64         // other sessions of this database that wait for a lock of a relation, a row or a transaction
-	blocked  int64         // other sessions that wait for locks of ours
-	standbys []standbyLoad // standbys that stream from the server, the slowest first
+	waiting  int64         // other sessions of this database that wait for a lock on a relation, row or transaction
+	blocked  int64         // other sessions that wait for a lock of this service
+	standbys []standbyLoad // standbys that stream from the server, with the slowest first
 	hidden   bool          // the role may not see the lag of standbys
-	wal      int64         // the position in the WAL, in bytes
+	wal      int64         // the server's position in the WAL, in bytes
 	recovery bool          // the server is a standby
 }
 
 type standbyLoad struct {
-	PID      int32         // of the process that sends WAL to it
+	PID      int32         // the process that sends WAL to the standby
 	Name     string        // its application_name, or else its address
-	Replay   time.Duration // from sending WAL until its effect is visible there; 0 if it only stores WAL
-	Flush    time.Duration // from sending WAL until it is stored there
-	Position int64         // up to which it has replayed WAL, in bytes
+	Replay   time.Duration // the time from sending WAL until its effect is visible; 0 if the standby only stores WAL
+	Flush    time.Duration // the time from sending WAL until the standby has stored it
+	Position int64         // up to where the standby has replayed WAL, in bytes
 }
 
-// loadSQL samples the server's load, also for a role with few rights. A session that is hidden from the role counts as
-// active, and its locks are read from pg_locks, which is expensive. WAL senders that have a database belong to logical
-// replication, whose readers confirm when they like. A receiver without a replay position only stores WAL, as
-// pg_receivewal does: its replay lag grows without end. Sessions that wait for other locks than those of relations,
-// rows and transactions wait for each other, or only briefly. The functions behind pg_stat_activity and
-// pg_stat_replication take a quarter of the time that the views take, which also look up names.
+// loadSQL samples the server's load, also for a role with few rights. A session that is hidden from the role counts
+// as active, and its locks are read from pg_locks, which is expensive. WAL senders that have a database belong to
+// logical replication, whose readers confirm when they like. A receiver without a replay position, such as
+// pg_receivewal, only stores WAL, and its replay lag grows without end. Sessions that wait for locks on anything
+// but relations, rows and transactions do not count: they wait for each other, or only briefly. The functions
+// behind pg_stat_activity and pg_stat_replication take a quarter of the time of the views, which also look up
+// names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,
   state_change, wait_event_type, wait_event FROM pg_stat_get_activity(NULL)),

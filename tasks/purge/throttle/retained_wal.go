@@ -11,21 +11,22 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 )
 
-// How often the WAL that the server cannot remove is measured.
+// retainedEvery is how often the WAL that the server cannot remove is measured.
 const retainedEvery = 10 * time.Second
 
 type retainedWAL struct {
-	Subject string // one warning is logged for it
+	Subject string // what the one warning is for, by which it is not repeated
 	Reason  string // why the server cannot remove it
 	Bytes   int64  // 0 if unknown
-	Size    string // Bytes for people, or "an unknown amount"
+	Size    string // Bytes in readable form, or "an unknown amount"
 	Remedy  string
 }
 
-// The reasons for which the server cannot remove WAL: replication slots without a reader, slots that have lost WAL or
-// are about to, and an archiver that fails or is not configured. The name of a WAL file gives its position: 8
-// hexadecimal digits each of the timeline, of the unit of 4 GiB, and of the segment in it. WAL waits for a history file
-// that cannot be archived since the last file that was.
+// retainedSQL returns the reasons why the server cannot remove WAL: replication slots without a reader, slots that
+// have lost WAL or are about to, and an archiver that fails or is not configured. The name of a WAL file gives its
+// position: after the timeline, 8 hexadecimal digits each for the unit of 4 GiB and for the segment in it. If the
+// archiver fails at a history file, whose name gives no position, WAL has been waiting since the last file that was
+// archived.
 const retainedSQL = `
 WITH archiver AS (
   SELECT CASE
@@ -62,10 +63,10 @@ FROM archiver WHERE reason IS NOT NULL
 
 type retainedSample struct {
 	at   time.Time
-	last []retainedWAL // the most first
+	last []retainedWAL // the greatest first
 }
 
-// Only if the last measurement is too old.
+// refresh measures the retained WAL if the last measurement is too old.
 func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	if now.Sub(r.at) < retainedEvery {
 		return nil
@@ -81,7 +82,7 @@ func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now ti
 	return nil
 }
 
-// It warns, and returns a cause if there is too much of it.
+// retainedExceeded warns of retained WAL, and returns a cause if there is more of it than the limit.
 func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 	all := t.retained.last
 	for _, w := range all {

@@ -12,39 +12,41 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
 )
 
-// Batches in between use the last sample of the server's load.
+// sampleEvery is how often the server's load is sampled. Batches in between use the last sample.
 const sampleEvery = 250 * time.Millisecond
 
-// Recorder may stop the batches that wait.
+// Recorder is told why batches wait, and may stop them.
 type Recorder interface {
-	// The cause is empty if the next batch no longer waits.
+	// Throttled reports why the next batch waits; the cause is empty when it no longer does.
 	Throttled(c Cause)
 	Warn(m message.Message)
-	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
+	// Proceed returns an error if the batch must not wait any longer. It is called while a batch waits.
 	Proceed(ctx context.Context) error
 }
 
-// All batches share the last sample of the server's load. The zero Throttler is ready to use.
+// Throttler makes batches wait. All of them share the last sample of the server's load. The zero Throttler is ready
+// to use.
 type Throttler struct {
 	mu        sync.Mutex
 	sampledAt time.Time
 	wal       int64
 	cause     Cause
-	since     time.Time // when the reason of cause last changed
+	since     time.Time // when the reason last changed
 	idle      bool      // the server is otherwise idle
 	standby   bool      // the server is a standby, where nothing commits
 	nextBatch time.Time // when RowsPerSecond allows the next batch
 	restUntil time.Time // when the pause after the last batch ends
 	governor  gentle.Governor
 	probedAt  time.Time // when a commit was last measured during a batch
-	phase     float64   // when in its batch, from 0 to 1
+	phase     float64   // the part of the batch, from 0 to 1, after which the last commit was measured
 	reported  time.Time // when the governor was last reported; zero while batches need not give way
 	delays    delays
 	retained  retainedSample
 	warned    map[string]bool // subjects of earlier warnings
 }
 
-// Wait must be called outside of transactions.
+// Wait waits while the load exceeds the limits, and then for the rest of the pause after the last batch. It must
+// not be called in a transaction.
 func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
 	if !limits.enabled() {
 		t.assumeBusy()
@@ -72,14 +74,15 @@ func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits,
 	}
 }
 
-// Idle is false until the load is sampled again.
+// assumeBusy makes Idle return false until the load is sampled again.
 func (t *Throttler) assumeBusy() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.idle = false
 }
 
-// For how long at least. check samples the load if the last sample is too old.
+// check returns why a batch has to wait, and how long to wait before the next check. It samples the load if the
+// last sample is too old.
 func (t *Throttler) check(
 	ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder,
 ) (cause Cause, pause time.Duration, err error) {
@@ -119,7 +122,7 @@ func (t *Throttler) check(
 	return t.cause, sampleEvery, nil
 }
 
-// written is bytes of WAL per second.
+// exceeded returns which limit the load exceeds. written is the rate of WAL in bytes per second.
 func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder) Cause {
 	if l.blocked > 0 {
 		return Cause{Blocking, fmt.Sprintf("%d sessions", l.blocked)}
@@ -142,7 +145,7 @@ func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder)
 	return retained
 }
 
-// The cause is empty if no standby is too far behind.
+// lagExceeded returns a cause if a standby is too far behind.
 func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	if limit == 0 {
 		return Cause{}
@@ -184,7 +187,7 @@ func (t *Throttler) Idle() bool {
 	return t.idle
 }
 
-// rows count towards a rate limit, which 0 disables, and the time towards the pause after the batch.
+// Spend counts rows towards a rate limit, which 0 disables, and the time of a batch towards the pause after it.
 func (t *Throttler) Spend(rows int64, perSecond int, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
