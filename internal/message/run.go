@@ -102,21 +102,21 @@ var (
 	)
 	TaskRemoved = runs.warning(
 		"TASK_REMOVED",
-		"{task} was removed meanwhile: no more is done of it",
+		"{task} was removed during the run: the rest of it is skipped",
 		"A policy, or a purge of process instances, was deleted after the run had been requested. Batches that were "+
 			"committed before are counted.",
 		"Nothing, or ask who removed it: `cleanupd audit` says who did.",
 	)
 	TaskDisabled = runs.warning(
 		"TASK_DISABLED",
-		"{task} was disabled meanwhile: no more is done of it",
+		"{task} was disabled during the run: the rest of it is skipped",
 		"A policy, or a purge of process instances, was disabled after the run had been requested. Batches that were "+
 			"committed before are counted.",
 		"Nothing, or ask who disabled it: `cleanupd audit` says who did.",
 	)
 	PolicyChanged = runs.warning(
 		"POLICY_CHANGED",
-		"the rule of {task} was changed meanwhile: no more is done of it",
+		"the rule of {task} was changed during the run: the rest of it is skipped",
 		"A policy was given another rule after the run had been requested. The run continues by neither: the new rule "+
 			"has to "+
 			"be previewed first. Batches that were committed before are counted.",

@@ -109,7 +109,7 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 		case err == nil:
 			return
 		case errors.Is(err, errPaused):
-			log.Info("left the run, which is paused")
+			log.Info("stopped working on the run: it is paused")
 			w.release(ctx, c)
 			return
 		case ctx.Err() != nil:
