@@ -98,7 +98,7 @@ func TestPanics(t *testing.T) {
 		"the listener":           {"LISTEN ", store.Succeeded, 300},
 		"the removal of old":     {"DELETE FROM cleanupd.run WHERE", store.Succeeded, 300},
 		"the schedule":           {"INSERT INTO cleanupd.schedule", store.Succeeded, 300},
-		"the record of a start":  {"@lease::interval, progress = ", store.Succeeded, 300},
+		"the record of a start":  {"@lease::interval, progress_hash = ", store.Succeeded, 300},
 		"the renewal of a lease": {"lease_until = clock_timestamp() + @lease::interval WHERE", store.Succeeded, 300},
 		"the end of a run":       {"UPDATE cleanupd.run SET state = @state", store.Succeeded, 300},
 		"the end of a task":      {"UPDATE cleanupd.task SET state = @state", store.Failed, 300},
