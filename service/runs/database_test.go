@@ -432,7 +432,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 }
 
 // It looks as if ten replicas had died of the run.
-func tenSetbacks(db *pgtest.DB) {
+func tenFailedAttempts(db *pgtest.DB) {
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +
 			"lease_until = now(), failed_attempts = 10, progress_hash = (SELECT md5(string_agg(concat_ws(' ', state, " +
@@ -447,7 +447,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", nil)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions", "expired-events"}, ContinueOnError: true})
-	tenSetbacks(db)
+	tenFailedAttempts(db)
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
@@ -473,7 +473,7 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions", "reactions"}, ContinueOnError: true})
-	tenSetbacks(db)
+	tenFailedAttempts(db)
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.task WHERE state = 'FAILED'")
 	if _, err := m.Cancel(t.Context(), run.ID); err != nil {

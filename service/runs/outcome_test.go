@@ -61,7 +61,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 			map[string]any{"state": "CANCELLED", "error": "cancelled by request"},
 		},
 		"its COMMIT unheard":  {nil, false, "INFO", map[string]any{"state": "SUCCEEDED", "rows_deleted": 10.}},
-		"given up by another": {tenSetbacks, false, "ERROR", map[string]any{"state": "FAILED"}},
+		"given up by another": {tenFailedAttempts, false, "ERROR", map[string]any{"state": "FAILED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "failed", "its COMMIT unheard")
@@ -100,9 +100,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 				work()
 			}
 			watch(t, watcher, run.ID)
-			for end := time.Now().Add(time.Minute); len(outcomes(t, log)) == 0 && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
+			log.until(func() bool { return len(outcomes(t, log)) > 0 })
 			stop()
 			ends := outcomes(t, log)
 			if len(ends) != 1 || ends[0]["level"] != c.level || ends[0]["run_id"] != run.ID ||

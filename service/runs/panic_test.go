@@ -49,14 +49,45 @@ func (p *trap) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcqu
 
 // Several goroutines write the log, and another reads it.
 type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu      sync.Mutex
+	buf     bytes.Buffer
+	written chan struct{} // closed by the next write; nil if nobody waits for it
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.written != nil {
+		close(l.written)
+		l.written = nil
+	}
 	return l.buf.Write(p)
+}
+
+// next returns a channel that the next write closes.
+func (l *lines) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.written == nil {
+		l.written = make(chan struct{})
+	}
+	return l.written
+}
+
+// until waits, for at most a minute, until the log has what it should have.
+func (l *lines) until(has func() bool) bool {
+	timeout := time.After(time.Minute)
+	for {
+		written := l.next()
+		if has() {
+			return true
+		}
+		select {
+		case <-written:
+		case <-timeout:
+			return false
+		}
+	}
 }
 
 func (l *lines) String() string {
@@ -119,12 +150,8 @@ func TestPanics(t *testing.T) {
 				db.Int("SELECT count(*) FROM XtkSessionInfo") != 300-c.deleted {
 				t.Errorf("%s, %d rows: %s", ended.State, ended.Result("sessions").RowsDeleted, ended.Error)
 			}
-			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(log.String(), "panic=PLANTED"); time.Sleep(
-				time.Millisecond,
-			) {
-				if time.Since(begin) > time.Minute {
-					t.Fatalf("sprung: %t; logged: %s", p.sprung.Load(), log)
-				}
+			if !log.until(func() bool { return p.sprung.Load() && strings.Contains(log.String(), "panic=PLANTED") }) {
+				t.Fatalf("sprung: %t; logged: %s", p.sprung.Load(), log)
 			}
 			if !strings.Contains(log.String(), "TraceQueryStart") {
 				t.Errorf("the log lacks the stack: %s", log)
