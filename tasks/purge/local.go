@@ -124,31 +124,37 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 	}
 	// A row whose foreign key the sweep itself has cleared moves to wherever there is room, perhaps to a part that was
 	// already swept.
-	resumable := !l.table.sweep.Cascade.clearsItself()
-	for {
-		// The end of the table is read again when it is reached, because rows may have moved there during the sweep.
-		// After the table was rewritten, rows from below the cursor may be anywhere.
-		for range 2 {
-			end, filenode, err := l.table.size(ctx)
-			if err != nil {
-				return err
-			}
-			if p.filenode != filenode {
-				p.restart(0, filenode)
-			}
-			if p.next < end {
-				p.counted = p.next
-				// the last block may have got more rows in the meantime
-				if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, resumable); err != nil {
-					return err
-				}
-			}
-		}
-		if !p.moved || p.ended() {
-			return nil
-		}
+	err := l.toTheEnd(ctx)
+	for err == nil && p.moved && !p.ended() {
 		p.restart(0, p.filenode)
+		err = l.toTheEnd(ctx)
 	}
+	return err
+}
+
+// toTheEnd sweeps the blocks from the position to the end of the table. It reads the end again when it is reached,
+// because rows may have moved there during the sweep. After the table was rewritten, rows from below the cursor may be
+// anywhere.
+func (l *localSweep) toTheEnd(ctx context.Context) error {
+	p, resumable := l.progress, !l.table.sweep.Cascade.clearsItself()
+	for range 2 {
+		end, filenode, err := l.table.size(ctx)
+		if err != nil {
+			return err
+		}
+		if p.filenode != filenode {
+			p.restart(0, filenode)
+		}
+		if p.next >= end {
+			continue
+		}
+		p.counted = p.next
+		// the last block may have got more rows in the meantime
+		if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, resumable); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // foundAtOnce is how many rows a search by an index finds at a time: 16 MB of TIDs.
