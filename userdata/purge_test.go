@@ -56,7 +56,7 @@ func (f *fixture) task(p purge.Rule) external.Task {
 	if err := f.replacePurge(p, "", noNote); err != nil {
 		f.t.Fatal(err)
 	}
-	list, err := f.Tasks().Tasks(f.t.Context(), f.record)
+	list, err := f.Tasks(f.t.Context(), f.record)
 	i := slices.IndexFunc(list, func(t external.Task) bool { return t.Name == "forms/"+p.Name })
 	if err != nil || i < 0 {
 		f.t.Fatal(list, err)
@@ -518,7 +518,7 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	list, err := f.Tasks().Tasks(t.Context(), own)
+	list, err := f.Tasks(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,25 +47,19 @@ func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note 
 // TaskPrefix begins the names of tasks that are purges.
 const TaskPrefix = "forms/"
 
-func (m *Manager) Tasks() *external.Source {
-	return &external.Source{
-		Tasks: func(ctx context.Context, db external.Querier) (list []external.Task, err error) {
-			rules, err := m.rules().List(ctx, db)
-			for _, r := range rules {
-				list = append(list, external.Task{
-					Name:     TaskPrefix + r.Name,
-					Title:    "Process instances: " + r.Workflows(),
-					Disabled: !r.Enabled,
-					Description: fmt.Sprintf(
-						"Process instances of AEM Forms, with their tasks, data and documents: of %s, complete or "+
-							"terminated, and %s older than %d days.",
-						r.Workflows(), r.DateColumn, r.Days,
-					),
-					Basis: fmt.Sprintf("%s, %s older than %d days", r.Workflows(), r.DateColumn, r.Days),
-					Work:  purgeTask{m, r},
-				})
-			}
-			return list, err
-		},
+// Tasks is the external.Source of runs: each purge is a task.
+func (m *Manager) Tasks(ctx context.Context, db external.Querier) (list []external.Task, err error) {
+	rules, err := m.rules().List(ctx, db)
+	for _, r := range rules {
+		list = append(list, external.Task{
+			Name:     TaskPrefix + r.Name,
+			Title:    "Process instances: " + r.Workflows(),
+			Disabled: !r.Enabled,
+			Description: fmt.Sprintf("Process instances of AEM Forms, with their tasks, data and documents: of %s, "+
+				"complete or terminated, and %s older than %d days.", r.Workflows(), r.DateColumn, r.Days),
+			Basis: fmt.Sprintf("%s, %s older than %d days", r.Workflows(), r.DateColumn, r.Days),
+			Work:  purgeTask{m, r},
+		})
 	}
+	return list, err
 }

@@ -74,7 +74,5 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-type Source struct {
-	// Tasks returns the tasks in the order of a run.
-	Tasks func(ctx context.Context, db Querier) ([]Task, error)
-}
+// Source returns the tasks on another database, in the order of a run.
+type Source func(ctx context.Context, db Querier) ([]Task, error)

@@ -217,9 +217,9 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 
 func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	hostname, _ := os.Hostname() // only for information
-	var formsTasks *external.Source
+	var formsTasks external.Source
 	if s.forms != nil {
-		formsTasks = s.forms.Tasks()
+		formsTasks = s.forms.Tasks
 	}
 	return runs.New(runs.Config{
 		Pool:         s.pool,

@@ -85,7 +85,7 @@ type Config struct {
 	// exclusively.
 	VacuumTruncate bool
 	// External has the tasks on another database; nil if there are none.
-	External *external.Source
+	External external.Source
 	// Profile is tasklist.Auto if it is "".
 	Profile tasklist.Profile
 	// Include has further tables of tasks, as in pipeline.Config.

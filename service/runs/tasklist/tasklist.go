@@ -65,7 +65,7 @@ func (l List) Find(name string) (t plan.Task, ok bool) {
 type Source struct {
 	Profile Profile
 	// External has the tasks on other databases; nil if there are none.
-	External *external.Source
+	External external.Source
 }
 
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
@@ -90,7 +90,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	if s.External == nil {
 		return l, nil
 	}
-	more, err := s.External.Tasks(ctx, db)
+	more, err := s.External(ctx, db)
 	for _, t := range more {
 		l.Tasks = append(l.Tasks,
 			plan.Task{Name: t.Name, Kind: plan.External, Title: t.Title, Description: t.Description})
