@@ -73,7 +73,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	}
 	goBackground(func() { a.w.renewLease(background, a.claim, lose) })
 	goBackground(func() { a.writeProgress(background) })
-	goBackground(func() { a.watchOrders(background, lose) })
+	goBackground(func() { a.watchInstructions(background, lose) })
 	err := rescue.Call(func() error { return a.runPipeline(working) })
 	rescue.Log(a.w.Log, "run "+a.claim.RunID.String(), err)
 	stop()

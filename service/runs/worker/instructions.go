@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// ordersEvery is how often the instructions are read besides those that each batch reads.
-	ordersEvery = 500 * time.Millisecond
+	// instructionsEvery is how often the instructions are read besides those that each batch reads.
+	instructionsEvery = 500 * time.Millisecond
 	// pauseGrace is how long a statement may keep running after the run was paused.
 	pauseGrace = time.Second
 )
 
-// watchOrders interrupts a statement that goes on after the run was paused, such as the count of a large table.
+// watchInstructions interrupts a statement that goes on after the run was paused, such as the count of a large table.
 // Nothing is lost: the run continues after its last batch.
-func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc) {
-	ticker := time.NewTicker(ordersEvery)
+func (a *attempt) watchInstructions(ctx context.Context, lose context.CancelCauseFunc) {
+	ticker := time.NewTicker(instructionsEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -26,8 +26,8 @@ func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc)
 			return
 		case <-ticker.C:
 		}
-		o, err := store.ReadInstructions(ctx, a.w.Pool, a.claim.Epoch)
-		if err == nil && errors.Is(a.follow(o), errPaused) {
+		i, err := store.ReadInstructions(ctx, a.w.Pool, a.claim.Epoch)
+		if err == nil && errors.Is(a.follow(i), errPaused) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(pauseGrace):

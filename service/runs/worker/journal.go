@@ -51,25 +51,25 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 	return err
 }
 
-// follow sets the pace, and fails if this replica or the run has to stop. o is nil if the epoch has ended.
-func (a *attempt) follow(o *store.Instructions) error {
+// follow sets the pace, and fails if this replica or the run has to stop. i is nil if the epoch has ended.
+func (a *attempt) follow(i *store.Instructions) error {
 	select {
 	case <-a.stopping:
 		return errStopping
 	default:
 	}
 	switch {
-	case o == nil:
+	case i == nil:
 		return store.ErrFenced
-	case o.Stop == store.StopPaused:
+	case i.Stop == store.StopPaused:
 		return errPaused
-	case o.Stop != "":
+	case i.Stop != "":
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.stopReason = o.Stop
+		a.stopReason = i.Stop
 		return pipeline.ErrStopped
 	}
-	a.pace.Set(o.Pace)
+	a.pace.Set(i.Pace)
 	return nil
 }
 

@@ -10,12 +10,12 @@ import (
 )
 
 type entry struct {
-	attempt *attempt
-	delta   purge.Delta
-	counted bool // whether it adds the delta to the exact counts; otherwise it only asks whether to proceed
-	sql     string
-	args    pgx.StrictNamedArgs
-	order   []string // the result of the statement, for store.ParseInstructions
+	attempt      *attempt
+	delta        purge.Delta
+	counted      bool // whether it adds the delta to the exact counts; otherwise it only asks whether to proceed
+	sql          string
+	args         pgx.StrictNamedArgs
+	instructions []string // the result of the statement, for store.ParseInstructions
 }
 
 // newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
@@ -44,7 +44,7 @@ func (a *attempt) proceed(ctx context.Context) error {
 }
 
 func (e *entry) send(ctx context.Context) error {
-	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.order)
+	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.instructions)
 }
 
 // settle counts the batch if the statement succeeded. It fails if the statement failed, or if the run has to stop.
@@ -60,13 +60,13 @@ func (e *entry) settle(err error) error {
 	if !a.claim.DryRun {
 		a.w.Metrics.Committed(a.current.name(), e.delta)
 	}
-	return a.follow(store.ParseInstructions(e.order))
+	return a.follow(store.ParseInstructions(e.instructions))
 }
 
 type ledger struct{ *attempt }
 
 func (l ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	e := l.newEntry(d)
-	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.order) })
+	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.instructions) })
 	return e.settle, nil
 }
