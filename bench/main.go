@@ -36,8 +36,8 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Compare ways to delete old rows, side by side, on a private PostgreSQL",
-		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published statements and those that " +
-			"job queues\n" +
+		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published " +
+			"statements and those that job queues\n" +
 			"use, and by this service, each on its own copy and with pgbench running unless --alone, and print a " +
 			"table.\nIt takes a while, and some gigabytes; compare only figures of one run.",
 		Args:          cobra.NoArgs,

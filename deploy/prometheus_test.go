@@ -50,8 +50,7 @@ func TestPrometheusOperator(t *testing.T) {
 		"encrypted":              e.Scheme == "https" && e.TLSConfig.ServerName == service.Name+"."+namespace+".svc",
 		"a token in the example": examples[token.Name].StringData[token.Key] != "",
 		"the authority":          examples[ca.Name].StringData[ca.Key] != "",
-		"a viewer's line": strings.Contains(examples["cleanupd-access"].StringData["tokens"],
-			"\nviewer prometheus "),
+		"a viewer's line":        strings.Contains(examples["cleanupd-access"].StringData["tokens"], "\nviewer prometheus "),
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)

@@ -608,8 +608,7 @@ func TestIndexesOfKeys(t *testing.T) {
 		"partial":       skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) WHERE iBroadLogId > 0"),
 		"an expression": skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp ((iBroadLogId + 0))"),
 		"exclusion":     skipped(drop + "ALTER TABLE NmsBroadLogRcp ADD EXCLUDE USING btree (iBroadLogId WITH =)"),
-		"deferred": key(
-			drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED"),
+		"deferred":      key(drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED"),
 		"replicated": key("ALTER TABLE NmsBroadLogRcp REPLICA IDENTITY USING INDEX nmsbroadlogrcp_id; " +
 			"CLUSTER NmsBroadLogRcp USING nmsbroadlogrcp_id"),
 		"includes": key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) INCLUDE (iStatus)"),

@@ -268,7 +268,9 @@ func TestKeysOfOtherCollations(t *testing.T) {
 				list := func(column, table string) string {
 					return strings.Join(db.Strings("SELECT "+column+"::text FROM "+table+" ORDER BY 1"), ",")
 				}
-				if parents, ids := list("code", "parent"), list("id", "child"); !strings.EqualFold(parents, test.parents) ||
+				if parents, ids := list("code", "parent"), list("id", "child"); !strings.EqualFold(
+					parents, test.parents,
+				) ||
 					ids != test.ids {
 					t.Errorf("%s and %s are left; log %v", parents, ids, j.logs)
 				}

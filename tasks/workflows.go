@@ -12,8 +12,7 @@ func pastHistory(date string) plan.Part {
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
 			"AND r." + date +
 			" < {now} - least(w.iHistory, 24855) * interval '24 hours')",
-		Due: "(SELECT " + plan.ClampDate(
-			"r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE " +
+		Due: "(SELECT " + plan.ClampDate("r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE " +
 			"w.iWorkflowId = r.iWorkflowId AND " +
 			"w.iWorkflowId <> 0 AND w.iHistory > 0)",
 		Reads: []plan.Source{

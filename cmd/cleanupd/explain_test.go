@@ -27,9 +27,7 @@ func TestExplain(t *testing.T) {
 			"\nSkipped:\n  table NmsDelivery is empty",
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
-		"statistics": {
-			" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \"",
-		},
+		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
 		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty: skipped"},
 		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
 	} {

@@ -62,16 +62,18 @@ func TestHelp(t *testing.T) {
 		"userdata purges":        {"list", "set", "delete", "forms/NAME"},
 		"userdata purges set":    {"--application", "--workflow", "--date-column", "--days", "--enable"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
-		"userdata erase":         {"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
-		"audit":                  {"--database-url", "--since", "--limit", "--output"},
-		"policies":               {"list", "get", "set", "delete", "export", "apply", "policy/NAME"},
-		"policies apply":         {"--prune", "--yes", "--dry-run", "FILE", "---", "exit status"},
-		"policies set":           {"--file", "-f"},
-		"demo":                   {"--rows", "--keep", "--forms", "--profile"},
-		"health":                 {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
-		"man":                    {"DIR"},
-		"completion bash":        {"bash"},
-		"version":                {"version"},
+		"userdata erase": {
+			"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes",
+		},
+		"audit":           {"--database-url", "--since", "--limit", "--output"},
+		"policies":        {"list", "get", "set", "delete", "export", "apply", "policy/NAME"},
+		"policies apply":  {"--prune", "--yes", "--dry-run", "FILE", "---", "exit status"},
+		"policies set":    {"--file", "-f"},
+		"demo":            {"--rows", "--keep", "--forms", "--profile"},
+		"health":          {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
+		"man":             {"DIR"},
+		"completion bash": {"bash"},
+		"version":         {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
 		if code != 0 || errs != "" {

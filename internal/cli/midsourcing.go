@@ -38,8 +38,7 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leftovers",
 		Short: "List the deliveries that were deleted here and remain on mid-sourcing servers",
-		Long: "List the deliveries that were deleted only here, since no database was configured for their " +
-			"mid-sourcing\n" +
+		Long: "List the deliveries that were deleted only here, since no database was configured for their mid-sourcing\n" +
 			"server, by the names of their accounts and their ids there. The next run deletes them there once serve " +
 			"has\n--mid-sourcing ACCOUNT=URL; or give the list to the administrator of that server.",
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +

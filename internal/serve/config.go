@@ -104,20 +104,16 @@ func (c *Config) check() (v validConfig, err error) {
 	errs[4] = c.access.check()
 	v.standby, errs[5] = parseStandby(c.standbyURL)
 	v.targets, errs[6] = c.notify.Parse()
-	return v, errors.Join(append(errs[:],
-		flags.CheckAddress("--grpc-listen", c.GRPCListen),
-		flags.CheckAddress("--http-listen", c.HTTPListen),
+	return v, errors.Join(append(
+		errs[:], flags.CheckAddress("--grpc-listen", c.GRPCListen), flags.CheckAddress("--http-listen", c.HTTPListen),
 		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
 		checkRange("--history", c.history, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64),
-		checkInstance(c.instance),
+		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64), checkInstance(c.instance),
 		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
-		checkRange("--workers", c.batches.Workers, 1, 16),
-		checkSynchronousCommit(c.batches.SynchronousCommit),
-		checkLimits(c.batches.Limits),
-		targets.CheckBounds(c.notifyBounds),
+		checkRange("--workers", c.batches.Workers, 1, 16), checkSynchronousCommit(c.batches.SynchronousCommit),
+		checkLimits(c.batches.Limits), targets.CheckBounds(c.notifyBounds),
 	)...)
 }
 

@@ -34,8 +34,8 @@ func NewHealth() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether the server on this machine is alive, for the health checks of containers",
-		Long: "Check whether the server on this machine is alive, or with --ready also whether it can write to its " +
-			"database.\n" +
+		Long: "Check whether the server on this machine is alive, or with --ready also " +
+			"whether it can write to its database.\n" +
 			"No credentials are needed, and no flags where the server is configured by environment variables. The " +
 			"exit status is 1\nif the check fails.",
 		Example: "  cleanupd health\n  cleanupd health --ready --http-listen :8080 --tls-cert cert.pem",

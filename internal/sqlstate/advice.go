@@ -21,8 +21,8 @@ var advice = map[string]string{
 	pgerrcode.SerializationFailure: "others change the same rows all the time: run the cleanup at a quieter hour",
 	pgerrcode.DeadlockDetected: "the application locks the same rows in another order: run the " +
 		"cleanup at a quieter hour",
-	pgerrcode.InvalidColumnReference: "where the table is published, the row filter or the column list of the " +
-		"publication " +
+	pgerrcode.InvalidColumnReference: "where the table is published, the row filter or the " +
+		"column list of the publication " +
 		"needs other columns than its replica identity has: ALTER TABLE … REPLICA IDENTITY FULL, or change the publication",
 	pgerrcode.InsufficientPrivilege: "the role lacks a right: let an owner of the table GRANT it",
 	pgerrcode.DiskFull: "the disk of the database server is full: make room there, and run the cleanup " +

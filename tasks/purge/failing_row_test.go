@@ -63,7 +63,8 @@ func TestRowsThatRefuse(t *testing.T) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
-					SQL:       sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone", sqlexpr.Arg(7, "int")),
+					SQL: sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone",
+						sqlexpr.Arg(7, "int")),
 				}
 			},
 		} {

@@ -31,8 +31,8 @@ func newTest() *cobra.Command {
 		Use:   "test --notify URL",
 		Short: "Send a test notification to each target, as serve would",
 		Long: "Send a test notification to each target, as serve would, and print the outcomes.\n" +
-			"Give the same flags to serve afterwards. This takes them and its environment variables, and needs neither a " +
-			"server nor a database. The exit\n" +
+			"Give the same flags to serve afterwards. This takes them and its environment variables, and " +
+			"needs neither a server nor a database. The exit\n" +
 			"status is 1 if a notification was not accepted.",
 		Example: "  cleanupd notify test --notify https://hooks.example/cleanup --notify-secret-file secret\n" +
 			"  cleanupd notify test --notify 'smtp://mail.example?to=dba@example.com'",

@@ -82,9 +82,8 @@ counts AS (
 ` + orFail("counts")
 )
 
-const setRetained = `rows_failed = @failed, rows_locked = @locked, rows_suppressed = @suppressed, rows_dependent =
-	@dependent,
-	rows_on_hold = @on_hold, tables_retained = @tables_retained`
+const setRetained = `rows_failed = @failed, rows_locked = @locked, rows_suppressed = @suppressed,
+	rows_dependent = @dependent, rows_on_hold = @on_hold, tables_retained = @tables_retained`
 
 func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["failed"], args["locked"], args["suppressed"] = r.Failed, r.Locked, r.Suppressed
@@ -208,8 +207,8 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 // DoneByTable returns how many rows a task has deleted and updated in each relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(ctx,
-		"SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task "+
-			"= $2",
+		`SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space
+			WHERE run_id = $1 AND task = $2`,
 		id, task)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
 		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated, &s.Cascaded)
