@@ -181,7 +181,7 @@ const vacuum = theme("VACUUM and the size of tables")
 var (
 	VacuumLocked = vacuum.warning(
 		"VACUUM_LOCKED",
-		"{table} was not vacuumed: another session has locked it",
+		"{table} is locked by another session and was not vacuumed",
 		"VACUUM and ANALYZE do not wait for locks.",
 		"Nothing: autovacuum, or the next run, does it.",
 	)

@@ -150,7 +150,7 @@ func TestStatisticsOfALockedTable(t *testing.T) {
 	events := watch(t, m, run.ID)
 	told := strings.Join(logs(events), "\n")
 	if ended := events[len(events)-1].Run; ended.State != store.Succeeded ||
-		!strings.Contains(told, "nmsdelivery\" was not vacuumed: another session has locked it") ||
+		!strings.Contains(told, "nmsdelivery\" is locked by another session and was not vacuumed") ||
 		!strings.Contains(told, "nmsvisitor") {
 		t.Errorf("%s: %s", ended.State, ended.Error)
 	}
