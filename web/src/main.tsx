@@ -106,7 +106,7 @@ function App({ broken }: { broken?: unknown }) {
     enter()
   }, [])
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (moves > 0) focusTitle()
   }, [moves]) // after the new page is rendered
 

@@ -1,5 +1,5 @@
 // The schedule, and the runs of the next seven days.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { call, query, violationAt, withoutFields, type Schedule, type ScheduleAnswer } from '../api'
 import { Field, isStale, Moment, Page, Said, SaveProblem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
@@ -77,7 +77,7 @@ function Form({ schedule, etag, context, reload }: FormProps) {
   const [sent, setSent] = useState(draft.windows)
   const { busy, problem, act } = useAction()
   const form = useRef<HTMLFormElement>(null)
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (problem !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
   }, [problem])
   const about = (...fields: string[]) =>

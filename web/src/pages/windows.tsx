@@ -1,5 +1,5 @@
 // The form of the schedule's windows.
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { Field, Violation } from '../components'
 import { number, t, weekday } from '../i18n'
 import { dateOf, draftOf, weekdays, type Draft } from '../windows'
@@ -17,7 +17,8 @@ type Props = {
 export function Windows({ windows, change, problem, problemOf, mayChange }: Props) {
   const list = useRef<HTMLFieldSetElement>(null)
   const added = useRef(false)
-  useEffect(() => {
+  // a layout effect: an effect might take the focus after the user has moved it on
+  useLayoutEffect(() => {
     if (added.current) list.current!.querySelector<HTMLElement>('.window:last-of-type input')!.focus()
     added.current = false
   }, [windows.length])
