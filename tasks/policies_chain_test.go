@@ -13,7 +13,7 @@ import (
 func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Policy) (*journal, error) {
 	t.Helper()
 	return run(t, db, func(c *pipeline.Config) {
-		c.DryRun, c.NoCampaign, c.ContinueOnError, c.Pipeline, c.Todo = dryRun, true, true, nil, nil
+		c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = dryRun, true, nil, nil
 		for _, p := range policies {
 			p.Enabled = true
 			c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())

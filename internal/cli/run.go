@@ -110,7 +110,7 @@ func NewRun() *cobra.Command {
 	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
-		"continue after a failed task with the tasks that do not need it")
+		"continue after a failed task with those that do not need it; after a failed policy a run always continues")
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")

@@ -103,7 +103,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
 			"repeated, and replaces all current ones; empty: always")
 	f.BoolVar(&change.continueOnError, "continue-on-error", true,
-		"continue after a failed task with the tasks that do not need it")
+		"continue after a failed task with those that do not need it; after a failed policy a run always continues")
 	rpc.CompleteFlag(cmd, "pace", completePaces)
 	rpc.CompleteFlag(cmd, "next-plan", rpc.Complete(server, knownPlans))
 	return cmd

@@ -22,6 +22,13 @@ var (
 		"A partition of a table that is cleaned by age alone ended before the cutoff.",
 		"Nothing.",
 	)
+	PartitionWithoutRights = tables.info(
+		"PARTITION_WITHOUT_RIGHTS",
+		"{table}: the role lacks rights, and no row there can be obsolete, since {reason}: skipped; later: {grant}",
+		"A partition was added without a GRANT. Rights to a table do not include its partitions.",
+		"Run the GRANT before the partition has obsolete rows: the task fails then. ALTER DEFAULT PRIVILEGES grants rights "+
+			"to partitions that are added later.",
+	)
 	CascadeHidden = tables.warning(
 		"CASCADE_HIDDEN",
 		"{table}: foreign keys delete or change rows of {child} with its rows, and the role {role} cannot read all rows of "+

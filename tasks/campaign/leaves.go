@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -20,6 +21,11 @@ type Leaf struct {
 	// Rights are the role's rights to the leaf itself: rights to a table do not include its partitions. CanInsert is
 	// not set.
 	Rights
+	// Empty and From are known only where a right is missing and nobody has locked the leaf. From has the days before
+	// which a partition has no row, by the stored names of the columns that partition it; in some time zone, so
+	// within a day.
+	Empty bool
+	From  map[string]time.Time
 }
 
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
@@ -35,6 +41,23 @@ const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filen
       pg_relation_filenode(i.inhrelid)), ',' ORDER BY i.inhrelid) FROM pg_inherits i
     WHERE i.inhparent = c.oid AND NOT i.inhdetachpending) END)`
 
+// unusableLeaf is the condition that the role may neither delete nor update rows of a leaf c, or not read them. It
+// leaves out leaves that are locked, or below a locked table: reading their size and bounds would wait for the lock.
+const unusableLeaf = `(NOT has_table_privilege(c.oid, 'SELECT')
+  OR NOT has_table_privilege(c.oid, 'DELETE') AND NOT has_table_privilege(c.oid, 'UPDATE'))
+  AND NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND (relation = c.oid
+    OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
+
+// partitionBegins returns the first days, since 1970, of the ranges of a leaf c, by column. It knows those that are
+// written in the ISO style and after Christ.
+const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - date '1970-01-01')
+  FROM pg_partition_ancestors(c.oid) AS up (oid) JOIN pg_class p ON p.oid = up.oid
+  JOIN pg_inherits i ON i.inhrelid = p.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
+  JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0],
+  LATERAL substring(pg_get_expr(p.relpartbound, p.oid) FROM $$ FROM \('(\d{4}-\d\d-\d\d)[^'B]*'\)$$) AS bound (day)
+  WHERE t.partstrat = 'r' AND t.partnatts = 1 AND bound.day IS NOT NULL
+  AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)`
+
 // findLeaves returns the leaves of the tables $1. Row security is active for a leaf also if it is active for a
 // table above it. Partitions that are being detached are left out, since queries do not see their rows.
 const findLeaves = `
@@ -44,7 +67,9 @@ WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
-  ` + FactsSQL + ` AS facts
+  ` + FactsSQL + ` AS facts,
+  CASE WHEN ` + unusableLeaf + ` THEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 ELSE false END,
+  CASE WHEN ` + unusableLeaf + ` THEN (` + partitionBegins + `) END
 FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f')
 GROUP BY tree.root, c.oid, n.oid
@@ -95,13 +120,18 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 		root        uint32
 		l           Leaf
 		leaf, above bool // whether row security is active for the leaf, and for a table above it
+		from        map[string]int64
 	)
 	scan := []any{
 		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanSelect, &l.CanDelete, &l.CanUpdate,
-		&l.Facts,
+		&l.Facts, &l.Empty, &from,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		l.Location = c.Locations[l.OID]
+		l.From = map[string]time.Time{}
+		for column, days := range from {
+			l.From[column] = time.Unix(days*int64(Day/time.Second), 0)
+		}
 		t := parents[root]
 		t.Leaves = append(t.Leaves, l)
 		t.RowSecurity, t.RowSecurityAbove = t.RowSecurity || leaf || above, t.RowSecurityAbove || above

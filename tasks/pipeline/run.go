@@ -91,7 +91,7 @@ func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 		}
 		if o.State == Failed {
 			failed = errors.Join(failed, o.err(t.Name))
-			if !r.Config.ContinueOnError {
+			if !r.Config.ContinueOnError && t.Kind != plan.Policy { // policies do not depend on each other
 				break
 			}
 		}

@@ -185,7 +185,12 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 		s.planned[leaf.OID] = true
 		if s.step.Tables == nil { // otherwise rights to the table itself are sufficient
-			s.plan.addMissing(s.env, leaf.Quoted(), leaf.Rights, rights)
+			grant := s.plan.grant(s.env, leaf.Quoted(), leaf.Rights, rights)
+			if why := s.spares(leaf, table); grant != "" && why != "" {
+				s.plan.note(message.PartitionWithoutRights.With("table", leaf.Quoted(), "reason", why, "grant", grant))
+				continue
+			}
+			s.plan.addRight(grant)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
@@ -259,6 +264,31 @@ func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 		add(t.Quoted(), t.Facts, t != job.Table)
 	}
 	return facts
+}
+
+// spares returns why the step has nothing to do with the rows of a leaf, as is known without reading them; "" if it
+// may have.
+func (s *stepCompiler) spares(leaf campaign.Leaf, table *campaign.Table) string {
+	switch {
+	case s.step.Dependent(): // rows that arrive in the meantime would lose their parents
+		return ""
+	case leaf.Empty:
+		return "it is empty"
+	}
+	isSpared := func(p Part) bool {
+		age, ok := p.(Age)
+		if !ok || age.Else != "" || age.operator == ">" {
+			return false
+		}
+		from, known := leaf.From[table.Stored(age.Column)]
+		cutoff, _, err := age.cutoff(s.env)
+		return known && err == nil && from.Add(-campaign.Day).After(cutoff)
+	}
+	mayMatch := func(rule Rule) bool { return !slices.ContainsFunc(rule, isSpared) }
+	if len(s.step.Rules) == 0 || slices.ContainsFunc(s.step.Rules, mayMatch) {
+		return ""
+	}
+	return "it begins after the cutoff"
 }
 
 // older returns the step's condition if it compares a single date with a cutoff; otherwise nil.

@@ -226,21 +226,28 @@ type (
 // requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t != nil {
-		p.addMissing(env, t.Quoted(), t.Rights, rights)
+		p.addRight(p.grant(env, t.Quoted(), t.Rights, rights))
 	}
 }
 
-// addMissing adds a GRANT for the missing rights to a relation. A dry run needs only SELECT.
-func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []string) {
+func (p *Plan) addRight(grant string) {
+	if grant != "" && !slices.Contains(p.Rights, grant) {
+		p.Rights = append(p.Rights, grant)
+	}
+}
+
+// grant returns a GRANT for the missing ones of some rights to a relation; "" if none is missing. A dry run needs
+// only SELECT.
+func (p *Plan) grant(env Env, relation string, r campaign.Rights, rights []string) string {
 	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
 		return has[right] || (env.DryRun && right != "SELECT")
 	})
-	grant := fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation,
-		pgx.Identifier{env.Catalog.Role}.Sanitize())
-	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
-		p.Rights = append(p.Rights, grant)
+	if len(lacking) == 0 {
+		return ""
 	}
+	return fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation,
+		pgx.Identifier{env.Catalog.Role}.Sanitize())
 }
 
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {

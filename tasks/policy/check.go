@@ -51,7 +51,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		return err
 	}
 	if len(compiled.Rights) == 0 {
-		if compiled.Rights, err = c.missingSelect(ctx); err != nil {
+		if compiled.Rights, err = c.missingSelect(ctx, compiled.Jobs); err != nil {
 			return err
 		}
 	}
@@ -65,19 +65,16 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 
 // missingSelect returns the GRANT statements for missing rights to read whole tables: a sweep reads where rows are
 // stored, which rights to some columns do not include.
-func (c *checker) missingSelect(ctx context.Context) (grants []string, err error) {
-	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
-	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
-	for _, leaf := range c.table.Leaves {
-		oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
+func (c *checker) missingSelect(ctx context.Context, jobs []plan.Job) (grants []string, err error) {
+	role, names := pgx.Identifier{c.env.Catalog.Role}.Sanitize(), []string{c.table.Quoted()}
+	for _, j := range jobs {
+		names = append(names, j.Relation)
 	}
 	rows, _ := c.tx.Query(
 		ctx,
-		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
-			WHERE NOT COALESCE(has_table_privilege(oid, 'SELECT'), true)`,
-		oids,
-		names,
-		role,
+		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $2 FROM unnest($1::text[]) AS name
+			WHERE NOT COALESCE(has_table_privilege(to_regclass(name), 'SELECT'), true)`,
+		names, role,
 	)
 	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
 		return grants, err

@@ -2167,7 +2167,7 @@ type RunCleanupRequest struct {
 	// Whether to count what would be deleted, updated and dropped, without changing or locking anything.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Whether to continue after a failed task with the tasks that do not depend on it. If false, no task runs after a
-	// failed one.
+	// failed one, unless that is a policy: policies do not depend on each other. Either way the run ends FAILED.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
 	// The run stops after the batch that exceeds this time since its begin, and ends CANCELLED with the error
 	// `max_duration reached`. From 1 microsecond to 36,500 days; absent: no limit.

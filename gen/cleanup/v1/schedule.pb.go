@@ -46,7 +46,7 @@ type Schedule struct {
 	// A run stops after the batch that exceeds this time since its begin; the next run continues with the rest. From 1
 	// microsecond to 36,500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Whether its runs continue after a failed task. Default true.
+	// Whether its runs continue after a failed task. They always continue after a failed policy. Default true.
 	ContinueOnError *bool `protobuf:"varint,8,opt,name=continue_on_error,json=continueOnError,proto3,oneof" json:"continue_on_error,omitempty"`
 	// Output only. When the next run starts, if a replica runs with --schedule; absent if none is scheduled.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`

@@ -121,6 +121,7 @@ func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error
 
 type ClaimedTask struct {
 	Name   string
+	Kind   string
 	State  pipeline.State
 	Cursor purge.Cursor
 }
@@ -130,7 +131,7 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 	rows, _ := tx.Query(
 		ctx,
 		`WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1 RETURNING *)
-		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`,
+		SELECT name, kind, state, cursor FROM task WHERE chosen ORDER BY position`,
 		e.RunID, e.Number,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])

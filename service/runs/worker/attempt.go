@@ -189,7 +189,8 @@ func (a *attempt) giveUp(ctx context.Context) error {
 		return err
 	}
 	c.unmet[c.todo[0]] = true
-	c.failed, c.gaveUp, c.todo, c.cursor = true, true, c.todo[1:], purge.Cursor{}
+	c.failed = c.failed || !c.policies[c.todo[0]]
+	c.gaveUp, c.todo, c.cursor = true, c.todo[1:], purge.Cursor{}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -27,7 +28,8 @@ type claim struct {
 	todo       []string // the tasks that have not ended
 	started    bool     // whether the first task of todo was started
 	succeeded  map[string]bool
-	failed     bool            // whether a task of the run has failed
+	policies   map[string]bool // the tasks after whose failure the run always continues
+	failed     bool            // whether a task has failed that is no policy
 	unmet      map[string]bool // the tasks that have failed, or were not run because another one failed
 	gaveUp     bool            // whether a task failed because of too many failed attempts
 	cursor     purge.Cursor    // the position within the current task
@@ -156,11 +158,12 @@ func (w *Worker) tryClaim(
 }
 
 func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
-	c := &claim{Claim: row, succeeded: map[string]bool{}, unmet: map[string]bool{}}
+	c := &claim{Claim: row, succeeded: map[string]bool{}, policies: map[string]bool{}, unmet: map[string]bool{}}
 	for _, t := range tasks {
 		c.chosen = append(c.chosen, t.Name)
 		c.succeeded[t.Name] = t.State == pipeline.Succeeded
-		c.failed = c.failed || t.State == pipeline.Failed
+		c.policies[t.Name] = t.Kind == plan.Policy.String()
+		c.failed = c.failed || t.State == pipeline.Failed && !c.policies[t.Name]
 		c.unmet[t.Name] = t.State == pipeline.Failed || t.State == pipeline.NotRun
 		if t.State == pipeline.Running {
 			c.started, c.cursor = true, t.Cursor

@@ -1,0 +1,91 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// A policy that lacks a right fails alone, also by hand, whatever its name.
+func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(family + "; GRANT SELECT, DELETE ON customer, line TO " + role + "; GRANT SELECT ON purchase TO " + role)
+	db.Do("DELETE FROM purchase WHERE id > 200")
+	j, err := runPolicies(t, db.For(role), false, oldCustomers, orphanPurchases, orphanLines)
+	checkError(t, err, `task policy/b-purchases failed: `, `GRANT DELETE ON "public"."purchase" TO "`+role+`"`)
+	j.checkState(t, oldCustomers.TaskName(), pipeline.Succeeded)
+	j.checkState(t, orphanPurchases.TaskName(), pipeline.Failed)
+	j.checkState(t, orphanLines.TaskName(), pipeline.Succeeded)
+	j.checkDeleted(t, oldCustomers.TaskName(), 10)
+	j.checkDeleted(t, orphanLines.TaskName(), 300)
+}
+
+// A partition without rights is no obstacle as long as no row there can be obsolete.
+func TestPartitionsWithoutRights(t *testing.T) {
+	t.Parallel()
+	const (
+		byMonth = `CREATE TABLE event (id int, day timestamptz, state text) PARTITION BY RANGE (day);
+			CREATE TABLE event_old PARTITION OF event FOR VALUES FROM (MINVALUE) TO ('2025-01-01');
+			CREATE TABLE event_new PARTITION OF event FOR VALUES FROM ('2026-02-01') TO ('2026-03-01');
+			INSERT INTO event SELECT i, '2024-06-01', 'open' FROM generate_series(1, 5) i;`
+		young = `INSERT INTO event SELECT i, '2026-02-10', 'open' FROM generate_series(6, 7) i;`
+		byID  = `CREATE TABLE event (id int, day timestamptz, state text) PARTITION BY RANGE (id);
+			CREATE TABLE event_old PARTITION OF event FOR VALUES FROM (MINVALUE) TO (6);
+			CREATE TABLE event_new PARTITION OF event FOR VALUES FROM (6) TO (MAXVALUE);
+			INSERT INTO event SELECT i, '2024-06-01', 'open' FROM generate_series(1, 5) i;`
+		grants = "GRANT SELECT, DELETE ON event, event_old TO "
+	)
+	old := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: 30}}
+	recent := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: 10}}
+	open := policy.Policy{
+		Name: "old", Table: "event", OlderThan: old.OlderThan,
+		Filters: []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{"open"}}},
+	}
+	for what, c := range map[string]struct {
+		setup   string
+		policy  policy.Policy
+		says    string // what the log says about the partition
+		problem string // why the policy fails
+	}{
+		"empty":                     {setup: byMonth, policy: recent, says: "it is empty"},
+		"empty, by id":              {setup: byID, policy: old, says: "it is empty"},
+		"after the cutoff":          {setup: byMonth + young, policy: old, says: "it begins after the cutoff"},
+		"after the cutoff, filters": {setup: byMonth + young, policy: open, says: "it begins after the cutoff"},
+		"before the cutoff":         {setup: byMonth + young, policy: recent, problem: `ON "public"."event_new"`},
+		"by id":                     {setup: byID + young, policy: old, problem: `ON "public"."event_new"`},
+		"locked": {
+			setup: byMonth, policy: recent, problem: `ON "public"."event_new"`,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			role := db.Role("cleaner")
+			db.Do(c.setup + grants + role)
+			if what == "locked" { // whether it is empty is not known then
+				db.Hold("LOCK TABLE event_new")
+			}
+			for _, isDry := range []bool{true, false} {
+				j, err := runPolicies(t, db.For(role), isDry, c.policy)
+				if c.problem != "" {
+					checkError(t, err, "GRANT SELECT", c.problem)
+					checkCount(t, db, 5, "SELECT count(*) FROM event_old")
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.checkDeleted(t, c.policy.TaskName(), 5)
+				j.checkLog(t, "INFO", `"public"."event_new"`, c.says, "GRANT SELECT", role)
+			}
+			if c.problem == "" {
+				checkCount(t, db, int64(strings.Count(c.setup, "(6, 7)")*2), "SELECT count(*) FROM event")
+			}
+		})
+	}
+}
