@@ -298,4 +298,18 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 	if err := hold(); err != nil {
 		t.Errorf("the hold of a table that a policy reaches: %v", err)
 	}
+	ids := []int64{17}
+	for field, h := range map[string]*cleanupv1.Hold{
+		"hold.deliveries": {What: &cleanupv1.Hold_Deliveries{Deliveries: &cleanupv1.HeldRows{Ids: ids}}},
+		"hold.lists":      {What: &cleanupv1.Hold_Lists{Lists: &cleanupv1.HeldRows{Ids: ids}}},
+		"hold.workflows":  {What: &cleanupv1.Hold_Workflows{Workflows: &cleanupv1.HeldRows{Ids: ids}}},
+		"hold.recipients": {What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}}},
+	} {
+		h.Reason = "a lawsuit"
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != field {
+			t.Errorf("a hold that nothing can honor: %v, want a violation of %s", err, field)
+		}
+	}
 }

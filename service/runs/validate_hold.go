@@ -53,6 +53,9 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 	switch field := idsField[h.Kind]; {
 	case h.Kind == "":
 		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything")
+	case field != "" && c.Schema == "":
+		wrong.Add(strings.TrimSuffix(field, ".ids"),
+			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, or everything")
 	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
 		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
 	case field != "" && slices.Contains(h.IDs, 0):
