@@ -247,6 +247,27 @@ func TestExplainRow(t *testing.T) {
 	}
 }
 
+// Where the database is not Campaign, an explanation says whether there is a table, and that no policy covers it.
+func TestExplainRowOfATableWithoutPolicy(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	for table, want := range map[string]string{
+		"order_line":          "no task and no policy covers order_line: its rows are kept",
+		`"shop"."order_line"`: `no task and no policy covers "shop"."order_line": its rows are kept`,
+		"shop.login":          "no task and no policy covers shop.login: its rows are kept",
+		"shop.orders":         `there is no table "shop.orders"`,
+		"order line":          `there is no table "order line"`,
+	} {
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse("1")})
+		info, _ := wantCode(t, err, codes.FailedPrecondition)
+		if info.GetReason() != "NOT_COVERED" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", table, err, want)
+		}
+	}
+	_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "a\x00", Key: rowkey.Parse("1")})
+	wantCode(t, err, codes.InvalidArgument)
+}
+
 // A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is
 // one whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {

@@ -101,7 +101,7 @@ func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, tabl
 	if err != nil {
 		return nil, err
 	}
-	if e.table, err = e.covered(table); err != nil {
+	if e.table, err = e.covered(ctx, table); err != nil {
 		return nil, err
 	}
 	concerning, err := e.simulation.Concerning(func(p *plan.Plan) bool { return e.covers(p, e.table) })
@@ -126,11 +126,17 @@ func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explai
 
 // covered returns a table by its name, or by the name of a partition. It fails with a refused.Error if no task
 // covers the table.
-func (e *Explainer) covered(name string) (*campaign.Table, error) {
-	catalog := e.simulation.Database().Env.Catalog
-	table := catalog.Find(name)
+func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, error) {
+	table := e.simulation.Database().Env.Catalog.Find(name)
 	if table == nil {
-		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", catalog.Schema, name))
+		var exists bool
+		if err := e.config.Pool.QueryRow(ctx, tableExists, name).Scan(&exists); err != nil {
+			return nil, err
+		}
+		if !exists {
+			return nil, notCovered(name, fmt.Sprintf("there is no table %.64q", name))
+		}
+		return nil, notCovered(name, coveredByNone(name))
 	}
 	for _, t := range e.config.Pipeline {
 		p, err := e.simulation.Database().Compile(t)
@@ -138,8 +144,17 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 			return table, err
 		}
 	}
-	return nil, notCovered(table.Quoted(), "no task covers "+table.Name)
+	return nil, notCovered(table.Quoted(), coveredByNone(table.Name))
 }
+
+func coveredByNone(table string) string {
+	return fmt.Sprintf("no task and no policy covers %.64s: its rows are kept", table)
+}
+
+// tableExists returns whether any schema has a table of the name $1, however it is quoted.
+const tableExists = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f')
+  AND lower(replace($1::text, '"', '')) IN (lower(c.relname), lower(n.nspname || '.' || c.relname)))`
 
 func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
 	return slices.Contains(covered(e.simulation.Database().Env.Catalog, p), table.Quoted())
