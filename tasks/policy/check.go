@@ -50,21 +50,19 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	if err != nil {
 		return err
 	}
-	if len(compiled.Rights) == 0 {
-		if compiled.Rights, err = c.missingSelect(ctx, compiled.Jobs); err != nil {
-			return err
-		}
+	whole, err := c.missingSelect(ctx, compiled.Jobs)
+	if err != nil {
+		return err
 	}
-	if len(compiled.Rights) > 0 {
+	if grants := append(compiled.Rights, whole...); len(grants) > 0 {
 		return failure.New(failure.Precondition,
-			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(compiled.Rights,
-				"; "))
+			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
 }
 
-// missingSelect returns the GRANT statements for missing rights to read whole tables: a sweep reads where rows are
-// stored, which rights to some columns do not include.
+// missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads
+// where rows are stored, which takes the right to the whole table.
 func (c *checker) missingSelect(ctx context.Context, jobs []plan.Job) (grants []string, err error) {
 	role, names := pgx.Identifier{c.env.Catalog.Role}.Sanitize(), []string{c.table.Quoted()}
 	for _, j := range jobs {
@@ -72,15 +70,15 @@ func (c *checker) missingSelect(ctx context.Context, jobs []plan.Job) (grants []
 	}
 	rows, _ := c.tx.Query(
 		ctx,
-		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $2 FROM unnest($1::text[]) AS name
-			WHERE NOT COALESCE(has_table_privilege(to_regclass(name), 'SELECT'), true)`,
+		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $2 FROM unnest($1::text[]) AS name, to_regclass(name) AS oid
+			WHERE NOT has_table_privilege(oid, 'SELECT') AND has_any_column_privilege(oid, 'SELECT')`,
 		names, role,
 	)
 	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
 		return grants, err
 	}
 	parent := c.env.Catalog.Table(c.parentName())
-	if key, _ := parent.Column(c.OrphanOf.ParentColumn); !key.CanSelect {
+	if key, _ := parent.Column(c.OrphanOf.ParentColumn); parent.CanSelect && !key.CanSelect {
 		grants = append(grants, fmt.Sprintf("GRANT SELECT ON %s TO %s", parent.Quoted(), role))
 	}
 	return grants, nil
