@@ -21,9 +21,13 @@ func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	}
 }
 
+// typed are the flags that agree to something. They must be typed each time, since a variable would agree to what
+// nobody has looked at.
+var typed = []string{"yes", "accept-guard", "prune"}
+
 func HasVariable(f *pflag.Flag) bool {
 	_, without := f.Annotations[noVariable]
-	return !without && f.Name != "help"
+	return !without && f.Name != "help" && !slices.Contains(typed, f.Name)
 }
 
 func DocumentEnvironment(cmd *cobra.Command) {
@@ -74,6 +78,11 @@ func CheckEnvironment(root *cobra.Command, environment []string) error {
 		name, _, _ := strings.Cut(setting, "=")
 		if !strings.HasPrefix(name, "CLEANUPD_") || variables[name] || otherVariables.MatchString(name) {
 			continue
+		}
+		for _, flag := range typed {
+			if name == variable(flag) {
+				return Errorf("environment variable %s is not read: --%s must be typed", name, flag)
+			}
 		}
 		similar := Similar(name, slices.Sorted(maps.Keys(variables)))
 		return Errorf("environment variable %s: no flag of cleanupd has this name%s", name, similar)
