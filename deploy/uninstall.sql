@@ -26,8 +26,9 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
   refused (why) AS (
     SELECT format('there is no role %I: give its name by -v role=', :'role') WHERE NOT EXISTS (SELECT FROM service)
     UNION ALL SELECT format('the role %I is a superuser: drop the schema cleanupd by hand', :'role') FROM service WHERE rolsuper
-    UNION ALL SELECT format('the role %I is connected: stop the service first', :'role')
-      FROM service WHERE EXISTS (SELECT FROM pg_stat_activity WHERE usesysid = service.oid)
+    UNION ALL SELECT format('the role %I is connected to %s: stop the service first', :'role',
+        string_agg(DISTINCT COALESCE(datname, 'the server'), ', '))
+      FROM service JOIN pg_stat_activity ON usesysid = service.oid HAVING count(*) > 0
     UNION ALL SELECT format('the role %I owns the %s %s: if it is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
       FROM owned)
 SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec

@@ -34,7 +34,7 @@ func TestUninstall(t *testing.T) {
 			t.Errorf("%s: %v\n%s", when, err, out)
 		}
 	}
-	refuses("while the service runs", role, "is connected: stop the service first")
+	refuses("while the service runs", role, "is connected to "+db.Name+": stop the service first")
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
