@@ -49,11 +49,12 @@ func (s *Service) GetForecast(
 
 func taskForecast(t forecast.Task) *cleanupv1.TaskForecast {
 	m := &cleanupv1.TaskForecast{
-		Task:    t.Task,
-		Exact:   t.Exact,
-		Trend:   cleanupv1.Trend(cleanupv1.Trend_value["TREND_"+string(t.Trend)]),
-		Bound:   cleanupv1.ForecastBound(cleanupv1.ForecastBound_value["FORECAST_BOUND_"+string(t.Bound)]),
-		Problem: t.Why,
+		Task:        t.Task,
+		Exact:       t.Exact,
+		Trend:       cleanupv1.Trend(cleanupv1.Trend_value["TREND_"+string(t.Trend)]),
+		FailingTask: t.FailingTask,
+		Bound:       cleanupv1.ForecastBound(cleanupv1.ForecastBound_value["FORECAST_BOUND_"+string(t.Bound)]),
+		Problem:     t.Why,
 	}
 	if !t.At.IsZero() {
 		m.TrendTime = timestamppb.New(t.At)

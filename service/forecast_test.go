@@ -68,6 +68,41 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// A task that runs do not reach names the one that fails before it.
+func TestForecastOfTasksThatAreNotReached(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION no()`)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "sessions"}})
+	if resultOf(run, "sessions").GetState() != cleanupv1.TaskState_TASK_STATE_NOT_RUN {
+		t.Fatalf("%v %v", run, err)
+	}
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for task, want := range map[string]struct {
+		trend  cleanupv1.Trend
+		bound  cleanupv1.ForecastBound
+		failed string
+	}{
+		"audit-trail": {
+			cleanupv1.Trend_TREND_FALLING_BEHIND, cleanupv1.ForecastBound_FORECAST_BOUND_FAILING, "",
+		},
+		"sessions": {
+			cleanupv1.Trend_TREND_FALLING_BEHIND, cleanupv1.ForecastBound_FORECAST_BOUND_NOT_REACHED, "audit-trail",
+		},
+	} {
+		got := forecastOf(t, f, task)
+		if got.GetTrend() != want.trend || got.GetBound() != want.bound || got.GetFailingTask() != want.failed {
+			t.Errorf("%s: %v, want %v", task, got, want)
+		}
+	}
+}
+
 // Sequences end at the limit of their columns' types, and the date comes from how fast they went.
 func TestForecastOfSequences(t *testing.T) {
 	t.Parallel()

@@ -94,6 +94,9 @@ func trend(t *cleanupv1.TaskForecast) string {
 		return "unknown: " + t.GetProblem()
 	}
 	text := format.EnumName(t.GetTrend())
+	if t.GetTrend() == cleanupv1.Trend_TREND_UNSPECIFIED {
+		text = "unknown"
+	}
 	if date := format.Date(t.GetTrendTime()); date != "" {
 		preposition := map[cleanupv1.Trend]string{
 			cleanupv1.Trend_TREND_CATCHING_UP:    " until ",
@@ -103,6 +106,9 @@ func trend(t *cleanupv1.TaskForecast) string {
 	}
 	if t.GetBound() != cleanupv1.ForecastBound_FORECAST_BOUND_UNSPECIFIED {
 		text += ": " + format.EnumName(t.GetBound())
+	}
+	if t.GetFailingTask() != "" {
+		text += ", since " + t.GetFailingTask() + " fails"
 	}
 	return text
 }

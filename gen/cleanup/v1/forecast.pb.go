@@ -27,7 +27,7 @@ const (
 type Trend int32
 
 const (
-	// Not known: the task has never run, and its rows cannot be counted.
+	// Not known: the task has never run and its rows cannot be counted, or no run is scheduled.
 	Trend_TREND_UNSPECIFIED Trend = 0
 	// Each run deletes what is obsolete.
 	Trend_TREND_IN_BALANCE Trend = 1
@@ -94,6 +94,10 @@ const (
 	ForecastBound_FORECAST_BOUND_LOCKS ForecastBound = 3
 	// The task fails, or is refused.
 	ForecastBound_FORECAST_BOUND_FAILING ForecastBound = 4
+	// Runs end before the task, because another one fails: `failing_task`.
+	ForecastBound_FORECAST_BOUND_NOT_REACHED ForecastBound = 5
+	// No run is scheduled, and none has ended in the last two days. Whether runs keep up is then not known.
+	ForecastBound_FORECAST_BOUND_NOT_SCHEDULED ForecastBound = 6
 )
 
 // Enum value maps for ForecastBound.
@@ -104,13 +108,17 @@ var (
 		2: "FORECAST_BOUND_THROTTLED",
 		3: "FORECAST_BOUND_LOCKS",
 		4: "FORECAST_BOUND_FAILING",
+		5: "FORECAST_BOUND_NOT_REACHED",
+		6: "FORECAST_BOUND_NOT_SCHEDULED",
 	}
 	ForecastBound_value = map[string]int32{
-		"FORECAST_BOUND_UNSPECIFIED":  0,
-		"FORECAST_BOUND_MAX_DURATION": 1,
-		"FORECAST_BOUND_THROTTLED":    2,
-		"FORECAST_BOUND_LOCKS":        3,
-		"FORECAST_BOUND_FAILING":      4,
+		"FORECAST_BOUND_UNSPECIFIED":   0,
+		"FORECAST_BOUND_MAX_DURATION":  1,
+		"FORECAST_BOUND_THROTTLED":     2,
+		"FORECAST_BOUND_LOCKS":         3,
+		"FORECAST_BOUND_FAILING":       4,
+		"FORECAST_BOUND_NOT_REACHED":   5,
+		"FORECAST_BOUND_NOT_SCHEDULED": 6,
 	}
 )
 
@@ -287,6 +295,8 @@ type TaskForecast struct {
 	TrendTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=trend_time,json=trendTime,proto3" json:"trend_time,omitempty"`
 	// What bounds the task, unless it is in balance.
 	Bound ForecastBound `protobuf:"varint,10,opt,name=bound,proto3,enum=cleanup.v1.ForecastBound" json:"bound,omitempty"`
+	// With FORECAST_BOUND_NOT_REACHED, the task whose failure ended the last run; otherwise empty.
+	FailingTask string `protobuf:"bytes,12,opt,name=failing_task,json=failingTask,proto3" json:"failing_task,omitempty"`
 	// Why the rows are not known; empty if they are.
 	Problem       string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -391,6 +401,13 @@ func (x *TaskForecast) GetBound() ForecastBound {
 		return x.Bound
 	}
 	return ForecastBound_FORECAST_BOUND_UNSPECIFIED
+}
+
+func (x *TaskForecast) GetFailingTask() string {
+	if x != nil {
+		return x.FailingTask
+	}
+	return ""
 }
 
 func (x *TaskForecast) GetProblem() string {
@@ -586,7 +603,7 @@ const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\x05tasks\x18\x02 \x03(\v2\x18.cleanup.v1.TaskForecastR\x05tasks\x12:\n" +
 	"\tsequences\x18\x03 \x03(\v2\x1c.cleanup.v1.SequenceForecastR\tsequences\x128\n" +
 	"\bdatabase\x18\x04 \x01(\v2\x1c.cleanup.v1.DatabaseForecastR\bdatabase\x12+\n" +
-	"\x11sequences_problem\x18\x05 \x01(\tR\x10sequencesProblem\"\xf2\x03\n" +
+	"\x11sequences_problem\x18\x05 \x01(\tR\x10sequencesProblem\"\x95\x04\n" +
 	"\fTaskForecast\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1c\n" +
 	"\adue_now\x18\x02 \x01(\x03H\x00R\x06dueNow\x88\x01\x01\x12\x1e\n" +
@@ -600,7 +617,8 @@ const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\n" +
 	"trend_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\ttrendTime\x12/\n" +
 	"\x05bound\x18\n" +
-	" \x01(\x0e2\x19.cleanup.v1.ForecastBoundR\x05bound\x12\x18\n" +
+	" \x01(\x0e2\x19.cleanup.v1.ForecastBoundR\x05bound\x12!\n" +
+	"\ffailing_task\x18\f \x01(\tR\vfailingTask\x12\x18\n" +
 	"\aproblem\x18\v \x01(\tR\aproblemB\n" +
 	"\n" +
 	"\b_due_nowB\x0f\n" +
@@ -630,13 +648,15 @@ const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\x11TREND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TREND_IN_BALANCE\x10\x01\x12\x15\n" +
 	"\x11TREND_CATCHING_UP\x10\x02\x12\x18\n" +
-	"\x14TREND_FALLING_BEHIND\x10\x03*\xa4\x01\n" +
+	"\x14TREND_FALLING_BEHIND\x10\x03*\xe6\x01\n" +
 	"\rForecastBound\x12\x1e\n" +
 	"\x1aFORECAST_BOUND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bFORECAST_BOUND_MAX_DURATION\x10\x01\x12\x1c\n" +
 	"\x18FORECAST_BOUND_THROTTLED\x10\x02\x12\x18\n" +
 	"\x14FORECAST_BOUND_LOCKS\x10\x03\x12\x1a\n" +
-	"\x16FORECAST_BOUND_FAILING\x10\x04B7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x16FORECAST_BOUND_FAILING\x10\x04\x12\x1e\n" +
+	"\x1aFORECAST_BOUND_NOT_REACHED\x10\x05\x12 \n" +
+	"\x1cFORECAST_BOUND_NOT_SCHEDULED\x10\x06B7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_forecast_proto_rawDescOnce sync.Once

@@ -100,10 +100,11 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		members = append(members, member{due, nights[t.Name]})
 	}
 	next := made.Time
-	if plan.Enabled && plan.NextRunTime != nil {
+	scheduled := plan.Enabled && plan.NextRunTime != nil
+	if scheduled {
 		next = *plan.NextRunTime
 	}
-	for i, o := range judge(made.Time, members, plan.MaxDuration) {
+	for i, o := range judge(made.Time, members, plan.MaxDuration, scheduled) {
 		t := Task{Due: members[i].due, Outlook: o, NextRun: members[i].due.Within(next.Sub(made.Time))}
 		if o.Rate > 0 {
 			t.Took = time.Duration(float64(t.NextRun) / o.Rate * float64(time.Second))

@@ -20,9 +20,12 @@ SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
       CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text,
 	'"BATCHES_WAIT"') > 0)
         THEN @throttled::text ELSE @max_duration::text END
-    WHEN t.state IN ('FAILED', 'NOT_RUN') THEN @failing::text
+    WHEN t.state = 'FAILED' THEN @failing::text
+    WHEN t.state = 'NOT_RUN' THEN @not_reached::text
     WHEN t.tables_retained > 0 OR t.rows_locked > 0 THEN @locks::text
-    ELSE '' END
+    ELSE '' END,
+  CASE WHEN t.state = 'NOT_RUN' THEN COALESCE((SELECT f.name FROM cleanupd.task f
+    WHERE f.run_id = r.id AND f.state = 'FAILED' ORDER BY f.position LIMIT 1), '') ELSE '' END
 FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND start_time IS NOT NULL
     AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r
 JOIN cleanupd.task t ON t.run_id = r.id AND t.chosen
@@ -34,6 +37,7 @@ func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error
 		"throttled":    Throttled,
 		"max_duration": MaxDuration,
 		"failing":      Failing,
+		"not_reached":  NotReached,
 		"locks":        Locks,
 	})
 	var (
@@ -42,7 +46,7 @@ func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error
 		seconds float64
 		found   = map[string][]Night{}
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&task, &n.Start, &n.Rows, &seconds, &n.Bound}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&task, &n.Start, &n.Rows, &seconds, &n.Bound, &n.FailingTask}, func() error {
 		n.Took = time.Duration(seconds * float64(time.Second))
 		found[task] = append(found[task], n)
 		return nil

@@ -29,6 +29,9 @@ const (
 	Throttled   Bound = "THROTTLED"    // batches waited for the load to fall until the time limit was reached
 	Locks       Bound = "LOCKS"        // tables or rows remained locked
 	Failing     Bound = "FAILING"      // the task failed, or was refused
+	NotReached  Bound = "NOT_REACHED"  // the run ended before the task, because another one failed
+	// NotScheduled means that no run is scheduled, and that none has ended lately.
+	NotScheduled Bound = "NOT_SCHEDULED"
 )
 
 // Night is what one run did of a task.
@@ -37,6 +40,8 @@ type Night struct {
 	Rows  int64
 	Took  time.Duration
 	Bound Bound // empty if the run deleted everything
+	// FailingTask is the task that failed if this one was not reached; otherwise empty.
+	FailingTask string
 }
 
 // Outlook says how a task will do.
@@ -45,6 +50,8 @@ type Outlook struct {
 	// At is when a task that catches up will have caught up, or since when a task falls behind; zero if unknown.
 	At    time.Time
 	Bound Bound
+	// FailingTask is as in the last Night.
+	FailingTask string
 	// Rate is how many rows a second the task deletes; 0 if unknown.
 	Rate float64
 }
@@ -56,8 +63,8 @@ type member struct {
 }
 
 // judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means
-// no limit.
-func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
+// no limit. Without a schedule, the last runs show whether somebody starts them.
+func judge(now time.Time, pipeline []member, budget time.Duration, scheduled bool) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
 	for i, m := range pipeline {
@@ -65,7 +72,7 @@ func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
 	}
 	backlogs := simulate(pipeline, rates, budget)
 	for i, m := range pipeline {
-		outlooks[i] = m.outlook(now, rates[i], backlogs[i])
+		outlooks[i] = m.outlook(now, rates[i], backlogs[i], scheduled)
 	}
 	return outlooks
 }
@@ -119,21 +126,29 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 	return left
 }
 
+// lately is how long ago a run may have begun that nobody has scheduled, such as one of a cron job, for others to be
+// expected.
+const lately = 48 * time.Hour
+
 // outlook judges a task by its past nights, and by what the next nights will leave.
-func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64) Outlook {
+func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64, scheduled bool) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
 		return o
 	}
 	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 {
-		o.Bound = bound
+		o.Bound, o.FailingTask = bound, m.nights[0].FailingTask
 		done, comes := m.usual(), m.arrivals()
-		if bound == Failing || done <= comes {
+		if bound == Failing || bound == NotReached || done <= comes {
 			o.Trend, o.At = FallingBehind, since
 			return o
 		}
 		days := float64(m.due.Now) / (done - comes)
 		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
+		return o
+	}
+	if runs := scheduled || len(m.nights) > 0 && now.Sub(m.nights[0].Start) < lately; !runs && m.hasWork() {
+		o.Bound = NotScheduled
 		return o
 	}
 	first := slices.IndexFunc(left[:], func(rows float64) bool { return rows >= 1 })
@@ -150,6 +165,9 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 	}
 	return o
 }
+
+// hasWork reports whether rows are obsolete, or will be in the days of the forecast.
+func (m member) hasWork() bool { return m.due.Now > 0 || m.due.PerDay != [forecast.Days]int64{} }
 
 // lasting is for how many nights a backlog must grow to count as a trend.
 const lasting = 5

@@ -39,7 +39,7 @@ func (y year) made(budget time.Duration, rate func(day int) float64, judged func
 				due.PerDay[i] = y[len(y)-1]
 			}
 		}
-		judged(day, judge(start, []member{{due, nights}}, budget)[0], backlog)
+		judged(day, judge(start, []member{{due, nights}}, budget, true)[0], backlog)
 	}
 }
 
@@ -132,15 +132,43 @@ func TestFailingTasks(t *testing.T) {
 		{Start: now.AddDate(0, 0, -2), Bound: Failing},
 		{Start: now.AddDate(0, 0, -3), Rows: 9},
 	}
-	o := judge(now, []member{{due, failed}}, 0)[0]
+	o := judge(now, []member{{due, failed}}, 0, true)[0]
 	if o.Trend != FallingBehind || o.Bound != Failing || !o.At.Equal(now.AddDate(0, 0, -2)) {
 		t.Errorf("%+v", o)
 	}
+	behind := []Night{{Start: now.AddDate(0, 0, -1), Bound: NotReached, FailingTask: "sessions"}, failed[1], failed[2]}
+	o = judge(now, []member{{due, behind}}, 0, true)[0]
+	if o.Trend != FallingBehind || o.Bound != NotReached || o.FailingTask != "sessions" {
+		t.Errorf("not reached: %+v", o)
+	}
 	due.Now = 0
-	if o = judge(now, []member{{due, failed}}, 0)[0]; o.Trend != InBalance {
+	if o = judge(now, []member{{due, failed}}, 0, true)[0]; o.Trend != InBalance {
 		t.Errorf("without anything to do: %+v", o)
 	}
-	if o = judge(now, []member{{forecast.Due{}, nil}}, 0)[0]; o.Trend != Unknown {
+	if o = judge(now, []member{{forecast.Due{}, nil}}, 0, true)[0]; o.Trend != Unknown {
 		t.Errorf("nothing is known: %+v", o)
+	}
+}
+
+// Where nobody starts runs, nothing is in balance but tasks without work.
+func TestNothingIsScheduled(t *testing.T) {
+	t.Parallel()
+	known, work := forecast.Due{Known: true}, forecast.Due{Known: true, Dated: true, PerDay: [forecast.Days]int64{7: 1}}
+	for what, c := range map[string]struct {
+		m         member
+		scheduled bool
+		trend     Trend
+		bound     Bound
+	}{
+		"never run":        {member{work, nil}, false, Unknown, NotScheduled},
+		"run last week":    {member{work, []Night{{Start: now.AddDate(0, 0, -7)}}}, false, Unknown, NotScheduled},
+		"run by hand":      {member{work, []Night{{Start: now.AddDate(0, 0, -1)}}}, false, InBalance, ""},
+		"scheduled":        {member{work, nil}, true, InBalance, ""},
+		"nothing to do":    {member{known, nil}, false, InBalance, ""},
+		"obsolete already": {member{forecast.Due{Known: true, Now: 1}, nil}, false, Unknown, NotScheduled},
+	} {
+		if o := judge(now, []member{c.m}, 0, c.scheduled)[0]; o.Trend != c.trend || o.Bound != c.bound {
+			t.Errorf("%s: %q %q, want %q %q", what, o.Trend, o.Bound, c.trend, c.bound)
+		}
 	}
 }

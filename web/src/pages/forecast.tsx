@@ -88,7 +88,8 @@ function Trend({ task }: { task: TaskForecast }) {
     <>
       <span class={`badge ${shades[trend] ?? ''}`}>{t(`forecast.trend.${trend}` as Key)}</span>{' '}
       {task.trendTime && <Moment at={task.trendTime} dayOnly />}{' '}
-      {bound !== 'UNSPECIFIED' && bound !== '' && t(`forecast.bound.${bound}` as Key)}
+      {bound !== 'UNSPECIFIED' && bound !== '' && t(`forecast.bound.${bound}` as Key)}{' '}
+      {task.failingTask && <Code>{task.failingTask}</Code>}
     </>
   )
 }
