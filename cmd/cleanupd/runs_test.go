@@ -72,6 +72,22 @@ func TestRunsCommands(t *testing.T) {
 			}
 		}
 	}
+	if code, out, errs := do("runs show " + strings.ToUpper(old[28:])); code != 0 ||
+		!strings.Contains(out, "Run "+old+", requested by") {
+		t.Errorf("the end of an id: %d %s%s", code, out, errs)
+	}
+	db.Do(`INSERT INTO cleanupd.run SELECT (jsonb_populate_record(r, jsonb_build_object(
+		'id', overlay(id::text placing '01a00000' from 1), 'request_id', null))).* FROM cleanupd.run r WHERE id = $1`, old)
+	for command, want := range map[string]string{
+		"runs watch " + old[30:]: "the ids of 2 runs end with " + old[30:] + ": ",
+		"runs cancel 0000":       "the id of no run ends with 0000: cleanupd runs lists them",
+		"run --yes --plan 0000":  "the id of no run ends with 0000",
+	} {
+		if code, _, errs := do(command); code != 1 || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s, want %s", command, code, errs, want)
+		}
+	}
+	db.Do("DELETE FROM cleanupd.run WHERE id::text LIKE '01a00000%'")
 	if code, _, errs := do("runs show nonsense"); code != 1 || !strings.Contains(errs, "no such run") {
 		t.Errorf("%d %s", code, errs)
 	}

@@ -31,11 +31,15 @@ type runResponse interface {
 // newChangeRun makes cmd change an active run and print the result.
 func newChangeRun(
 	server *rpc.Server, output *format.Output, cmd *cobra.Command,
-	change func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error),
+	change func(ctx context.Context, client cleanupd.Client, id string, args []string) (runResponse, error),
 	describe func(run *cleanupv1.Run) string,
 ) *cobra.Command {
 	cmd.RunE = rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-		resp, err := change(cmd.Context(), client, args)
+		id, err := runID(cmd.Context(), client, args[0])
+		if err != nil {
+			return err
+		}
+		resp, err := change(cmd.Context(), client, id, args[1:])
 		if err != nil {
 			return err
 		}
@@ -57,8 +61,8 @@ func newPauseRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"transaction. cleanupd runs resume lets it continue; serve --max-pause says when it ends otherwise.",
 		Example: "  cleanupd runs pause 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
-	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
-		return client.PauseRun(ctx, &cleanupv1.PauseRunRequest{RunId: args[0]})
+	}, func(ctx context.Context, client cleanupd.Client, id string, _ []string) (runResponse, error) {
+		return client.PauseRun(ctx, &cleanupv1.PauseRunRequest{RunId: id})
 	}, describeState)
 }
 
@@ -70,8 +74,8 @@ func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Let a paused run continue",
 		Example: "  cleanupd runs resume 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
-	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
-		return client.ResumeRun(ctx, &cleanupv1.ResumeRunRequest{RunId: args[0]})
+	}, func(ctx context.Context, client cleanupd.Client, id string, _ []string) (runResponse, error) {
+		return client.ResumeRun(ctx, &cleanupv1.ResumeRunRequest{RunId: id})
 	}, describeState)
 }
 
@@ -89,12 +93,12 @@ func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 			}
 			return nil
 		},
-	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
+	}, func(ctx context.Context, client cleanupd.Client, id string, args []string) (runResponse, error) {
 		var to pace.Pace
-		if err := to.Set(args[1]); err != nil {
-			return nil, flags.Errorf("the pace %.20q %w", args[1], err)
+		if err := to.Set(args[0]); err != nil {
+			return nil, flags.Errorf("the pace %.20q %w", args[0], err)
 		}
-		return client.SetPace(ctx, &cleanupv1.SetPaceRequest{RunId: args[0], Pace: paceOf(to)})
+		return client.SetPace(ctx, &cleanupv1.SetPaceRequest{RunId: id, Pace: paceOf(to)})
 	}, func(run *cleanupv1.Run) string { return "has the pace " + format.EnumName(run.GetPace()) })
 	completeRuns := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(

@@ -69,6 +69,10 @@ func NewRun() *cobra.Command {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
 			}
+			var err error
+			if req.Plan, err = runID(cmd.Context(), client, req.GetPlan()); err != nil {
+				return err
+			}
 			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
 				run, err := watch.Start(cmd.Context(), &server, client, req)
 				if err != nil {

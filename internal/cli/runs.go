@@ -28,8 +28,10 @@ func NewRuns() *cobra.Command {
 	return withSubcommands(&cobra.Command{
 		Use:   "runs [list | show ID | watch ID | pause ID | resume ID | pace ID PACE | cancel ID]",
 		Short: "List, show, watch, pause, resume and cancel the runs of a server",
+		Long: "List, show, watch, pause, resume and cancel the runs of a server.\n" +
+			"The end of an id, from 4 characters on, stands for the run whose id alone ends with it.",
 		Example: "  cleanupd runs\n  cleanupd runs --state failed --since 7d\n" +
-			"  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
+			"  cleanupd runs show 1f104d\n  cleanupd runs watch " +
 			"01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
 	}, &server, &output, newListRuns(&server, &output), newShowRun(&server, &output), newWatchRun(&server, &output),
@@ -126,7 +128,11 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
+			id, err := runID(cmd.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			if err != nil {
 				return err
 			}
@@ -150,7 +156,11 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
+			id, err := runID(cmd.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: id})
 			if err != nil {
 				return err
 			}
@@ -170,7 +180,11 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
+			id, err := runID(cmd.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			if err != nil {
 				return err
 			}
@@ -178,7 +192,7 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 				return fmt.Errorf("nothing was cancelled: run %s has ended already (%s, %s)", run.GetId(),
 					format.EnumName(run.GetState()), format.Time(run.GetEndTime()))
 			}
-			resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
+			resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: id})
 			if err != nil {
 				return err
 			}

@@ -69,6 +69,10 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
+			var err error
+			if change.nextPlan, err = runID(cmd.Context(), client, change.nextPlan); err != nil {
+				return err
+			}
 			req, err := change.request(cmd)
 			if err != nil {
 				return err

@@ -102,7 +102,7 @@ function Sequences({ sequences, problem }: { sequences: SequenceForecast[]; prob
         label={t('forecast.sequences')}
         rows={sequences}
         keyOf={s => s.sequence!}
-        empty={t('forecast.sequences.none')}
+        empty={problem ? '' : t('forecast.sequences.none')}
         columns={[
           { title: t('forecast.sequence'), cell: s => <Code>{s.sequence}</Code> },
           {

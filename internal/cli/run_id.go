@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// Ids begin with the time, so that only their ends tell runs of one day apart.
+var endOfID = regexp.MustCompile(`^[0-9a-fA-F-]{4,35}$`)
+
+// runID completes the end of a run's id. It leaves it to the server to judge what cannot be one.
+func runID(ctx context.Context, client cleanupd.Client, given string) (string, error) {
+	if !endOfID.MatchString(given) {
+		return given, nil
+	}
+	all, err := listRuns(ctx, client, math.MaxInt32, &cleanupv1.ListRunsRequest{})
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, r := range all.GetRuns() {
+		if strings.HasSuffix(r.GetId(), strings.ToLower(given)) {
+			ids = append(ids, r.GetId())
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "", fmt.Errorf("the id of no run ends with %s: cleanupd runs lists them", given)
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("the ids of %d runs end with %s: %s", len(ids), given, strings.Join(ids, ", "))
+}
