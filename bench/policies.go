@@ -38,7 +38,7 @@ func PolicyCells(rows int) []Cell {
 
 func (c Cell) policies() (warmUp, measured policy.Policy) {
 	warmUp = policy.Policy{
-		Name: "warm-up", Table: warmUpTable, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: 180},
+		Name: "warm-up", Table: warmUpTable, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(180)},
 	}
 	measured = policy.Policy{Name: "measured", Table: policyTable, Enabled: true, OlderThan: warmUp.OlderThan}
 	if c.Policy == newest {

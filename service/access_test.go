@@ -727,7 +727,7 @@ func TestAuditInTheLog(t *testing.T) {
 	s := serveAs(t, database(t), true, nil,
 		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	setPolicy(t, s, &cleanupv1.Policy{
-		Name: "audit", Table: "XtkAudit", OlderThan: &cleanupv1.OlderThan{Column: "tsChanged", Days: 30},
+		Name: "audit", Table: "XtkAudit", OlderThan: olderThan("tsChanged", 30),
 	})
 	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'PolicyService/SetPolicy'")[0]
 }
@@ -761,7 +761,7 @@ func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 		Name:      "person",
 		Table:     "public.person",
 		Enabled:   true,
-		OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		OlderThan: olderThan("at", 30),
 		Filters: []*cleanupv1.Filter{
 			{Column: "email", Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{secret}},
 		},

@@ -37,7 +37,7 @@ func TestForecast(t *testing.T) {
 		INSERT INTO NmsDeliveryStat (iDeliveryId, tsDate) SELECT 77001, now() - i * interval '1 day' FROM
 			generate_series(1, 9) i`)
 	setPolicy(t, s, &cleanupv1.Policy{
-		Name: "events", Table: "cus_event", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		Name: "events", Table: "cus_event", Enabled: true, OlderThan: olderThan("at", 30),
 	})
 	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
 	if err != nil {
@@ -218,7 +218,7 @@ func TestForecastOfPoliciesThatCannotRun(t *testing.T) {
 	for _, table := range []string{"renamed", "changed", "fine"} {
 		s.db.Do("CREATE TABLE shop." + table + " (id int PRIMARY KEY, at timestamptz)")
 		setPolicy(t, s, &cleanupv1.Policy{
-			Name: table, Table: "shop." + table, Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+			Name: table, Table: "shop." + table, Enabled: true, OlderThan: olderThan("at", 30),
 		})
 	}
 	s.db.Do(`ALTER TABLE shop.renamed RENAME TO other;

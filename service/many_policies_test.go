@@ -45,7 +45,7 @@ func TestTwoThousandPolicies(t *testing.T) {
 	t.Cleanup(db.Close)
 	s := serve(t, db, false)
 	setPolicy(t, s, &cleanupv1.Policy{
-		Name: "m1", Table: "many1", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		Name: "m1", Table: "many1", Enabled: true, OlderThan: olderThan("at", 30),
 	})
 	db.Do(`INSERT INTO cleanupd.policy (name, rule, relations)
 		SELECT 'm' || i, jsonb_set(jsonb_set(rule, '{name}', to_jsonb('m' || i)), '{table}', to_jsonb(tab)),
@@ -86,7 +86,7 @@ func TestTwoThousandPolicies(t *testing.T) {
 	})
 	few("SetPolicy", func() error {
 		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{ValidateOnly: true, Policy: &cleanupv1.Policy{
-			Name: "m7", Table: "many8", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 31},
+			Name: "m7", Table: "many8", Enabled: true, OlderThan: olderThan("at", 31),
 		}})
 		return err
 	})

@@ -111,7 +111,13 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 		Limit:       int(m.GetLimit()),
 	}
 	if a := m.GetOlderThan(); a != nil {
-		p.OlderThan = &policy.OlderThan{Column: a.GetColumn(), Days: int(a.GetDays())}
+		p.OlderThan = &policy.OlderThan{Column: a.GetColumn()}
+		switch age := a.GetAge().(type) {
+		case *cleanupv1.OlderThan_Days:
+			p.OlderThan.Days = new(int(age.Days))
+		case *cleanupv1.OlderThan_Hours:
+			p.OlderThan.Hours = new(int(age.Hours))
+		}
 	}
 	for _, f := range m.GetFilters() {
 		p.Filters = append(p.Filters, policy.Filter{
@@ -146,7 +152,13 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		Etag:        p.Etag(),
 	}
 	if a := p.OlderThan; a != nil {
-		m.OlderThan = &cleanupv1.OlderThan{Column: a.Column, Days: int32(a.Days)}
+		m.OlderThan = &cleanupv1.OlderThan{Column: a.Column}
+		switch {
+		case a.Days != nil:
+			m.OlderThan.Age = &cleanupv1.OlderThan_Days{Days: int32(*a.Days)}
+		case a.Hours != nil:
+			m.OlderThan.Age = &cleanupv1.OlderThan_Hours{Hours: int32(*a.Hours)}
+		}
 	}
 	for _, f := range p.Filters {
 		op := cleanupv1.FilterOp(cleanupv1.FilterOp_value[filterOpPrefix+f.Op])

@@ -44,7 +44,7 @@ func oldOrders() *cleanupv1.Policy {
 		Name:      "old-orders",
 		Table:     "shop.order_line",
 		Enabled:   true,
-		OlderThan: &cleanupv1.OlderThan{Column: "placed", Days: 730},
+		OlderThan: olderThan("placed", 730),
 		Filters: []*cleanupv1.Filter{
 			{Column: "status", Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{"closed"}},
 		},
@@ -104,7 +104,7 @@ func TestPolicyChangedInMidRun(t *testing.T) {
 		code   string
 	}{
 		"disabled": {set(func(p *cleanupv1.Policy) { p.Enabled = false }), "TASK_DISABLED"},
-		"changed":  {set(func(p *cleanupv1.Policy) { p.OlderThan.Days++ }), "POLICY_CHANGED"},
+		"changed":  {set(func(p *cleanupv1.Policy) { p.OlderThan = olderThan(p.OlderThan.Column, 731) }), "POLICY_CHANGED"},
 		"deleted": {func(s *server, name string) error {
 			_, err := s.DeletePolicy(context.Background(), &cleanupv1.DeletePolicyRequest{Name: name})
 			return err
@@ -125,10 +125,8 @@ func TestPolicyChangedInMidRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := oldOrders()
-			first.Name, first.Limit, first.OlderThan.Days, first.Filters = "a", 20, 100, nil
-			second := &cleanupv1.Policy{Name: "b", Table: "shop.note", Enabled: true, OlderThan: &cleanupv1.OlderThan{
-				Column: "at", Days: 100,
-			}}
+			first.Name, first.Limit, first.OlderThan, first.Filters = "a", 20, olderThan("placed", 100), nil
+			second := &cleanupv1.Policy{Name: "b", Table: "shop.note", Enabled: true, OlderThan: olderThan("at", 100)}
 			third := &cleanupv1.Policy{Name: "c", Table: "shop.word", Enabled: true, OlderThan: second.GetOlderThan()}
 			for _, p := range []*cleanupv1.Policy{first, second, third} {
 				setPolicy(t, s, p)
@@ -236,7 +234,7 @@ func TestPoliciesInRuns(t *testing.T) {
 		t.Errorf("a proven policy: %v %v", run, err)
 	}
 	p := oldOrders()
-	p.OlderThan.Days = 600
+	p.OlderThan = olderThan("placed", 600)
 	if set = setPolicy(t, s, p); codesOf(set.GetWarnings()) != "POLICY_UNPROVEN" {
 		t.Errorf("another rule: %v", set)
 	}
@@ -255,7 +253,7 @@ func TestPolicyMaskOfAMessage(t *testing.T) {
 	mask := &fieldmaskpb.FieldMask{Paths: []string{"older_than.days", "keep_newest.count", "keep_newest.order_by"}}
 	given := &cleanupv1.Policy{
 		Name:       "old-orders",
-		OlderThan:  &cleanupv1.OlderThan{Days: 600},
+		OlderThan:  &cleanupv1.OlderThan{Age: &cleanupv1.OlderThan_Days{Days: 600}},
 		KeepNewest: &cleanupv1.KeepNewest{OrderBy: "placed", Count: 3},
 	}
 	out, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: given, UpdateMask: mask})
@@ -270,6 +268,29 @@ func TestPolicyMaskOfAMessage(t *testing.T) {
 		mask.Paths = []string{path}
 		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: given, UpdateMask: mask})
 		wantCode(t, err, codes.InvalidArgument)
+	}
+}
+
+// An age stays in the unit in which it was given, also if it is 0, and a mask replaces one by the other.
+func TestAgesOfPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	const path = "/v1/policies/p"
+	for _, step := range []struct{ method, body, want string }{
+		{http.MethodPut, `{"table": "shop.order_line", "olderThan": {"column": "placed", "hours": 0}}`, `"hours":0`},
+		{http.MethodPatch, `{"olderThan": {"days": 0}}`, `"days":0`},
+		{http.MethodPatch, `{"olderThan": {"hours": 48}}`, `"hours":48`},
+		{http.MethodGet, "", `"hours":48`},
+	} {
+		got := s.call(t, step.method, path, step.body)
+		units := strings.Count(got.body, "days") + strings.Count(got.body, "hours")
+		if got.code != 200 || !strings.Contains(got.body, step.want) || units != 1 {
+			t.Errorf("%s %s: %d %s", step.method, step.body, got.code, got.body)
+		}
+	}
+	got := s.call(t, http.MethodPatch, path, `{"olderThan": {"days": 1, "hours": 1}}`)
+	if got.code != 400 {
+		t.Errorf("both: %d %s", got.code, got.body)
 	}
 }
 
@@ -299,11 +320,12 @@ func TestPolicyKinds(t *testing.T) {
 		{Name: "orphans", Table: "shop.login", Enabled: true, OrphanOf: &cleanupv1.OrphanOf{
 			Column: "customer", ParentTable: "shop.customer", ParentColumn: "id",
 		}},
-		{Name: "anonymous", Table: "shop.order_line", Enabled: true, OlderThan: &cleanupv1.OlderThan{
-			Column: "placed", Days: 500,
-		}, Assign: []*cleanupv1.Assign{
-			{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one},
-		}},
+		{
+			Name: "anonymous", Table: "shop.order_line", Enabled: true, OlderThan: olderThan("placed", 500),
+			Assign: []*cleanupv1.Assign{
+				{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one},
+			},
+		},
 	} {
 		setPolicy(t, s, p)
 	}
@@ -349,18 +371,26 @@ func TestWrongPolicies(t *testing.T) {
 	s := shop(t)
 	s.db.Do(`CREATE VIEW shop.view AS SELECT * FROM shop.login;
 		ALTER TABLE shop.login ADD twice int GENERATED ALWAYS AS (1) STORED, ADD payload json;
-		ALTER TABLE shop.order_line ADD placed2 timestamptz`)
+		CREATE DOMAIN shop.day AS date; ALTER TABLE shop.order_line ADD placed2 timestamptz, ADD day shop.day`)
 	text := func(v string) *string { return &v }
 	for fields, change := range map[string]func(p *cleanupv1.Policy){
-		"policy.name":               func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
-		"policy.table":              func(p *cleanupv1.Policy) { p.Table = "shop.nothing" },
-		"policy.table ":             func(p *cleanupv1.Policy) { p.Table = "shop.view" },
-		"policy.table  ":            func(p *cleanupv1.Policy) { p.Table = "cleanupd.run" },
-		"policy.table   ":           func(p *cleanupv1.Policy) { p.Table = "pg_catalog.pg_class" },
-		"policy.table    ":          func(p *cleanupv1.Policy) { p.Table = `x"; DROP TABLE shop.login; --` },
-		"policy.limit":              func(p *cleanupv1.Policy) { p.Limit = -1 },
-		"policy":                    func(p *cleanupv1.Policy) { p.OlderThan = nil },
-		"policy.older_than.days":    func(p *cleanupv1.Policy) { p.OlderThan.Days = 24_856 },
+		"policy.name":            func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
+		"policy.table":           func(p *cleanupv1.Policy) { p.Table = "shop.nothing" },
+		"policy.table ":          func(p *cleanupv1.Policy) { p.Table = "shop.view" },
+		"policy.table  ":         func(p *cleanupv1.Policy) { p.Table = "cleanupd.run" },
+		"policy.table   ":        func(p *cleanupv1.Policy) { p.Table = "pg_catalog.pg_class" },
+		"policy.table    ":       func(p *cleanupv1.Policy) { p.Table = `x"; DROP TABLE shop.login; --` },
+		"policy.limit":           func(p *cleanupv1.Policy) { p.Limit = -1 },
+		"policy":                 func(p *cleanupv1.Policy) { p.OlderThan = nil },
+		"policy.older_than.days": func(p *cleanupv1.Policy) { p.OlderThan = olderThan("placed", 24_856) },
+		"policy.older_than":      func(p *cleanupv1.Policy) { p.OlderThan.Age = nil },
+		"policy.older_than.hours": func(p *cleanupv1.Policy) {
+			p.OlderThan.Age = &cleanupv1.OlderThan_Hours{Hours: 596_521}
+		},
+		"policy.older_than.hours ": func(p *cleanupv1.Policy) { // a date has none
+			p.OlderThan = &cleanupv1.OlderThan{Column: "day", Age: &cleanupv1.OlderThan_Hours{Hours: 36}}
+		},
+		"policy.older_than.days ":   func(p *cleanupv1.Policy) { p.OlderThan = olderThan("day", 0) },
 		"policy.older_than.column":  func(p *cleanupv1.Policy) { p.OlderThan.Column = "total" },
 		"policy.older_than.column ": func(p *cleanupv1.Policy) { p.OlderThan.Column = "placed) OR (true" },
 		"policy.filters[0].op":      func(p *cleanupv1.Policy) { p.Filters[0].Op = 0 },
@@ -419,7 +449,7 @@ func TestWrongPolicies(t *testing.T) {
 			p.Assign = []*cleanupv1.Assign{{Column: "twice", Value: text("1")}}
 		},
 		"policy.name policy.table policy.limit policy.older_than.days policy.filters[0].op": func(p *cleanupv1.Policy) {
-			p.Name, p.Table, p.Limit, p.OlderThan.Days, p.Filters[0].Op = "", "", -1, 0, 0
+			p.Name, p.Table, p.Limit, p.OlderThan, p.Filters[0].Op = "", "", -1, olderThan("placed", -1), 0
 		},
 	} {
 		p := oldOrders()
@@ -437,6 +467,10 @@ func TestWrongPolicies(t *testing.T) {
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.policy"); n != 0 {
 		t.Errorf("%d policies are stored", n)
 	}
+}
+
+func olderThan(column string, days int32) *cleanupv1.OlderThan {
+	return &cleanupv1.OlderThan{Column: column, Age: &cleanupv1.OlderThan_Days{Days: days}}
 }
 
 func filter(column, value string) *cleanupv1.Filter {
@@ -496,7 +530,7 @@ func TestPoliciesOfCampaign(t *testing.T) {
 		INSERT INTO cus_transaction SELECT i, now() - interval '400 days' FROM generate_series(-2, 7) i`)
 	p := &cleanupv1.Policy{
 		Name: "transactions", Table: "cus_transaction", Enabled: true,
-		OlderThan: &cleanupv1.OlderThan{Column: "made", Days: 365},
+		OlderThan: olderThan("made", 365),
 	}
 	setPolicy(t, s, p)
 	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
@@ -539,7 +573,7 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 		INSERT INTO cart SELECT i, '2020-01-01' FROM generate_series(1, 2000) i;
 		INSERT INTO item SELECT i, i, '2020-01-01' FROM generate_series(1, 2000) i;
 		INSERT INTO gift SELECT i, i FROM generate_series(1, 30) i`)
-	old := &cleanupv1.OlderThan{Column: "placed", Days: 365}
+	old := olderThan("placed", 365)
 	set := setPolicy(t, s, &cleanupv1.Policy{Name: "a-carts", Table: "cart", Enabled: true, OlderThan: old})
 	const want = "POLICY_UNPROVEN POLICY_CASCADES POLICY_REFUSED POLICY_KEY_UNINDEXED"
 	if got := codesOf(set.GetWarnings()); got != want {
@@ -749,7 +783,7 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	} {
 		p := &cleanupv1.Policy{Name: "p", Table: "shop." + c.table, KeepNewest: c.newest}
 		if c.newest == nil {
-			p.OlderThan = &cleanupv1.OlderThan{Column: "at", Days: 30}
+			p.OlderThan = olderThan("at", 30)
 		}
 		p.Assign = []*cleanupv1.Assign{{Column: c.column, Value: &one}}
 		if c.null {
@@ -823,7 +857,7 @@ func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 		{"note", "now", true},
 		{"number", "-7", true},
 	} {
-		p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30}}
+		p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: olderThan("at", 30)}
 		p.Filters = []*cleanupv1.Filter{filter(c.column, c.value)}
 		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
 		if c.ok && err != nil {
@@ -842,7 +876,7 @@ func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 			t.Errorf("assign %s %s: %v", c.column, c.value, err)
 		}
 	}
-	p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30}}
+	p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: olderThan("at", 30)}
 	p.Filters = []*cleanupv1.Filter{
 		{Column: "note", Op: cleanupv1.FilterOp_FILTER_OP_STARTS_WITH, Values: []string{""}},
 	}

@@ -140,7 +140,7 @@ func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 		Name:        s.Policy,
 		Table:       t.Name,
 		Description: "Suggested: " + s.Reason + ".",
-		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Days: s.Days},
+		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Age: &cleanupv1.OlderThan_Days{Days: s.Days}},
 	}
 	return out
 }

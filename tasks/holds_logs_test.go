@@ -25,7 +25,7 @@ func TestHoldsThroughLogs(t *testing.T) {
 			holds: plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
 			task: policy.Policy{Name: "p", Enabled: true, Table: "NmsCouponValue", OlderThan: &policy.OlderThan{
 				Column: "at",
-				Days:   1,
+				Days:   new(1),
 			}}.Task(),
 			rows: "ALTER TABLE NmsCouponValue ADD at timestamptz; " +
 				"INSERT INTO NmsCouponValue (iCouponId, iMessageId, at) VALUES (1, 1, '2000-01-01'); " +
@@ -34,7 +34,7 @@ func TestHoldsThroughLogs(t *testing.T) {
 		"by a paired row": {
 			holds: plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
 			task: policy.Policy{
-				Name: "p", Enabled: true, Table: "NmsWebTrackingLog", OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+				Name: "p", Enabled: true, Table: "NmsWebTrackingLog", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
 			}.Task(),
 			rows: "ALTER TABLE NmsTrackingLogRcp ADD IF NOT EXISTS iRecipientId integer; " +
 				"ALTER TABLE NmsWebTrackingLog ADD at timestamptz; " +

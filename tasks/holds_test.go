@@ -514,7 +514,7 @@ func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 				Name:      "p",
 				Table:     "t",
 				Enabled:   true,
-				OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+				OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
 			}
 			for _, dryRun := range []bool{true, false} {
 				j := newJournal(db)

@@ -31,7 +31,7 @@ func TestAssignableColumns(t *testing.T) {
 			j, _ := runPolicies(t, db, false, policy.Policy{
 				Name:      "p",
 				Table:     "a",
-				OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+				OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
 				Assign:    []policy.Assign{test.assign},
 			})
 			log := strings.Join(j.logs, "; ")

@@ -26,7 +26,7 @@ const threads = `CREATE TABLE topic (id int PRIMARY KEY, at timestamptz);
 	INSERT INTO reader SELECT i, 51 + i % 100 FROM generate_series(1, 100) i; ANALYZE`
 
 var oldTopics = policy.Policy{
-	Name: "topics", Table: "topic", OlderThan: &policy.OlderThan{Column: "at", Days: 365},
+	Name: "topics", Table: "topic", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)},
 }
 
 // What foreign keys do to rows of other tables is in the preview and in the result, table by table, and in the log.
@@ -146,7 +146,7 @@ func TestARowBelowAnOldOneInMidBatch(t *testing.T) {
 		CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO comment SELECT 1000 + OLD.id, '2026-02-28', OLD.id WHERE OLD.id = 7; RETURN OLD; END $$;
 		CREATE TRIGGER late BEFORE DELETE ON comment FOR EACH ROW EXECUTE FUNCTION late()`)
-	p := policy.Policy{Name: "old", Table: "comment", OlderThan: &policy.OlderThan{Column: "at", Days: 365}}
+	p := policy.Policy{Name: "old", Table: "comment", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}
 	j, _ := runPolicies(t, db, false, p)
 	if left := db.Int("SELECT count(*) FROM comment"); left != 1 || j.retained["policy/old"].Failed != 1 {
 		t.Errorf("%d comments are left, retained %+v; log %q", left, j.retained["policy/old"], j.logs)
@@ -182,7 +182,7 @@ func TestRowsThatClearedKeysMove(t *testing.T) {
 				Name:      "p",
 				Table:     "entry",
 				Limit:     3,
-				OlderThan: &policy.OlderThan{Column: "at", Days: 365},
+				OlderThan: &policy.OlderThan{Column: "at", Days: new(365)},
 			}
 			dry, err := runPolicies(t, db, true, p)
 			if err != nil {

@@ -34,7 +34,7 @@ const family = `CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz, sta
 // Policies of family, which each delete what the one before leaves behind.
 var (
 	oldCustomers = policy.Policy{
-		Name: "a-customers", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 365},
+		Name: "a-customers", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},
 	}
 	orphanPurchases = policy.Policy{
 		Name: "b-purchases", Table: "purchase",
@@ -66,7 +66,9 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			estimates: []string{"policy/c-lines"},
 		},
 		"the newest of the remaining ones": {policies: []policy.Policy{
-			{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}, Filters: []policy.Filter{
+			{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{
+				Column: "placed", Days: new(50),
+			}, Filters: []policy.Filter{
 				{Column: "customer", Op: "LESS", Values: []string{"10"}},
 			}},
 			newest,
@@ -74,7 +76,7 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 		"the newest of the remaining ones, by an index": {
 			setUp: "CREATE INDEX ON purchase (customer, placed)",
 			policies: []policy.Policy{
-				{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}}, newest,
+				{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)}}, newest,
 			},
 		},
 		"the newest after orphans": {
@@ -84,11 +86,11 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 		"a rule that reads what another one changes": {
 			policies: []policy.Policy{
 				{
-					Name: "a", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 365},
+					Name: "a", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},
 					Assign: []policy.Assign{{Column: "state", Value: &state}},
 				},
 				{
-					Name: "b", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 400},
+					Name: "b", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(400)},
 					Filters: []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{state}}},
 				},
 			},
@@ -98,7 +100,7 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			setUp: "ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE",
 			policies: []policy.Policy{
 				oldCustomers,
-				{Name: "b", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}},
+				{Name: "b", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)}},
 			},
 			estimates: []string{"policy/b"},
 		},

@@ -160,7 +160,7 @@ func TestPolicyOfANameThatMoves(t *testing.T) {
 		Name:      "moved",
 		Table:     "XtkWorkflow",
 		Enabled:   true,
-		OlderThan: &policy.OlderThan{Column: "tsLastModified", Days: 1},
+		OlderThan: &policy.OlderThan{Column: "tsLastModified", Days: new(1)},
 	}
 	j, err := run(t, db, func(c *pipeline.Config) {
 		c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo[:0], p.Task())

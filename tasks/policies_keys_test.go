@@ -296,7 +296,7 @@ func TestRandomKeys(t *testing.T) {
 					p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: count}
 					matches = func(id int) bool { return !slices.Contains(kept, id) }
 				} else {
-					p.OlderThan = &policy.OlderThan{Column: "at", Days: 365}
+					p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
 				}
 				runs := func(dryRun bool) *journal {
 					j, err := run(t, db, func(c *pipeline.Config) {

@@ -21,7 +21,7 @@ func TestOperatorsOffTheSearchPath(t *testing.T) {
 	filter := func(op string, values ...string) policy.Policy {
 		return policy.Policy{Name: "p", Table: "login", Enabled: true, Filters: []policy.Filter{
 			{Column: "state", Op: op, Values: values},
-		}, OlderThan: &policy.OlderThan{Column: "at", Days: 1}}
+		}, OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}}
 	}
 	orphans := func(table, column, parent, key string) policy.Policy {
 		return policy.Policy{Name: "p", Table: table, Enabled: true, OrphanOf: &policy.OrphanOf{
@@ -115,7 +115,7 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "code", ParentTable: "codes", ParentColumn: "code"}}, "family",
 		},
 		"texts that are equal to others": {
-			policy.Policy{OlderThan: &policy.OlderThan{Column: "at", Days: 1}, Filters: []policy.Filter{
+			policy.Policy{OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}, Filters: []policy.Filter{
 				{Column: "folded", Op: "STARTS_WITH", Values: []string{"a"}},
 			}}, "nondeterministic",
 		},
@@ -157,7 +157,7 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 		CREATE TYPE mood AS ENUM ('sad'); CREATE TYPE state AS ENUM ('sad');
 		CREATE TYPE pair AS (a int, b int); CREATE TYPE couple AS (a int, b int); CREATE DOMAIN pairs AS pair;
 		CREATE DOMAIN years AS int4range; CREATE TABLE child (at timestamptz); CREATE TABLE parent (at timestamptz)`)
-	old := policy.OlderThan{Column: "at", Days: 30}
+	old := policy.OlderThan{Column: "at", Days: new(30)}
 	type check struct {
 		policy policy.Policy
 		want   string // empty if it is accepted
@@ -216,7 +216,7 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 // circles and holds.
 func TestKeysOfOtherCollations(t *testing.T) {
 	t.Parallel()
-	old := &policy.OlderThan{Column: "at", Days: 1}
+	old := &policy.OlderThan{Column: "at", Days: new(1)}
 	orphans := policy.Policy{Name: "p", Table: "child", OrphanOf: &policy.OrphanOf{
 		Column: "code", ParentTable: "parent", ParentColumn: "code",
 	}}

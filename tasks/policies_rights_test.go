@@ -40,8 +40,8 @@ func TestPartitionsWithoutRights(t *testing.T) {
 			INSERT INTO event SELECT i, '2024-06-01', 'open' FROM generate_series(1, 5) i;`
 		grants = "GRANT SELECT, DELETE ON event, event_old TO "
 	)
-	old := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: 30}}
-	recent := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: 10}}
+	old := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: new(30)}}
+	recent := policy.Policy{Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "day", Days: new(10)}}
 	open := policy.Policy{
 		Name: "old", Table: "event", OlderThan: old.OlderThan,
 		Filters: []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{"open"}}},

@@ -52,11 +52,17 @@ func (p *randomPolicy) addAge(rng *rand.Rand) {
 	if !ok {
 		return
 	}
-	days := choose(rng, []int{1, 2, 90, 91, 335, 1000})
-	p.OlderThan = &policy.OlderThan{Column: p.table.spelling(rng, c.name), Days: days}
+	hours := choose(rng, []int{24, 48, 90 * 24, 91 * 24, 335 * 24, 1000 * 24})
+	p.OlderThan = &policy.OlderThan{Column: p.table.spelling(rng, c.name)}
+	if c.read != "date" && rng.IntN(2) == 0 {
+		hours = choose(rng, []int{0, 1, 36, 335*24 + 1})
+		p.OlderThan.Hours = &hours
+	} else {
+		p.OlderThan.Days = new(hours / 24)
+	}
 	p.where = append(p.where,
 		fmt.Sprintf("%s < timestamptz %s - interval '%d hours'", quoted(c.name),
-			literal(now.Format("2006-01-02 15:04:05Z07:00")), 24*days))
+			literal(now.Format("2006-01-02 15:04:05Z07:00")), hours))
 }
 
 func (p *randomPolicy) addOrphan(rng *rand.Rand, parent *randomTable) {

@@ -103,7 +103,7 @@ func TestPoliciesAndTriggers(t *testing.T) {
 					Limit:      300,
 				}
 				if rule.older > 0 {
-					p.OlderThan = &policy.OlderThan{Column: "at", Days: rule.older}
+					p.OlderThan = &policy.OlderThan{Column: "at", Days: new(rule.older)}
 				}
 				saved, err := runPolicies(t, db, true, p)
 				if err != nil {
@@ -154,7 +154,7 @@ func TestPolicyAndATriggerElsewhere(t *testing.T) {
 		CREATE TRIGGER f BEFORE UPDATE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId % 4 = 0) EXECUTE FUNCTION f()`)
 	removed := "removed"
 	p := policy.Policy{
-		Name: "p", Table: "XtkAudit", Enabled: true, OlderThan: &policy.OlderThan{Column: "tsChanged", Days: 7},
+		Name: "p", Table: "XtkAudit", Enabled: true, OlderThan: &policy.OlderThan{Column: "tsChanged", Days: new(7)},
 		Assign: []policy.Assign{{Column: "sEntity", Value: &removed}},
 	}
 	j, err := run(t, db, func(c *pipeline.Config) {

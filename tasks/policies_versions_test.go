@@ -62,7 +62,7 @@ func TestForeignKeysThatAreNotEnforced(t *testing.T) {
 			if dependents := catalog.Table("parent").Dependents(); dependents != nil {
 				t.Errorf("%d tables depend on it", len(dependents))
 			}
-			p := policy.Policy{Name: "p", Table: "parent", OlderThan: &policy.OlderThan{Column: "at", Days: 50}}
+			p := policy.Policy{Name: "p", Table: "parent", OlderThan: &policy.OlderThan{Column: "at", Days: new(50)}}
 			j, err := runPolicies(t, db, false, p)
 			if err != nil {
 				t.Fatal(err)
@@ -85,7 +85,7 @@ func TestVirtualColumns(t *testing.T) {
 			state text, big boolean GENERATED ALWAYS AS (id > 50) VIRTUAL);
 		INSERT INTO t (id, seen) SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM
 			generate_series(1, 100) g`)
-	old := &policy.OlderThan{Column: "due", Days: 30}
+	old := &policy.OlderThan{Column: "due", Days: new(30)}
 	closed := "closed"
 	first := policy.Policy{
 		Name: "a", Table: "t", OlderThan: old, Assign: []policy.Assign{{Column: "state", Value: &closed}},
@@ -122,7 +122,7 @@ func TestTemporalKeys(t *testing.T) {
 		INSERT INTO price SELECT p, daterange(date '2020-01-01' + 30 * v, date '2020-01-31' + 30 * v), '2020-01-01'
 			FROM generate_series(1, 20) p, generate_series(0, 4) v;
 		INSERT INTO sale SELECT p, daterange('2020-01-05', '2020-02-05'), p, '2026-02-01' FROM generate_series(1, 5) p`)
-	p := policy.Policy{Name: "p", Table: "price", OlderThan: &policy.OlderThan{Column: "at", Days: 50}}
+	p := policy.Policy{Name: "p", Table: "price", OlderThan: &policy.OlderThan{Column: "at", Days: new(50)}}
 	j, err := runPolicies(t, db, false, p)
 	if err != nil {
 		t.Fatal(err)

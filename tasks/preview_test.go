@@ -516,12 +516,12 @@ func TestPreviewOfRowsWithoutDates(t *testing.T) {
 		remarks []string
 	}{
 		"an age": {
-			policy.Policy{OlderThan: &policy.OlderThan{Column: "PLACED", Days: 300}},
+			policy.Policy{OlderThan: &policy.OlderThan{Column: "PLACED", Days: new(300)}},
 			[]string{"never deleted: 1,040 rows without a date in placed"},
 		},
 		"an age of rows that are changed": {
 			policy.Policy{
-				OlderThan: &policy.OlderThan{Column: "placed", Days: 300},
+				OlderThan: &policy.OlderThan{Column: "placed", Days: new(300)},
 				Assign:    []policy.Assign{{Column: "number", Value: &none}},
 			},
 			[]string{"never changed: 1,040 rows without a date in placed"},
@@ -532,11 +532,11 @@ func TestPreviewOfRowsWithoutDates(t *testing.T) {
 		},
 		"an age and the newest": {
 			policy.Policy{
-				OlderThan: &policy.OlderThan{Column: "placed", Days: 300}, KeepNewest: &policy.KeepNewest{Count: 9999},
+				OlderThan: &policy.OlderThan{Column: "placed", Days: new(300)}, KeepNewest: &policy.KeepNewest{Count: 9999},
 			},
 			[]string{"never deleted: 1,040 rows without a date in placed"},
 		},
-		"a required date": {policy.Policy{OlderThan: &policy.OlderThan{Column: "required", Days: 3000}}, nil},
+		"a required date": {policy.Policy{OlderThan: &policy.OlderThan{Column: "required", Days: new(3000)}}, nil},
 	} {
 		c.policy.Name, c.policy.Table = "p", "shop_order"
 		j, err := runPolicies(t, db, true, c.policy)

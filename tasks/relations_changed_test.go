@@ -16,10 +16,10 @@ import (
 func TestRelationsThatChangeDuringARun(t *testing.T) {
 	t.Parallel()
 	orphans := policy.Policy{
-		Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30},
+		Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
 		OrphanOf: &policy.OrphanOf{Column: "parent", ParentTable: "parent", ParentColumn: "id"},
 	}
-	aged := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30}}
+	aged := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
 	for name, c := range map[string]struct {
 		policy policy.Policy
 		change string // made after the first batch, of 20 rows
@@ -115,7 +115,7 @@ func TestPublishedSchema(t *testing.T) {
 	db.Superuser(
 		"CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES")
 	db.Do("CREATE TABLE child (id int PRIMARY KEY, at timestamptz)")
-	p := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30}}
+	p := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
 	j, err := runPolicies(t, db, true, p)
 	if err != nil {
 		t.Fatal(err)

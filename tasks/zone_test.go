@@ -158,7 +158,7 @@ func TestZoneOfDateColumns(t *testing.T) {
 // have a meaning only with it.
 func TestZoneOfPolicies(t *testing.T) {
 	t.Parallel()
-	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: 180}}
+	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: new(180)}}
 	filtered, assigned, emptied, known := old, old, old, old
 	filtered.Filters = []policy.Filter{{Column: "created", Op: "LESS", Values: []string{"2025-09-03"}}}
 	value := "2025-09-03"

@@ -125,7 +125,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	f := newPolicyFiles(t)
 	file := f.file(twoPolicies + `- name: wrong
   table: orders
-  olderThan: {column: plcaed, days: 0}
+  olderThan: {column: plcaed, days: -1}
   filters: [{column: status, op: EQUAL}]
 - name: missing
   table: nowhere
@@ -134,7 +134,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	for _, how := range []string{"--yes", "--dry-run"} {
 		code, out, errs := f.do("apply", file, how)
 		for _, want := range []string{
-			":14: policy wrong: olderThan.days: must be 1 to 24855",
+			":14: policy wrong: olderThan.days: must be 0 to 24855",
 			":14: policy wrong: filters[0].values: must be one for EQUAL",
 			`:18: policy missing: table: there is no table "nowhere"`,
 		} {

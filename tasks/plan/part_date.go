@@ -17,6 +17,7 @@ type Age struct {
 	More  time.Duration
 	// operator compares the date with the cutoff; text describes that in messages.
 	operator, text string
+	inHours        bool // whether More is described in hours
 }
 
 // Older matches rows whose date is before the cutoff. A row without the date does not match.
@@ -40,10 +41,15 @@ func (p Age) Or(column string) Age {
 
 func (p Age) By(more time.Duration) Age {
 	p.More = more
-	if p.Delay == (campaign.Option{}) && p.operator == "<" {
+	if p.Delay == (campaign.Option{}) && p.operator == "<" && more > 0 {
 		p.text = "older than"
 	}
 	return p
+}
+
+func (p Age) ByHours(hours int) Age {
+	p.inHours = true
+	return p.By(time.Duration(hours) * time.Hour)
 }
 
 func (p Age) applies(c *compiler, r row) bool {
@@ -91,6 +97,8 @@ func (p Age) describe(env Env) string {
 		return fmt.Sprintf("%s %s a delay that cannot be used", column, p.text)
 	case delay == 0:
 		return fmt.Sprintf("%s %s %s", column, p.text, at)
+	case p.inHours:
+		return fmt.Sprintf("%s %s %d hours (%s)", column, p.text, delay/time.Hour, at)
 	case delay%campaign.Day == 0:
 		return fmt.Sprintf("%s %s %d days (%s)", column, p.text, delay/campaign.Day, at)
 	}

@@ -154,8 +154,16 @@ func (c *checker) checkColumns() {
 func (c *checker) checkDates() {
 	if a := c.OlderThan; a != nil {
 		const field = "policy.older_than.column"
-		if column, ok := c.column(field, c.table, a.Column); ok && !column.IsDate {
+		column, ok := c.column(field, c.table, a.Column)
+		switch isDay := column.Type == "pg_catalog.date"; {
+		case ok && !column.IsDate:
 			c.wrong.Addf(field, "%s is not a date, timestamp or timestamptz, but %s", column.Name, column.Full)
+		case isDay && a.Hours != nil:
+			c.wrong.Addf("policy.older_than.hours", "cannot be compared with %s, which is a date without a time: give days",
+				column.Name)
+		case isDay && *a.Days == 0:
+			c.wrong.Addf("policy.older_than.days", "must be at least 1 for %s: it is a date without a time, and with 0 the "+
+				"rows of the current day would match as well", column.Name)
 		}
 	}
 	k := c.KeepNewest

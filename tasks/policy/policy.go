@@ -35,10 +35,12 @@ type Policy struct {
 	Revision string `json:"-"`
 }
 
-// OlderThan is the condition that the date of a row is more than some days before the reference time.
+// OlderThan is the condition that the date of a row is before the reference time by more than an age, which is given
+// either in days or in hours.
 type OlderThan struct {
 	Column string `json:"column"`
-	Days   int    `json:"days"`
+	Days   *int   `json:"days,omitempty"`
+	Hours  *int   `json:"hours,omitempty"`
 }
 
 type Filter struct {

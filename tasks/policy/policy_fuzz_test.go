@@ -63,7 +63,7 @@ func (z *fuzzed) policy(table, parent string) policy.Policy {
 	names := z.columns()
 	p := policy.Policy{
 		Name: "fuzz", Table: table, Description: z.value, Enabled: true,
-		OlderThan: &policy.OlderThan{Column: names[0], Days: 1 + int(z.shape)%1000},
+		OlderThan: &policy.OlderThan{Column: names[0], Days: new(1 + int(z.shape)%1000)},
 	}
 	ops := []string{
 		"EQUAL", "NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "IN", "NOT_IN", "STARTS_WITH",

@@ -43,7 +43,7 @@ func TestProtectedTables(t *testing.T) {
 		if table == "NmsRecipient" {
 			column = "tsCreated"
 		}
-		p := policy.Policy{Name: "p", Table: table, OlderThan: &policy.OlderThan{Column: column, Days: 30}}
+		p := policy.Policy{Name: "p", Table: table, OlderThan: &policy.OlderThan{Column: column, Days: new(30)}}
 		check := func(p policy.Policy, want string) {
 			t.Helper()
 			err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {

@@ -46,7 +46,13 @@ func (p Policy) Task() plan.Task {
 func (p Policy) parts() (parts []part) {
 	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {
-		add("older_than", plan.Past(a.Column).By(time.Duration(a.Days)*campaign.Day))
+		age := plan.Past(a.Column)
+		if a.Hours != nil {
+			age = age.ByHours(*a.Hours)
+		} else {
+			age = age.By(time.Duration(*a.Days) * campaign.Day)
+		}
+		add("older_than", age)
 	}
 	for i, f := range p.Filters {
 		add(fmt.Sprintf("filters[%d]", i), plan.Filter{Column: f.Column, Op: ops[f.Op], Values: f.Values})

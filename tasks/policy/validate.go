@@ -51,7 +51,14 @@ func (p Policy) Validate() error {
 func (p Policy) validateParts(wrong *failure.Violations) {
 	if a := p.OlderThan; a != nil {
 		checkName(wrong, "policy.older_than.column", a.Column)
-		checkRange(wrong, "policy.older_than.days", a.Days, campaign.MaxDays)
+		switch {
+		case (a.Days == nil) == (a.Hours == nil):
+			wrong.Add("policy.older_than", "needs either days or hours")
+		case a.Days != nil:
+			checkRange(wrong, "policy.older_than.days", *a.Days, 0, campaign.MaxDays)
+		default:
+			checkRange(wrong, "policy.older_than.hours", *a.Hours, 0, 24*campaign.MaxDays)
+		}
 	}
 	checkLength(wrong, "policy.filters", len(p.Filters), maxParts)
 	for i, f := range p.Filters {
@@ -72,7 +79,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 		} else {
 			checkName(wrong, "policy.keep_newest.order_by", p.orderBy())
 		}
-		checkRange(wrong, "policy.keep_newest.count", k.Count, maxCount)
+		checkRange(wrong, "policy.keep_newest.count", k.Count, 1, maxCount)
 	}
 }
 
@@ -127,9 +134,9 @@ func checkValue(wrong *failure.Violations, field, value string) {
 	}
 }
 
-func checkRange(wrong *failure.Violations, field string, value, most int) {
-	if value < 1 || value > most {
-		wrong.Addf(field, "must be 1 to %d", most)
+func checkRange(wrong *failure.Violations, field string, value, least, most int) {
+	if value < least || value > most {
+		wrong.Addf(field, "must be %d to %d", least, most)
 	}
 }
 

@@ -21,6 +21,12 @@ test('each condition of a policy is shown', () => {
   ])
 })
 
+test('an age is shown in its unit, and none where dates are compared with now', () => {
+  expect(conditionsOf({ olderThan: { column: 'made', hours: 36 } })).toEqual(['made < now - 36 h'])
+  expect(conditionsOf({ olderThan: { column: 'expires', hours: 0 } })).toEqual(['expires < now'])
+  expect(conditionsOf({ olderThan: { column: 'expires', days: 0 } })).toEqual(['expires < now'])
+})
+
 test('a draft has what can be edited', () => {
   const policy = { name: 'a', table: 't', description: '', filters: [], olderThan: { column: 'c', days: 1 }, etag: 'x' }
   expect(parseDraft(draftOf(policy))).toEqual({ table: 't', olderThan: { column: 'c', days: 1 } })

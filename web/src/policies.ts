@@ -22,7 +22,11 @@ const operators: Record<string, string> = {
 /** Returns the conditions of a policy, all of which a row must meet. */
 export function conditionsOf(p: Policy): string[] {
   const found: string[] = []
-  if (p.olderThan) found.push(`${p.olderThan.column} < now - ${p.olderThan.days} d`)
+  if (p.olderThan) {
+    const { column, days, hours } = p.olderThan
+    const age = hours !== undefined ? `${hours} h` : `${days} d`
+    found.push(`${column} < now` + (days || hours ? ` - ${age}` : ''))
+  }
   for (const f of p.filters ?? []) {
     const op = (f.op ?? '').replace('FILTER_OP_', '')
     found.push([f.column, operators[op] ?? op, (f.values ?? []).join(', ')].join(' ').trim())

@@ -281,8 +281,14 @@ type OlderThan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The column: a date, timestamp or timestamptz; required.
 	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
-	// The age in days of 86,400 seconds: 1 to 24,855; required.
-	Days          int32 `protobuf:"varint,2,opt,name=days,proto3" json:"days,omitempty"`
+	// The age: a row matches if its date is before the reference time by more than that. An age of 0, for a column that
+	// tells when a row expires, matches every date before the reference time. Required.
+	//
+	// Types that are valid to be assigned to Age:
+	//
+	//	*OlderThan_Days
+	//	*OlderThan_Hours
+	Age           isOlderThan_Age `protobuf_oneof:"age"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,12 +330,49 @@ func (x *OlderThan) GetColumn() string {
 	return ""
 }
 
+func (x *OlderThan) GetAge() isOlderThan_Age {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
 func (x *OlderThan) GetDays() int32 {
 	if x != nil {
-		return x.Days
+		if x, ok := x.Age.(*OlderThan_Days); ok {
+			return x.Days
+		}
 	}
 	return 0
 }
+
+func (x *OlderThan) GetHours() int32 {
+	if x != nil {
+		if x, ok := x.Age.(*OlderThan_Hours); ok {
+			return x.Hours
+		}
+	}
+	return 0
+}
+
+type isOlderThan_Age interface {
+	isOlderThan_Age()
+}
+
+type OlderThan_Days struct {
+	// The age in days of 86,400 seconds: 0 to 24,855. A column of type date needs at least 1, since the day that it
+	// names has already begun when it is reached.
+	Days int32 `protobuf:"varint,2,opt,name=days,proto3,oneof"`
+}
+
+type OlderThan_Hours struct {
+	// The age in hours: 0 to 596,520. Not for a column of type date.
+	Hours int32 `protobuf:"varint,3,opt,name=hours,proto3,oneof"`
+}
+
+func (*OlderThan_Days) isOlderThan_Age() {}
+
+func (*OlderThan_Hours) isOlderThan_Age() {}
 
 // Filter compares a column with values.
 type Filter struct {
@@ -1019,10 +1062,12 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x12\x12\n" +
 	"\x04etag\x18\v \x01(\tR\x04etag\x12/\n" +
 	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12#\n" +
-	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\"7\n" +
+	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\"X\n" +
 	"\tOlderThan\x12\x16\n" +
-	"\x06column\x18\x01 \x01(\tR\x06column\x12\x12\n" +
-	"\x04days\x18\x02 \x01(\x05R\x04days\"^\n" +
+	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
+	"\x04days\x18\x02 \x01(\x05H\x00R\x04days\x12\x16\n" +
+	"\x05hours\x18\x03 \x01(\x05H\x00R\x05hoursB\x05\n" +
+	"\x03age\"^\n" +
 	"\x06Filter\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12$\n" +
 	"\x02op\x18\x02 \x01(\x0e2\x14.cleanup.v1.FilterOpR\x02op\x12\x16\n" +
@@ -1150,6 +1195,10 @@ func file_cleanup_v1_policy_proto_init() {
 		return
 	}
 	file_cleanup_v1_message_proto_init()
+	file_cleanup_v1_policy_proto_msgTypes[1].OneofWrappers = []any{
+		(*OlderThan_Days)(nil),
+		(*OlderThan_Hours)(nil),
+	}
 	file_cleanup_v1_policy_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

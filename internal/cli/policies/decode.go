@@ -138,6 +138,9 @@ func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 			p.errorf(key, "%s is given twice", join(path, f.JSONName()))
 		case path == "" && isServers(f):
 			p.errorf(key, "%s is set by the server: leave it out", f.JSONName())
+		case f.ContainingOneof() != nil && m.WhichOneof(f.ContainingOneof()) != nil:
+			p.errorf(key, "%s cannot be given beside %s", join(path, f.JSONName()),
+				m.WhichOneof(f.ContainingOneof()).JSONName())
 		default:
 			given[f.JSONName()] = true
 			p.field(value, join(path, f.JSONName()), m, f)

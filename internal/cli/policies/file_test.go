@@ -16,7 +16,7 @@ func everything() *cleanupv1.Policy {
 		Table:       `shop."Order.Lines"`,
 		Description: "a line\nand another: with \"quotes\"",
 		Limit:       1_000,
-		OlderThan:   &cleanupv1.OlderThan{Column: "placed", Days: 730},
+		OlderThan:   &cleanupv1.OlderThan{Column: "placed", Age: &cleanupv1.OlderThan_Days{Days: 730}},
 		Filters: []*cleanupv1.Filter{
 			{Column: "status", Op: cleanupv1.FilterOp_FILTER_OP_IN, Values: []string{
 				"1.50", "007", "true", "null", "", "2026-01-31", "~", "<<", "- a", "a: b", "a\tb", "\x1b[31m", "\u202e",
@@ -124,6 +124,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\ntable: {a: b}":                     "f:2: policy a: table must be a text",
 		"name: a\nname: b":                           "f:2: policy a: name is given twice",
 		"name: a\nolder_than: {}\nolderThan: {}":     "f:3: policy a: olderThan is given twice",
+		"name: a\nolderThan: {days: 1, hours: 0}":    "f:2: policy a: olderThan.hours cannot be given beside days",
 		"name: a\netag: x":                           "f:2: policy a: etag is set by the server: leave it out",
 		"name: a\nwarnings: []":                      "f:2: policy a: warnings is set by the server: leave it out",
 		"table: t":                                   "f:1: name is missing",
@@ -154,7 +155,7 @@ func TestMistakesInFiles(t *testing.T) {
 func TestDifference(t *testing.T) {
 	after := everything()
 	after.Enabled, after.Description, after.KeepNewest = true, "short", nil
-	after.OlderThan.Days = 365
+	after.OlderThan.Age = &cleanupv1.OlderThan_Days{Days: 365}
 	after.Filters = append(after.Filters, &cleanupv1.Filter{Column: "x", Op: cleanupv1.FilterOp_FILTER_OP_IS_NULL})
 	for _, c := range []struct {
 		change change

@@ -83,7 +83,15 @@ func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), 
 // conditions returns the parts of the condition. A row matches if all of them are true.
 func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
-		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
+		age := format.Count(int64(a.GetDays()), "day", "days")
+		if _, inHours := a.GetAge().(*cleanupv1.OlderThan_Hours); inHours {
+			age = format.Count(int64(a.GetHours()), "hour", "hours")
+		}
+		if a.GetDays() == 0 && a.GetHours() == 0 {
+			parts = append(parts, a.GetColumn()+" before now")
+		} else {
+			parts = append(parts, a.GetColumn()+" older than "+age)
+		}
 	}
 	for _, f := range p.GetFilters() {
 		parts = append(parts, comparison(f))

@@ -1,0 +1,44 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// An age is in days or hours. With an age of 0, rows go whose date is before the reference time, and not at it.
+func TestAgesOfPolicies(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		age  policy.OlderThan
+		left string // ids
+		rule string
+	}{
+		"hours":    {policy.OlderThan{Hours: new(36)}, "2,3,4,5,6", "expires older than 36 hours (2026-02-28 00:00 UTC)"},
+		"days":     {policy.OlderThan{Days: new(1)}, "3,4,5,6", "expires older than 1 days (2026-02-28 12:00 UTC)"},
+		"no days":  {policy.OlderThan{Days: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
+		"no hours": {policy.OlderThan{Hours: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(`CREATE TABLE session (id int PRIMARY KEY, expires timestamptz); INSERT INTO session VALUES
+				(1, '2026-02-27 23:59:59Z'), (2, '2026-02-28 00:00Z'), (3, '2026-03-01 11:59:59Z'),
+				(4, '2026-03-01 12:00Z'), (5, 'infinity'), (6, NULL)`)
+			test.age.Column = "expires"
+			p := policy.Policy{Name: "p", Table: "session", OlderThan: &test.age}
+			dry, err := runPolicies(t, db, true, p)
+			found := dry.previews["policy/p"]
+			if err != nil || len(found) != 1 || found[0].Rule != test.rule {
+				t.Errorf("a dry run: %+v %v", found, err)
+			}
+			j, err := runPolicies(t, db, false, p)
+			got := strings.Join(db.Strings("SELECT id::text FROM session ORDER BY id"), ",")
+			if err != nil || got != test.left {
+				t.Errorf("rows %s are left, want %s; %v %v", got, test.left, err, j.logs)
+			}
+		})
+	}
+}
