@@ -16,9 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// maxLines is the length of the longest page that is read to its end.
-const maxLines = 200
-
 var (
 	testName = regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*\b`)
 	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
@@ -140,15 +137,6 @@ func anchors(text string) []string {
 		}
 	}
 	return all
-}
-
-// Every page is short enough to be read to its end.
-func TestPagesAreShort(t *testing.T) {
-	for name, text := range pages(t) {
-		if n := strings.Count(text, "\n"); n > maxLines {
-			t.Errorf("%s has %d lines; a page has %d at most", name, n, maxLines)
-		}
-	}
 }
 
 // Every page can be reached by links, beginning with the README.
