@@ -36,6 +36,12 @@ type Column struct {
 	// Unique is set if a unique index or an exclusion constraint depends on the column, even through an expression or
 	// its condition. Generated is set if the column cannot be assigned a value.
 	Unique, Generated bool
+	// NullCollides is set if the column is Unique and NULL may collide with the value of another row: the column, or one
+	// that is generated from it, is in the primary key, in an index with NULLS NOT DISTINCT (since PostgreSQL 15), or in
+	// an expression or condition of an index. Anywhere else, a row with NULL is different from all others.
+	NullCollides bool
+	// Referenced is set if a foreign key refers to the column, in the table or in a partition or child.
+	Referenced bool
 	// Generates are the unquoted names of the columns that are generated from this one.
 	Generates []string
 	// Indexed is set if a complete index begins with the column.
@@ -183,8 +189,17 @@ func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 		tables[t.OID] = t
 		oids = append(oids, t.OID)
 	}
+	// dependsOn is the condition that an index i depends on a column of the table of a, given by its number.
+	const dependsOn = `(number = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        OR (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND EXISTS (SELECT FROM pg_depend d
+          WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+            AND d.refobjid = a.attrelid AND d.refobjsubid = number))`
 	const sql = `
-WITH RECURSIVE based (oid, base, filled) AS (
+WITH RECURSIVE below (root, oid) AS (
+  SELECT oid, oid FROM unnest($1::oid[]) AS oid
+  UNION
+  SELECT below.root, i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid),
+based (oid, base, filled) AS (
   SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
   UNION ALL
   SELECT d.oid, based.base, based.filled OR d.typnotnull
@@ -210,11 +225,15 @@ SELECT a.attrelid, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod)
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
   EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
+    WHERE i.indrelid = a.attrelid AND (i.indisunique OR i.indisexclusion) AND ` + dependsOn + `),
+  EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
     WHERE i.indrelid = a.attrelid AND (i.indisunique OR i.indisexclusion)
-      AND (number = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
-        OR (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND EXISTS (SELECT FROM pg_depend d
-          WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
-            AND d.refobjid = a.attrelid AND d.refobjsubid = number))),
+      AND (i.indisprimary OR (to_jsonb(i) ->> 'indnullsnotdistinct') = 'true'
+        OR a.attnum <> ALL ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+      AND ` + dependsOn + `),
+  EXISTS (SELECT FROM below JOIN pg_constraint k ON k.confrelid = below.oid AND k.contype = 'f'
+    JOIN pg_attribute key ON key.attrelid = k.confrelid AND key.attnum = ANY (k.confkey)
+    WHERE below.root = a.attrelid AND key.attname = a.attname),
   a.attgenerated <> '' OR a.attidentity = 'a',
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),
@@ -238,8 +257,8 @@ ORDER BY a.attrelid, a.attnum`
 	)
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise, &column.NotNull,
-		&column.HasNulls, &column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
-		&column.operators, &column.comparable, &column.Identity, &column.Generates,
+		&column.HasNulls, &column.Unique, &column.NullCollides, &column.Referenced, &column.Generated, &column.Indexed,
+		&column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity, &column.Generates,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		column.operators = slices.Clone(column.operators)

@@ -261,7 +261,7 @@ func (c *checker) checkAssign() {
 		if !ok {
 			continue
 		}
-		if why := c.unassignable(column); why != "" {
+		if why := c.unassignable(column, a); why != "" {
 			c.wrong.Addf(field+".column", "%s cannot be assigned: %s", column.Name, why)
 		}
 		if assigned[column.Name] {
@@ -323,13 +323,15 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 }
 
 // unassignable returns why a column cannot be assigned; empty if it can.
-func (c *checker) unassignable(column campaign.Column) string {
+func (c *checker) unassignable(column campaign.Column, a Assign) string {
 	isColumn := func(name string) bool {
 		stored := c.table.Stored(name)
 		return stored == column.Name || slices.Contains(column.Generates, stored)
 	}
 	switch {
-	case column.Unique:
+	case column.Referenced:
+		return "a foreign key refers to it, so that rows of other tables would change with it, or keep it from changing"
+	case column.Unique && (a.Value != nil || column.NullCollides):
 		return "a primary key, unique index or exclusion constraint depends on it"
 	case column.Generated:
 		return "its values are generated"

@@ -572,8 +572,9 @@ func (x *KeepNewest) GetCount() int32 {
 // Assign is a new value of a column.
 type Assign struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The column; required. Columns of the primary key, of a unique index and of `older_than`, and generated columns
-	// cannot be assigned.
+	// The column; required. Columns of the primary key and of `older_than`, columns that a foreign key refers to, and
+	// generated columns cannot be assigned. A column of a unique index or an exclusion constraint can be assigned NULL
+	// only, and not if the index is declared NULLS NOT DISTINCT, or has the column in an expression or its condition.
 	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
 	// The value, as PostgreSQL reads it for the type of the column. Absent: NULL, if the column allows it.
 	Value         *string `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
