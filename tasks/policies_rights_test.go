@@ -1,12 +1,16 @@
 package tasks_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // A policy that lacks a right fails alone, also by hand, whatever its name.
@@ -23,6 +27,38 @@ func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
 	j.checkState(t, orphanLines.TaskName(), pipeline.Succeeded)
 	j.checkDeleted(t, oldCustomers.TaskName(), 10)
 	j.checkDeleted(t, orphanLines.TaskName(), 300)
+}
+
+// The share guard takes the planner's number of rows of a partition that it may not count.
+func TestShareBesideAPartitionWithoutRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(`CREATE TABLE event (id int, day timestamptz) PARTITION BY RANGE (day);
+		CREATE TABLE event_old PARTITION OF event FOR VALUES FROM (MINVALUE) TO ('2025-01-01');
+		CREATE TABLE event_new PARTITION OF event FOR VALUES FROM ('2026-02-01') TO ('2026-03-01');
+		INSERT INTO event SELECT i, '2024-06-01' FROM generate_series(1, 500) i;
+		INSERT INTO event SELECT i, '2026-02-10' FROM generate_series(501, 2500) i;
+		ANALYZE event_new; GRANT SELECT, DELETE ON event, event_old TO ` + role)
+	p := policy.Policy{
+		Name: "p", Table: "event", Enabled: true, OlderThan: &policy.OlderThan{Column: "day", Days: new(30)},
+	}
+	for _, c := range []struct {
+		share   float64
+		refused bool
+	}{{10, true}, {30, false}} { // a fifth of the rows is old
+		j := newJournal(db.For(role))
+		j.history = &guard.History{
+			Limits: guard.Limits{MinRows: 1, MaxSharePercent: c.share}, Proven: p.Basis(),
+		}
+		err := runWith(t, j, func(config *pipeline.Config) {
+			config.NoCampaign, config.Pipeline, config.Todo = true, []plan.Task{p.Task()}, []plan.Task{p.Task()}
+		})
+		if refusal := (*refused.Error)(nil); errors.As(err, &refusal) != c.refused || (err != nil) != c.refused {
+			t.Errorf("at most %v %%: %v", c.share, err)
+		}
+	}
+	checkCount(t, db, 2_000, "SELECT count(*) FROM event")
 }
 
 // A partition without rights is no obstacle as long as no row there can be obsolete.
