@@ -45,8 +45,9 @@ const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filen
 // leaves out leaves that are locked, or below a locked table: reading their size and bounds would wait for the lock.
 const unusableLeaf = `(NOT has_table_privilege(c.oid, 'SELECT')
   OR NOT has_table_privilege(c.oid, 'DELETE') AND NOT has_table_privilege(c.oid, 'UPDATE'))
-  AND NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND (relation = c.oid
-    OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
+  AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (relation = c.oid OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
 
 // partitionBegins returns the first days, since 1970, of the ranges of a leaf c, by column. It knows those that are
 // written in the ISO style and after Christ.
@@ -58,17 +59,22 @@ const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - da
   WHERE t.partstrat = 'r' AND t.partnatts = 1 AND bound.day IS NOT NULL
   AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)`
 
-// findLeaves returns the leaves of the tables $1. Row security is active for a leaf also if it is active for a
-// table above it. Partitions that are being detached are left out, since queries do not see their rows.
-const findLeaves = `
+// leafTree is a WITH query for the tables $1 and what is below them. Partitions that are being detached are left
+// out, since queries do not see their rows.
+const leafTree = `
 WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
-  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
+  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)`
+
+// findLeaves returns the leaves of the tables $1. Row security is active for a leaf also if it is active for a
+// table above it.
+const findLeaves = leafTree + `
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
   ` + FactsSQL + ` AS facts,
-  CASE WHEN ` + unusableLeaf + ` THEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 ELSE false END,
+  CASE WHEN ` + unusableLeaf + ` THEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0
+    AND NOT (c.relpersistence = 'u' AND pg_is_in_recovery()) ELSE false END, -- a standby has no unlogged rows
   CASE WHEN ` + unusableLeaf + ` THEN (` + partitionBegins + `) END
 FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f')
@@ -83,8 +89,10 @@ func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][
 		byOID[t.OID], oids = t, append(oids, t.OID)
 	}
 	added := map[*Table][]Leaf{}
-	rows, _ := db.Query(ctx, "SELECT leaf.root, leaf.oid, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf",
-		oids)
+	rows, _ := db.Query(ctx, leafTree+`
+		SELECT DISTINCT tree.root, c.oid, n.nspname, c.relname
+		FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`, oids)
 	var (
 		root uint32
 		l    Leaf

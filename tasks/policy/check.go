@@ -64,15 +64,18 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 // missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads
 // where rows are stored, which takes the right to the whole table.
 func (c *checker) missingSelect(ctx context.Context, jobs []plan.Job) (grants []string, err error) {
-	role, names := pgx.Identifier{c.env.Catalog.Role}.Sanitize(), []string{c.table.Quoted()}
-	for _, j := range jobs {
-		names = append(names, j.Relation)
+	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
+	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
+	for _, leaf := range c.table.Leaves {
+		if slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Relation == leaf.Quoted() }) {
+			oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
+		}
 	}
 	rows, _ := c.tx.Query(
 		ctx,
-		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $2 FROM unnest($1::text[]) AS name, to_regclass(name) AS oid
+		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
 			WHERE NOT has_table_privilege(oid, 'SELECT') AND has_any_column_privilege(oid, 'SELECT')`,
-		names, role,
+		oids, names, role,
 	)
 	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
 		return grants, err

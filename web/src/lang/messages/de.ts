@@ -12,6 +12,8 @@ export const messages: Record<string, string> = {
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
   PARTITION_DROPPED: '{table}: Alle Zeilen der Partition waren veraltet: entfernt',
+  PARTITION_WITHOUT_RIGHTS:
+    '{table}: Der Rolle fehlen Rechte, aber keine Zeile dort kann veraltet sein ({reason}): übersprungen; später: {grant}',
   CASCADE_HIDDEN:
     '{table}: Fremdschlüssel löschen oder ändern mit den Zeilen auch Zeilen von {child}, und die Rolle {role} kann dort nicht alle Zeilen lesen: was geht, wird gezählt, aber von keiner Vorschau und keinem Guard vorhergesehen',
   CIRCLE_HIDDEN:

@@ -11,6 +11,8 @@ export const messages: Record<string, string> = {
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
   PARTITION_DROPPED: '{table} : toutes les lignes de la partition étaient obsolètes : supprimée',
+  PARTITION_WITHOUT_RIGHTS:
+    '{table} : des droits manquent au rôle, et aucune ligne ne peut y être obsolète ({reason}) : ignorée ; plus tard : {grant}',
   CASCADE_HIDDEN:
     '{table} : des clés étrangères suppriment ou modifient des lignes de {child} avec les siennes, et le rôle {role} ne peut pas toutes les lire : ce qui part est compté, mais aucun aperçu ni garde-fou ne le prévoit',
   CIRCLE_HIDDEN:

@@ -7,6 +7,8 @@ export const messages: Record<string, string> = {
   ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
   PARTITION_DROPPED: '{table}: パーティションの全行が不要でした: 削除しました',
+  PARTITION_WITHOUT_RIGHTS:
+    '{table}: ロールに権限がありませんが、不要な行はありえません ({reason}): スキップしました。後で必要: {grant}',
   CASCADE_HIDDEN:
     '{table}: 外部キーが行とともに {child} の行を削除または変更しますが、ロール {role} はその全行を読めません。失われる行は数えられますが、プレビューやガードでは予測できません',
   CIRCLE_HIDDEN:
