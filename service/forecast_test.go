@@ -68,38 +68,45 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// A task that runs do not reach names the one that fails before it.
+// A task that runs do not reach names the one that fails before it. If none does, the whole run was refused; a policy
+// that fails keeps no task from running.
 func TestForecastOfTasksThatAreNotReached(t *testing.T) {
 	t.Parallel()
-	s := campaign(t)
-	s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
-		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
-		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION no()`)
-	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "sessions"}})
-	if resultOf(run, "sessions").GetState() != cleanupv1.TaskState_TASK_STATE_NOT_RUN {
-		t.Fatalf("%v %v", run, err)
-	}
-	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for task, want := range map[string]struct {
-		trend  cleanupv1.Trend
-		bound  cleanupv1.ForecastBound
-		failed string
+	const failing = cleanupv1.ForecastBound_FORECAST_BOUND_FAILING
+	for what, c := range map[string]struct {
+		after       string // what became of the run
+		bound       cleanupv1.ForecastBound
+		failingTask string
 	}{
-		"audit-trail": {
-			cleanupv1.Trend_TREND_FALLING_BEHIND, cleanupv1.ForecastBound_FORECAST_BOUND_FAILING, "",
-		},
-		"sessions": {
-			cleanupv1.Trend_TREND_FALLING_BEHIND, cleanupv1.ForecastBound_FORECAST_BOUND_NOT_REACHED, "audit-trail",
-		},
+		"not reached":    {"SELECT", cleanupv1.ForecastBound_FORECAST_BOUND_NOT_REACHED, "audit-trail"},
+		"refused":        {"UPDATE cleanupd.task SET state = 'NOT_RUN' WHERE state = 'FAILED'", failing, ""},
+		"after a policy": {"UPDATE cleanupd.task SET kind = 'POLICY' WHERE state = 'FAILED'", failing, ""},
 	} {
-		got := forecastOf(t, f, task)
-		if got.GetTrend() != want.trend || got.GetBound() != want.bound || got.GetFailingTask() != want.failed {
-			t.Errorf("%s: %v, want %v", task, got, want)
-		}
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := campaign(t)
+			s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
+				INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
+				CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+				CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION no()`)
+			_, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "sessions"}})
+			if resultOf(run, "sessions").GetState() != cleanupv1.TaskState_TASK_STATE_NOT_RUN {
+				t.Fatal(run)
+			}
+			s.db.Do(c.after)
+			f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := forecastOf(t, f, "audit-trail"); got.GetBound() != failing || got.GetFailingTask() != "" {
+				t.Errorf("the task that fails: %v", got)
+			}
+			got := forecastOf(t, f, "sessions")
+			if got.GetTrend() != cleanupv1.Trend_TREND_FALLING_BEHIND || got.GetBound() != c.bound ||
+				got.GetFailingTask() != c.failingTask {
+				t.Errorf("the task behind it: %v, want %s %q", got, c.bound, c.failingTask)
+			}
+		})
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Ids begin with the time, so that only their ends tell runs of one day apart.
-var endOfID = regexp.MustCompile(`^[0-9a-fA-F-]{4,35}$`)
+// Ids begin with the time, so that only their ends tell runs of one day apart. A whole id has 32 digits.
+var endOfID = regexp.MustCompile(`^[0-9a-fA-F-]{4,31}$`)
 
 // runID completes the end of a run's id. It leaves it to the server to judge what cannot be one.
 func runID(ctx context.Context, client cleanupd.Client, given string) (string, error) {

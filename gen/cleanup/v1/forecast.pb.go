@@ -94,7 +94,7 @@ const (
 	ForecastBound_FORECAST_BOUND_LOCKS ForecastBound = 3
 	// The task fails, or is refused.
 	ForecastBound_FORECAST_BOUND_FAILING ForecastBound = 4
-	// Runs end before the task, because another one fails: `failing_task`.
+	// Runs do not reach the task, because another one fails: `failing_task`.
 	ForecastBound_FORECAST_BOUND_NOT_REACHED ForecastBound = 5
 	// No run is scheduled, and none has ended in the last two days. Whether runs keep up is then not known.
 	ForecastBound_FORECAST_BOUND_NOT_SCHEDULED ForecastBound = 6
@@ -295,7 +295,7 @@ type TaskForecast struct {
 	TrendTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=trend_time,json=trendTime,proto3" json:"trend_time,omitempty"`
 	// What bounds the task, unless it is in balance.
 	Bound ForecastBound `protobuf:"varint,10,opt,name=bound,proto3,enum=cleanup.v1.ForecastBound" json:"bound,omitempty"`
-	// With FORECAST_BOUND_NOT_REACHED, the task whose failure ended the last run; otherwise empty.
+	// With FORECAST_BOUND_NOT_REACHED, the task whose failure kept the last run from this one; otherwise empty.
 	FailingTask string `protobuf:"bytes,12,opt,name=failing_task,json=failingTask,proto3" json:"failing_task,omitempty"`
 	// Why the rows are not known; empty if they are.
 	Problem       string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`

@@ -71,8 +71,11 @@ func judge(now time.Time, pipeline []member, budget time.Duration, scheduled boo
 		rates[i] = medianRate(m.nights)
 	}
 	backlogs := simulate(pipeline, rates, budget)
+	runs := scheduled || slices.ContainsFunc(pipeline, func(m member) bool {
+		return len(m.nights) > 0 && now.Sub(m.nights[0].Start) < lately
+	})
 	for i, m := range pipeline {
-		outlooks[i] = m.outlook(now, rates[i], backlogs[i], scheduled)
+		outlooks[i] = m.outlook(now, rates[i], backlogs[i], runs)
 	}
 	return outlooks
 }
@@ -126,12 +129,13 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 	return left
 }
 
-// lately is how long ago a run may have begun that nobody has scheduled, such as one of a cron job, for others to be
-// expected.
+// lately is how long ago a run may have begun that is not of the schedule, for others to be expected: a cron job may
+// start them.
 const lately = 48 * time.Hour
 
-// outlook judges a task by its past nights, and by what the next nights will leave.
-func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64, scheduled bool) Outlook {
+// outlook judges a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
+// expected.
+func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64, runs bool) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
 		return o
@@ -147,7 +151,7 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
 		return o
 	}
-	if runs := scheduled || len(m.nights) > 0 && now.Sub(m.nights[0].Start) < lately; !runs && m.hasWork() {
+	if !runs && m.hasWork() {
 		o.Bound = NotScheduled
 		return o
 	}

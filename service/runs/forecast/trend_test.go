@@ -150,6 +150,16 @@ func TestFailingTasks(t *testing.T) {
 	}
 }
 
+// A task that has not run yet is not alone to say whether runs are started.
+func TestARunThatIsStartedByHand(t *testing.T) {
+	t.Parallel()
+	work := forecast.Due{Known: true, Now: 1}
+	ran := []Night{{Start: now.AddDate(0, 0, -1)}}
+	if o := judge(now, []member{{work, ran}, {work, nil}}, 0, false); o[1].Trend != InBalance {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Where nobody starts runs, nothing is in balance but tasks without work.
 func TestNothingIsScheduled(t *testing.T) {
 	t.Parallel()

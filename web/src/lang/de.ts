@@ -369,7 +369,7 @@ export const words: Words = {
   'forecast.bound.THROTTLED': 'Batches warten auf die Last des Servers.',
   'forecast.bound.LOCKS': 'Andere Sitzungen halten Locks.',
   'forecast.bound.FAILING': 'Die Aufgabe schlägt fehl.',
-  'forecast.bound.NOT_REACHED': 'Ausführungen enden vor dieser Aufgabe, weil eine andere fehlschlägt:',
+  'forecast.bound.NOT_REACHED': 'Nicht erreicht, weil eine andere Aufgabe fehlschlägt:',
   'forecast.bound.NOT_SCHEDULED': 'Keine Ausführung ist geplant.',
   'forecast.sequences': 'Sequenzen für IDs',
   'forecast.sequences.none': 'Keine Sequenz hat eine ID vergeben.',

@@ -359,7 +359,7 @@ export const en = {
   'forecast.bound.THROTTLED': 'Batches wait for the load of the server.',
   'forecast.bound.LOCKS': 'Other sessions keep locks.',
   'forecast.bound.FAILING': 'The task fails.',
-  'forecast.bound.NOT_REACHED': 'Runs end before this task, because another one fails:',
+  'forecast.bound.NOT_REACHED': 'Not reached, because another task fails:',
   'forecast.bound.NOT_SCHEDULED': 'No run is scheduled.',
   'forecast.sequences': 'Sequences of ids',
   'forecast.sequences.none': 'No sequence has given an id.',

@@ -374,7 +374,7 @@ export const words: Words = {
   'forecast.bound.THROTTLED': 'Les lots attendent à cause de la charge du serveur.',
   'forecast.bound.LOCKS': 'D’autres sessions détiennent des verrous.',
   'forecast.bound.FAILING': 'La tâche échoue.',
-  'forecast.bound.NOT_REACHED': 'Les exécutions s’arrêtent avant cette tâche, car une autre échoue :',
+  'forecast.bound.NOT_REACHED': 'Tâche non atteinte, car une autre échoue :',
   'forecast.bound.NOT_SCHEDULED': 'Aucune exécution n’est planifiée.',
   'forecast.sequences': 'Séquences d’identifiants',
   'forecast.sequences.none': 'Aucune séquence n’a fourni d’identifiant.',

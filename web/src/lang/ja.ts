@@ -362,7 +362,7 @@ export const words: Words = {
   'forecast.bound.THROTTLED': 'サーバーの負荷のためバッチが待機します。',
   'forecast.bound.LOCKS': '他のセッションがロックを保持しています。',
   'forecast.bound.FAILING': 'タスクが失敗します。',
-  'forecast.bound.NOT_REACHED': '別のタスクが失敗するため、このタスクの前に実行が終了します:',
+  'forecast.bound.NOT_REACHED': '別のタスクが失敗するため到達しません:',
   'forecast.bound.NOT_SCHEDULED': '実行は予定されていません。',
   'forecast.sequences': 'ID のシーケンス',
   'forecast.sequences.none': 'ID を発行したシーケンスはありません。',
