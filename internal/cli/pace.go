@@ -34,12 +34,8 @@ func newChangeRun(
 	change func(ctx context.Context, client cleanupd.Client, id string, args []string) (runResponse, error),
 	describe func(run *cleanupv1.Run) string,
 ) *cobra.Command {
-	cmd.RunE = rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-		id, err := runID(cmd.Context(), client, args[0])
-		if err != nil {
-			return err
-		}
-		resp, err := change(cmd.Context(), client, id, args[1:])
+	cmd.RunE = withRun(server, func(cmd *cobra.Command, client cleanupd.Client, id string, args []string) error {
+		resp, err := change(cmd.Context(), client, id, args)
 		if err != nil {
 			return err
 		}

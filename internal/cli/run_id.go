@@ -7,9 +7,26 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 )
+
+// withRun is rpc.WithClient for commands whose first argument is the id of a run, or the end of one. args are the
+// arguments after it.
+func withRun(
+	server *rpc.Server, do func(cmd *cobra.Command, client cleanupd.Client, id string, args []string) error,
+) func(*cobra.Command, []string) error {
+	return rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
+		id, err := runID(cmd.Context(), client, args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd, client, id, args[1:])
+	})
+}
 
 // Ids begin with the time, so that only their ends tell runs of one day apart. A whole id has 32 digits.
 var endOfID = regexp.MustCompile(`^[0-9a-fA-F-]{4,31}$`)

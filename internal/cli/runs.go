@@ -127,11 +127,7 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq -r '.run.results[].detail'",
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			id, err := runID(cmd.Context(), client, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: withRun(server, func(cmd *cobra.Command, client cleanupd.Client, id string, _ []string) error {
 			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			if err != nil {
 				return err
@@ -155,11 +151,7 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			id, err := runID(cmd.Context(), client, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: withRun(server, func(cmd *cobra.Command, client cleanupd.Client, id string, _ []string) error {
 			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: id})
 			if err != nil {
 				return err
@@ -179,11 +171,7 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example:           "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:              flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))),
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			id, err := runID(cmd.Context(), client, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: withRun(server, func(cmd *cobra.Command, client cleanupd.Client, id string, _ []string) error {
 			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			if err != nil {
 				return err
