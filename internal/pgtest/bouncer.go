@@ -54,16 +54,12 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
+	const port = "6432" // names the socket in dir: a port of TCP that is free might be taken before PgBouncer has it
 	users, ini := filepath.Join(dir, "users"), filepath.Join(dir, "ini")
 	text := fmt.Sprintf(
-		"[databases]\n* = host=%s port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir "+
-			"=\nauth_type = trust\nauth_file = %s\n",
-		config.Host, config.Port, port, users,
+		"[databases]\n* = host=%s port=%d\n[pgbouncer]\nlisten_addr =\nlisten_port = %s\nunix_socket_dir = %s\n"+
+			"auth_type = trust\nauth_file = %s\n",
+		config.Host, config.Port, port, dir, users,
 	)
 	for _, line := range settings {
 		text += line + "\n"
@@ -75,8 +71,8 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 		t.Fatal(err)
 	}
 	args := []string{ini}
-	if os.Geteuid() == 0 { // PgBouncer does not run as root
-		if err := os.Chmod(dir, 0o755); err != nil {
+	if os.Geteuid() == 0 { // PgBouncer does not run as root, and makes its socket in dir
+		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, "-u", owner(t, config.Host))
@@ -84,7 +80,6 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	var said bytes.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Stderr, cmd.Stdout = &said, &said
-	_ = free.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +91,7 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 		}
 	})
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		conn, err := net.Dial("unix", filepath.Join(dir, ".s.PGSQL."+port))
 		if err == nil {
 			_ = conn.Close()
 			break
@@ -108,9 +103,8 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	u := url.URL{
 		Scheme:   "postgres",
 		User:     url.User(campaigndb.Role),
-		Host:     "127.0.0.1:" + port,
 		Path:     "/" + db.Name,
-		RawQuery: "sslmode=disable",
+		RawQuery: url.Values{"host": {dir}, "port": {port}}.Encode(),
 	}
 	return u.String()
 }
