@@ -218,23 +218,31 @@ func TestForecastOfTheSize(t *testing.T) {
 	}
 }
 
-// A policy whose table is gone, or whose column is, has a problem in the forecast and no trend. Others are forecast.
+// A policy whose table is gone, or whose column is, or whose schema the role may no longer use, has a problem in the
+// forecast and no trend. Others are forecast, and so is the size of the database.
 func TestForecastOfPoliciesThatCannotRun(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
-	for _, table := range []string{"renamed", "changed", "fine"} {
-		s.db.Do("CREATE TABLE shop." + table + " (id int PRIMARY KEY, at timestamptz)")
-		setPolicy(t, s, &cleanupv1.Policy{
-			Name: table, Table: "shop." + table, Enabled: true, OlderThan: olderThan("at", 30),
-		})
+	s.db.Superuser("CREATE SCHEMA closed; GRANT ALL ON SCHEMA closed TO PUBLIC")
+	for name, schema := range map[string]string{"renamed": "shop", "changed": "shop", "fine": "shop", "closed": "closed"} {
+		table := schema + "." + name
+		s.db.Do("CREATE TABLE " + table + " (id int PRIMARY KEY, at timestamptz)")
+		setPolicy(t, s, &cleanupv1.Policy{Name: name, Table: table, Enabled: true, OlderThan: olderThan("at", 30)})
 	}
+	s.db.Superuser("REVOKE USAGE ON SCHEMA closed FROM PUBLIC")
+	s.db.Do(`INSERT INTO cleanupd.table_sampling VALUES (now() - interval '10 days');
+		INSERT INTO cleanupd.deletion (run_id, table_name, start_time, rows_deleted, rows_updated, is_typical)
+			VALUES (gen_random_uuid(), '"closed"."closed"', now() - interval '2 days', 1500, 0, true)`)
 	s.db.Do(`ALTER TABLE shop.renamed RENAME TO other;
 		ALTER TABLE shop.changed RENAME at TO created; INSERT INTO shop.fine VALUES (1, '2000-01-01')`)
 	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"renamed": `no table "shop.renamed"`, "changed": `no column "at"`} {
+	for name, want := range map[string]string{
+		"renamed": `no table "shop.renamed"`, "changed": `no column "at"`,
+		"closed": "GRANT USAGE ON SCHEMA",
+	} {
 		got := forecastOf(t, f, "policy/"+name)
 		if !strings.Contains(got.GetProblem(), want) || got.DueNow != nil ||
 			got.GetTrend() != cleanupv1.Trend_TREND_UNSPECIFIED {
@@ -243,5 +251,8 @@ func TestForecastOfPoliciesThatCannotRun(t *testing.T) {
 	}
 	if fine := forecastOf(t, f, "policy/fine"); fine.GetDueNow() != 1 || fine.GetProblem() != "" {
 		t.Errorf("%v", fine)
+	}
+	if f.GetDatabase().GetBytes() == 0 {
+		t.Error("the forecast has no size of the database")
 	}
 }

@@ -87,6 +87,7 @@ SELECT c.oid, n.nspname::text, c.relname,
   CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN '` + materialized + `'
     WHEN c.relispartition THEN concat('a partition of ', pg_partition_root(c.oid)::regclass) ELSE '' END,
   c.relhassubclass, c.relpersistence = 'u', c.relkind = 'p',
+  COALESCE(has_schema_privilege(n.oid, 'USAGE'), true),
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
   COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
@@ -191,8 +192,8 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{hasZeroRecord: c.Schema != ""}
 		unlogged, partitioned := false, false
 		if err := row.Scan(
-			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect,
-			&t.CanInsert, &t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns,
+			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanUse,
+			&t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns,
 			&t.integers, &t.localDates, &t.Ancestors,
 		); err != nil {
 			return nil, err

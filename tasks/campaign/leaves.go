@@ -70,6 +70,7 @@ WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1
 // table above it.
 const findLeaves = leafTree + `
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
+  COALESCE(has_schema_privilege(n.oid, 'USAGE'), true),
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
   ` + FactsSQL + ` AS facts,
@@ -131,7 +132,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 		from        map[string]int64
 	)
 	scan := []any{
-		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanSelect, &l.CanDelete, &l.CanUpdate,
+		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanUse, &l.CanSelect, &l.CanDelete, &l.CanUpdate,
 		&l.Facts, &l.Empty, &from,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {

@@ -54,7 +54,8 @@ type Table struct {
 
 // Rights are what the role may do with the rows of a relation.
 type Rights struct {
-	CanSelect, CanInsert bool // on at least one column
+	CanUse               bool // the relation's schema
+	CanSelect, CanInsert bool // on at least one column; CanSelect also needs CanUse
 	CanDelete, CanUpdate bool
 }
 

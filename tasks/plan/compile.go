@@ -185,12 +185,13 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 		s.planned[leaf.OID] = true
 		if s.step.Tables == nil { // otherwise rights to the table itself are sufficient
-			grant := s.plan.grant(s.env, leaf.Quoted(), leaf.Rights, rights)
-			if why := s.spares(leaf, table); grant != "" && why != "" {
-				s.plan.note(message.PartitionWithoutRights.With("table", leaf.Quoted(), "reason", why, "grant", grant))
+			grants := missing(s.env, leaf.Schema, leaf.Quoted(), leaf.Rights, rights)
+			if why := s.spares(leaf, table); grants != nil && why != "" {
+				s.plan.note(message.PartitionWithoutRights.With("table", leaf.Quoted(), "reason", why,
+					"grant", strings.Join(grants, "; ")))
 				continue
 			}
-			s.plan.addRight(grant)
+			s.plan.addRights(grants)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}

@@ -226,28 +226,32 @@ type (
 // requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t != nil {
-		p.addRight(p.grant(env, t.Quoted(), t.Rights, rights))
+		p.addRights(missing(env, t.Schema, t.Quoted(), t.Rights, rights))
 	}
 }
 
-func (p *Plan) addRight(grant string) {
-	if grant != "" && !slices.Contains(p.Rights, grant) {
-		p.Rights = append(p.Rights, grant)
+func (p *Plan) addRights(grants []string) {
+	for _, g := range grants {
+		if !slices.Contains(p.Rights, g) {
+			p.Rights = append(p.Rights, g)
+		}
 	}
 }
 
-// grant returns a GRANT for the missing ones of some rights to a relation; "" if none is missing. A dry run needs
-// only SELECT.
-func (p *Plan) grant(env Env, relation string, r campaign.Rights, rights []string) string {
+// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT.
+func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (grants []string) {
+	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
+	if !r.CanUse {
+		grants = append(grants, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
+	}
 	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
 		return has[right] || (env.DryRun && right != "SELECT")
 	})
-	if len(lacking) == 0 {
-		return ""
+	if len(lacking) > 0 {
+		grants = append(grants, fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, role))
 	}
-	return fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation,
-		pgx.Identifier{env.Catalog.Role}.Sanitize())
+	return grants
 }
 
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {

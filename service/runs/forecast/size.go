@@ -34,9 +34,8 @@ func (s Size) In(days int, perDay *float64) *int64 {
 const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),
-ours AS (SELECT format('%I.%I', n.nspname, c.relname) AS name, sum(t.rows_deleted) AS rows
-  FROM cleanupd.deletion t JOIN pg_class c ON c.oid = to_regclass(t.table_name)
-  JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN first
+ours AS (SELECT format('%I.%I', part[1], part[2]) AS name, sum(t.rows_deleted) AS rows
+  FROM cleanupd.deletion t, parse_ident(t.table_name) AS part, first -- the role may have lost USAGE on the schema
   WHERE t.start_time > first.time GROUP BY 1),
 grown AS (SELECT last.bytes::float8 / greatest(last.rows, 1) AS size, since.inserted, since.deleted,
     least(COALESCE(ours.rows, 0), since.deleted) AS ours
