@@ -102,6 +102,7 @@ var calls = []call{
 	{rpc: "PolicyService/GetPolicy", role: access.Viewer, method: "GET", path: "/v1/policies/x"},
 	{rpc: "PolicyService/SetPolicy", role: access.Admin, method: "PUT", path: "/v1/policies/x", body: "{}"},
 	{rpc: "PolicyService/DeletePolicy", role: access.Admin, method: "DELETE", path: "/v1/policies/x"},
+	{rpc: "PolicyService/GetPolicyGrants", role: access.Admin, method: "POST", path: "/v1/policies:grants", body: "{}"},
 	{rpc: "InsightService/GetForecast", role: access.Viewer, method: "GET", path: "/v1/forecast"},
 	{rpc: "ServerService/WhoAmI", role: access.Viewer, method: "GET", path: "/v1/whoami"},
 	{rpc: "ServerService/GetServer", role: access.Viewer, method: "GET", path: "/v1/server"},

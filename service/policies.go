@@ -84,6 +84,16 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 	return &cleanupv1.SetPolicyResponse{Policy: describedPolicy(stored)}, nil
 }
 
+func (s *Service) GetPolicyGrants(
+	ctx context.Context, in *cleanupv1.GetPolicyGrantsRequest,
+) (*cleanupv1.GetPolicyGrantsResponse, error) {
+	statements, err := s.policies.Grants(ctx, policyOf(in.GetPolicy()))
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetPolicyGrantsResponse{Statements: statements}, nil
+}
+
 func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -124,4 +127,90 @@ func TestPartitionsWithoutRights(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A role that may do nothing yet may do all that policies need once their grants are given, in the next partition, too.
+// The grants do not depend on what is granted already.
+func TestGrantsSuffice(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(`CREATE SCHEMA "Shop";
+		CREATE TABLE "Shop".account (id serial PRIMARY KEY, seen timestamptz, name text);
+		CREATE TABLE "Shop".visit (account int REFERENCES "Shop".account ON DELETE CASCADE);
+		CREATE TABLE "Shop".event (id int, account int, day timestamptz) PARTITION BY RANGE (day);
+		CREATE TABLE "Shop".event_old PARTITION OF "Shop".event FOR VALUES FROM (MINVALUE) TO ('2025-01-01');
+		INSERT INTO "Shop".account (seen, name) SELECT '2020-01-01', 'x' FROM generate_series(1, 10);
+		INSERT INTO "Shop".visit SELECT 1 FROM generate_series(1, 5);
+		INSERT INTO "Shop".event SELECT i, i, '2024-06-01' FROM generate_series(1, 20) i`)
+	seen := &policy.OlderThan{Column: "seen", Days: new(365)}
+	policies := []policy.Policy{
+		{Name: "1-accounts", Table: `"Shop".account`, OlderThan: seen},
+		{Name: "2-names", Table: `"Shop".account`, OlderThan: seen, Assign: []policy.Assign{{Column: "name"}}},
+		{
+			Name: "3-events", Table: `"Shop".event`,
+			OrphanOf: &policy.OrphanOf{Column: "account", ParentTable: `"Shop".account`, ParentColumn: "id"},
+		},
+	}
+	with := func(do func(tx pgx.Tx, p policy.Policy, env plan.Env) error) {
+		for _, p := range policies {
+			if err := pgx.BeginFunc(t.Context(), db.For(role).Pool, func(tx pgx.Tx) error {
+				catalog, err := campaign.LoadCatalog(t.Context(), tx,
+					campaign.Scope{Named: p.Task().Names, NoCampaign: true})
+				if err != nil {
+					return err
+				}
+				return do(tx, p, plan.Env{Catalog: catalog})
+			}); err != nil {
+				t.Fatalf("%s: %v", p.Name, err)
+			}
+		}
+	}
+	grants := func() (all []string) {
+		with(func(tx pgx.Tx, p policy.Policy, env plan.Env) error {
+			statements, err := p.Grants(t.Context(), tx, env)
+			all = append(all, statements...)
+			return err
+		})
+		return all
+	}
+	before := grants()
+	want := strings.ReplaceAll(`GRANT USAGE ON SCHEMA "Shop" TO "~"
+GRANT SELECT ON "Shop"."visit" TO "~"
+GRANT SELECT, DELETE ON "Shop"."account" TO "~"
+GRANT SELECT ON SEQUENCE "Shop".account_id_seq TO ~
+GRANT USAGE ON SCHEMA "Shop" TO "~"
+GRANT SELECT, UPDATE ON "Shop"."account" TO "~"
+GRANT SELECT ON SEQUENCE "Shop".account_id_seq TO ~
+GRANT USAGE ON SCHEMA "Shop" TO "~"
+GRANT SELECT ON "Shop"."account" TO "~"
+GRANT SELECT, DELETE ON "Shop"."event" TO "~"
+GRANT SELECT, DELETE ON "Shop"."event_old" TO "~"
+ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA "Shop" GRANT SELECT, DELETE ON TABLES TO ~`, "~", role)
+	if got := strings.Join(before, "\n"); got != want {
+		t.Errorf("got the grants\n%s\nwant\n%s", got, want)
+	}
+	for _, statement := range before {
+		db.Do(statement)
+	}
+	if after := grants(); strings.Join(after, "\n") != want {
+		t.Errorf("once they are granted, the grants are\n%s\nwant\n%s", strings.Join(after, "\n"), want)
+	}
+	db.Do(`CREATE TABLE "Shop".event_new PARTITION OF "Shop".event FOR VALUES FROM ('2025-01-01') TO (MAXVALUE);
+		INSERT INTO "Shop".event VALUES (21, 99, '2026-02-10')`)
+	with(func(tx pgx.Tx, p policy.Policy, env plan.Env) error { return p.Check(t.Context(), tx, env) })
+	j, err := runPolicies(t, db.For(role), false, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, deleted := range []int64{10, 0, 0} {
+		j.checkDeleted(t, policies[i].TaskName(), deleted)
+	}
+	// from an empty table of parents nothing was concluded
+	db.Do(`INSERT INTO "Shop".account (id, seen, name) VALUES (100, now(), 'x')`)
+	if j, err = runPolicies(t, db.For(role), false, policies[2]); err != nil {
+		t.Fatal(err)
+	}
+	j.checkDeleted(t, policies[2].TaskName(), 21)
+	db.For(role).Do(`SELECT last_value FROM "Shop".account_id_seq`)
 }

@@ -180,6 +180,44 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	}
 }
 
+// grants prints one script for all policies of a file, which says each grant once, and nothing if one is wrong.
+func TestGrantsOfAFile(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	f.db.Do(`CREATE TABLE event (day timestamptz) PARTITION BY RANGE (day);
+		CREATE TABLE event_old PARTITION OF event FOR VALUES FROM (MINVALUE) TO (MAXVALUE)`)
+	const events = "- name: old-events\n  table: event\n  olderThan: {column: day, days: 30}\n"
+	file := f.file(twoPolicies + events)
+	code, script, errs := f.do("grants", file)
+	const want = `BEGIN;
+GRANT USAGE ON SCHEMA "public" TO "neolane";
+GRANT SELECT ON "public"."line" TO "neolane";
+GRANT SELECT, DELETE ON "public"."orders" TO "neolane";
+GRANT SELECT ON "public"."customer" TO "neolane";
+GRANT SELECT, UPDATE ON "public"."orders" TO "neolane";
+GRANT SELECT, DELETE ON "public"."event" TO "neolane";
+GRANT SELECT, DELETE ON "public"."event_old" TO "neolane";
+-- For partitions that are made later. It covers all tables that the role makes in the schema.
+ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA public GRANT SELECT, DELETE ON TABLES TO neolane;
+COMMIT;
+`
+	if code != 0 || script != want || errs != "" {
+		t.Errorf("%d %s\ngot\n%s\nwant\n%s", code, errs, script, want)
+	}
+	f.db.Superuser(script)
+	code, out, _ := f.do("grants", file, "-o", "json")
+	var response struct{ Statements []string }
+	if err := json.Unmarshal([]byte(out), &response); code != 0 || err != nil ||
+		len(response.Statements) != strings.Count(want, ";")-2 {
+		t.Errorf("%d %v %s", code, err, out)
+	}
+	file = f.file(twoPolicies + events + "- name: wrong\n  table: orders\n  olderThan: {column: plcaed, days: 1}\n")
+	const problem = `policy wrong: olderThan.column: "public"."orders" has no column "plcaed"`
+	if code, out, errs = f.do("grants", file); code != 2 || out != "" || !strings.Contains(errs, problem) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
 // On a terminal apply asks, about the database that the user sees. Policies that change meanwhile are not overwritten.
 func TestApplyAsks(t *testing.T) {
 	t.Parallel()

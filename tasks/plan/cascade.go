@@ -51,7 +51,14 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	}
 	for _, t := range tables {
 		cascade.Tables = append(cascade.Tables, t.Quoted())
-		if t == job.Table || (t.CanSelect && !t.RowSecurity) {
+		if t == job.Table {
+			continue
+		}
+		if s.env.AllRights {
+			s.plan.requireRights(s.env, t, "SELECT")
+			continue
+		}
+		if t.CanSelect && !t.RowSecurity {
 			continue
 		}
 		table, child, role := job.Table.Name, t.Quoted(), s.env.Catalog.Role

@@ -186,7 +186,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.planned[leaf.OID] = true
 		if s.step.Tables == nil { // otherwise rights to the table itself are sufficient
 			grants := missing(s.env, leaf.Schema, leaf.Quoted(), leaf.Rights, rights)
-			if why := s.spares(leaf, table); grants != nil && why != "" {
+			if why := s.spares(leaf, table); grants != nil && why != "" && !s.env.AllRights {
 				s.plan.note(message.PartitionWithoutRights.With("table", leaf.Quoted(), "reason", why,
 					"grant", strings.Join(grants, "; ")))
 				continue

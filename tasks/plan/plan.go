@@ -22,6 +22,8 @@ type Env struct {
 	Earlier map[string]time.Time
 	// DryRun is set if nothing is changed, so that fewer rights are needed.
 	DryRun bool
+	// AllRights makes Plan.Rights all that the role needs, whether or not it has them.
+	AllRights bool
 	// Pipeline has all tasks. Their rules define which rows belong to rows on hold.
 	Holds    Holds
 	Pipeline []Task
@@ -241,6 +243,9 @@ func (p *Plan) addRights(grants []string) {
 // missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT.
 func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (grants []string) {
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
+	if env.AllRights {
+		r = campaign.Rights{}
+	}
 	if !r.CanUse {
 		grants = append(grants, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
 	}

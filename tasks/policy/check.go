@@ -32,11 +32,7 @@ type checker struct {
 // any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env}
-	if c.table = c.find("policy.table", p.TableName()); c.table == nil {
-		return c.wrong.Err()
-	}
-	if why := protected(env.Catalog, c.table, p.Assign == nil); why != "" {
-		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
+	if !c.checkTable() {
 		return c.wrong.Err()
 	}
 	c.checkColumns()
@@ -59,6 +55,18 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
+}
+
+// checkTable reports whether the policy can be for its table.
+func (c *checker) checkTable() bool {
+	if c.table = c.find("policy.table", c.TableName()); c.table == nil {
+		return false
+	}
+	why := protected(c.env.Catalog, c.table, c.Assign == nil)
+	if why != "" {
+		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
+	}
+	return why == ""
 }
 
 // missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads

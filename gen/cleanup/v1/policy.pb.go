@@ -1041,6 +1041,101 @@ func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
+// GetPolicyGrantsRequest has a policy.
+type GetPolicyGrantsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy; required.
+	Policy        *Policy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyGrantsRequest) Reset() {
+	*x = GetPolicyGrantsRequest{}
+	mi := &file_cleanup_v1_policy_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyGrantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyGrantsRequest) ProtoMessage() {}
+
+func (x *GetPolicyGrantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_policy_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyGrantsRequest.ProtoReflect.Descriptor instead.
+func (*GetPolicyGrantsRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetPolicyGrantsRequest) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// GetPolicyGrantsResponse has the statements.
+type GetPolicyGrantsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One statement each, without a semicolon, for the owner of the tables to run: rights to the schema, the table, its
+	// partitions, tables that the rule reads, those whose rows foreign keys delete or change with the table's, and the
+	// sequences of the table's columns. For a partitioned table also ALTER DEFAULT PRIVILEGES, for the partitions that
+	// its owner makes later; it covers all tables that the owner makes in the schema.
+	Statements    []string `protobuf:"bytes,1,rep,name=statements,proto3" json:"statements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyGrantsResponse) Reset() {
+	*x = GetPolicyGrantsResponse{}
+	mi := &file_cleanup_v1_policy_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyGrantsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyGrantsResponse) ProtoMessage() {}
+
+func (x *GetPolicyGrantsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_policy_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyGrantsResponse.ProtoReflect.Descriptor instead.
+func (*GetPolicyGrantsResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetPolicyGrantsResponse) GetStatements() []string {
+	if x != nil {
+		return x.Statements
+	}
+	return nil
+}
+
 var File_cleanup_v1_policy_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_policy_proto_rawDesc = "" +
@@ -1108,7 +1203,13 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\x13DeletePolicyRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x16\n" +
-	"\x14DeletePolicyResponse*\xb0\x02\n" +
+	"\x14DeletePolicyResponse\"D\n" +
+	"\x16GetPolicyGrantsRequest\x12*\n" +
+	"\x06policy\x18\x01 \x01(\v2\x12.cleanup.v1.PolicyR\x06policy\"9\n" +
+	"\x17GetPolicyGrantsResponse\x12\x1e\n" +
+	"\n" +
+	"statements\x18\x01 \x03(\tR\n" +
+	"statements*\xb0\x02\n" +
 	"\bFilterOp\x12\x19\n" +
 	"\x15FILTER_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFILTER_OP_EQUAL\x10\x01\x12\x17\n" +
@@ -1122,12 +1223,13 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\x11FILTER_OP_IS_NULL\x10\t\x12\x19\n" +
 	"\x15FILTER_OP_IS_NOT_NULL\x10\n" +
 	"\x12\x19\n" +
-	"\x15FILTER_OP_STARTS_WITH\x10\v2\xc9\x02\n" +
+	"\x15FILTER_OP_STARTS_WITH\x10\v2\xa5\x03\n" +
 	"\rPolicyService\x12Q\n" +
 	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
 	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
 	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
-	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12Z\n" +
+	"\x0fGetPolicyGrants\x12\".cleanup.v1.GetPolicyGrantsRequest\x1a#.cleanup.v1.GetPolicyGrantsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_policy_proto_rawDescOnce sync.Once
@@ -1142,25 +1244,27 @@ func file_cleanup_v1_policy_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cleanup_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_cleanup_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_cleanup_v1_policy_proto_goTypes = []any{
-	(FilterOp)(0),                 // 0: cleanup.v1.FilterOp
-	(*Policy)(nil),                // 1: cleanup.v1.Policy
-	(*OlderThan)(nil),             // 2: cleanup.v1.OlderThan
-	(*Filter)(nil),                // 3: cleanup.v1.Filter
-	(*OrphanOf)(nil),              // 4: cleanup.v1.OrphanOf
-	(*KeepNewest)(nil),            // 5: cleanup.v1.KeepNewest
-	(*Assign)(nil),                // 6: cleanup.v1.Assign
-	(*ListPoliciesRequest)(nil),   // 7: cleanup.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),  // 8: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyRequest)(nil),      // 9: cleanup.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),     // 10: cleanup.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),      // 11: cleanup.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil),     // 12: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyRequest)(nil),   // 13: cleanup.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),  // 14: cleanup.v1.DeletePolicyResponse
-	(*Message)(nil),               // 15: cleanup.v1.Message
-	(*fieldmaskpb.FieldMask)(nil), // 16: google.protobuf.FieldMask
+	(FilterOp)(0),                   // 0: cleanup.v1.FilterOp
+	(*Policy)(nil),                  // 1: cleanup.v1.Policy
+	(*OlderThan)(nil),               // 2: cleanup.v1.OlderThan
+	(*Filter)(nil),                  // 3: cleanup.v1.Filter
+	(*OrphanOf)(nil),                // 4: cleanup.v1.OrphanOf
+	(*KeepNewest)(nil),              // 5: cleanup.v1.KeepNewest
+	(*Assign)(nil),                  // 6: cleanup.v1.Assign
+	(*ListPoliciesRequest)(nil),     // 7: cleanup.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),    // 8: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyRequest)(nil),        // 9: cleanup.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 10: cleanup.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 11: cleanup.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 12: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyRequest)(nil),     // 13: cleanup.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),    // 14: cleanup.v1.DeletePolicyResponse
+	(*GetPolicyGrantsRequest)(nil),  // 15: cleanup.v1.GetPolicyGrantsRequest
+	(*GetPolicyGrantsResponse)(nil), // 16: cleanup.v1.GetPolicyGrantsResponse
+	(*Message)(nil),                 // 17: cleanup.v1.Message
+	(*fieldmaskpb.FieldMask)(nil),   // 18: google.protobuf.FieldMask
 }
 var file_cleanup_v1_policy_proto_depIdxs = []int32{
 	2,  // 0: cleanup.v1.Policy.older_than:type_name -> cleanup.v1.OlderThan
@@ -1168,26 +1272,29 @@ var file_cleanup_v1_policy_proto_depIdxs = []int32{
 	4,  // 2: cleanup.v1.Policy.orphan_of:type_name -> cleanup.v1.OrphanOf
 	5,  // 3: cleanup.v1.Policy.keep_newest:type_name -> cleanup.v1.KeepNewest
 	6,  // 4: cleanup.v1.Policy.assign:type_name -> cleanup.v1.Assign
-	15, // 5: cleanup.v1.Policy.warnings:type_name -> cleanup.v1.Message
+	17, // 5: cleanup.v1.Policy.warnings:type_name -> cleanup.v1.Message
 	0,  // 6: cleanup.v1.Filter.op:type_name -> cleanup.v1.FilterOp
 	1,  // 7: cleanup.v1.ListPoliciesResponse.policies:type_name -> cleanup.v1.Policy
 	1,  // 8: cleanup.v1.GetPolicyResponse.policy:type_name -> cleanup.v1.Policy
 	1,  // 9: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
-	16, // 10: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
+	18, // 10: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 11: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	7,  // 12: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	9,  // 13: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	11, // 14: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	13, // 15: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	8,  // 16: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	10, // 17: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	12, // 18: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	14, // 19: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	16, // [16:20] is the sub-list for method output_type
-	12, // [12:16] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	1,  // 12: cleanup.v1.GetPolicyGrantsRequest.policy:type_name -> cleanup.v1.Policy
+	7,  // 13: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	9,  // 14: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	11, // 15: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	13, // 16: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	15, // 17: cleanup.v1.PolicyService.GetPolicyGrants:input_type -> cleanup.v1.GetPolicyGrantsRequest
+	8,  // 18: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	10, // 19: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	12, // 20: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	14, // 21: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	16, // 22: cleanup.v1.PolicyService.GetPolicyGrants:output_type -> cleanup.v1.GetPolicyGrantsResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_policy_proto_init() }
@@ -1207,7 +1314,7 @@ func file_cleanup_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_policy_proto_rawDesc), len(file_cleanup_v1_policy_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

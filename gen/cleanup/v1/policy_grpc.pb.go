@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PolicyService_ListPolicies_FullMethodName = "/cleanup.v1.PolicyService/ListPolicies"
-	PolicyService_GetPolicy_FullMethodName    = "/cleanup.v1.PolicyService/GetPolicy"
-	PolicyService_SetPolicy_FullMethodName    = "/cleanup.v1.PolicyService/SetPolicy"
-	PolicyService_DeletePolicy_FullMethodName = "/cleanup.v1.PolicyService/DeletePolicy"
+	PolicyService_ListPolicies_FullMethodName    = "/cleanup.v1.PolicyService/ListPolicies"
+	PolicyService_GetPolicy_FullMethodName       = "/cleanup.v1.PolicyService/GetPolicy"
+	PolicyService_SetPolicy_FullMethodName       = "/cleanup.v1.PolicyService/SetPolicy"
+	PolicyService_DeletePolicy_FullMethodName    = "/cleanup.v1.PolicyService/DeletePolicy"
+	PolicyService_GetPolicyGrants_FullMethodName = "/cleanup.v1.PolicyService/GetPolicyGrants"
 )
 
 // PolicyServiceClient is the client API for PolicyService service.
@@ -50,6 +51,10 @@ type PolicyServiceClient interface {
 	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
 	// ABORTED for an outdated etag.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
+	// GetPolicyGrants returns SQL statements that grant the service's role all that a policy needs, whether or not it is
+	// granted already; the policy need not be stored, and nothing is. INVALID_ARGUMENT with a field violation for each
+	// wrong field; values are not checked, since that takes the rights.
+	GetPolicyGrants(ctx context.Context, in *GetPolicyGrantsRequest, opts ...grpc.CallOption) (*GetPolicyGrantsResponse, error)
 }
 
 type policyServiceClient struct {
@@ -100,6 +105,16 @@ func (c *policyServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicy
 	return out, nil
 }
 
+func (c *policyServiceClient) GetPolicyGrants(ctx context.Context, in *GetPolicyGrantsRequest, opts ...grpc.CallOption) (*GetPolicyGrantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyGrantsResponse)
+	err := c.cc.Invoke(ctx, PolicyService_GetPolicyGrants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PolicyServiceServer is the server API for PolicyService service.
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
@@ -125,6 +140,10 @@ type PolicyServiceServer interface {
 	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
 	// ABORTED for an outdated etag.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
+	// GetPolicyGrants returns SQL statements that grant the service's role all that a policy needs, whether or not it is
+	// granted already; the policy need not be stored, and nothing is. INVALID_ARGUMENT with a field violation for each
+	// wrong field; values are not checked, since that takes the rights.
+	GetPolicyGrants(context.Context, *GetPolicyGrantsRequest) (*GetPolicyGrantsResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
 }
 
@@ -146,6 +165,9 @@ func (UnimplementedPolicyServiceServer) SetPolicy(context.Context, *SetPolicyReq
 }
 func (UnimplementedPolicyServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
+}
+func (UnimplementedPolicyServiceServer) GetPolicyGrants(context.Context, *GetPolicyGrantsRequest) (*GetPolicyGrantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicyGrants not implemented")
 }
 func (UnimplementedPolicyServiceServer) mustEmbedUnimplementedPolicyServiceServer() {}
 func (UnimplementedPolicyServiceServer) testEmbeddedByValue()                       {}
@@ -240,6 +262,24 @@ func _PolicyService_DeletePolicy_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_GetPolicyGrants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyGrantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).GetPolicyGrants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_GetPolicyGrants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).GetPolicyGrants(ctx, req.(*GetPolicyGrantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PolicyService_ServiceDesc is the grpc.ServiceDesc for PolicyService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -262,6 +302,10 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeletePolicy",
 			Handler:    _PolicyService_DeletePolicy_Handler,
+		},
+		{
+			MethodName: "GetPolicyGrants",
+			Handler:    _PolicyService_GetPolicyGrants_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -23,7 +23,7 @@ func NewCommand() *cobra.Command {
 	)
 	list := newList(&server, &output)
 	cmd := &cobra.Command{
-		Use:   "policies [list | get | set | delete | export | apply]",
+		Use:   "policies [list | get | set | delete | export | apply | grants]",
 		Short: "Show and change policies, the retention rules for your own tables",
 		Long: "Show and change policies: retention rules for tables that the tasks of Campaign do not know. Each is\n" +
 			"a task of runs, " + policy.Prefix + "NAME. Its first run needs a preview: cleanupd run --preview.\n" +
@@ -34,7 +34,7 @@ func NewCommand() *cobra.Command {
 		RunE: list.RunE,
 	}
 	cmd.AddCommand(list, newGet(&server, &output), newSet(&server, &output), newDelete(&server), newExport(&server),
-		newApply(&server, &output))
+		newApply(&server, &output), newGrants(&server, &output))
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd

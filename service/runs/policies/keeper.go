@@ -140,6 +140,22 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	return d, k.Await(ctx, d.TaskName())
 }
 
+// Grants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
+func (k *Keeper) Grants(ctx context.Context, p policy.Policy) (statements []string, err error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		env, err := k.env(ctx, tx, p)
+		if err != nil {
+			return err
+		}
+		statements, err = p.Grants(ctx, tx, env)
+		return err
+	})
+	return statements, err
+}
+
 // Delete deletes a policy. When it returns, no run goes on by the policy. It fails with ErrNotFound, or
 // etag.ErrStale.
 func (k *Keeper) Delete(ctx context.Context, c Change) error {

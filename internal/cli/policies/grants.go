@@ -1,0 +1,82 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "grants FILE",
+		Short: "Print the rights that the policies of a file need, as one SQL script",
+		Long: "Print the rights that the policies of a file need, as one SQL script for the owner of the tables:\n" +
+			"schemas, tables and their partitions, also those made later, tables that rules read or whose rows\n" +
+			"foreign keys delete, and sequences. It has all of them, whether or not they are granted already, and\n" +
+			"can be run again. FILE is as for apply, which needs the rights. Nothing is stored.",
+		Example: "  cleanupd policies grants policies.yaml >grants.sql\n" +
+			"  cleanupd policies grants policies.yaml | psql -X -d shop -U owner",
+		Args:              flags.OneArgument("a file with policies"),
+		ValidArgsFunction: rpc.FirstArgument(flags.CompleteFiles),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
+			entries, err := readFile(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			all := &cleanupv1.GetPolicyGrantsResponse{}
+			var wrong []error
+			for _, e := range entries {
+				resp, err := client.GetPolicyGrants(cmd.Context(),
+					&cleanupv1.GetPolicyGrantsRequest{Policy: e.policy}, rpc.Raw())
+				if err != nil {
+					wrong = append(wrong, e.explain(err))
+				}
+				for _, statement := range resp.GetStatements() {
+					if !slices.Contains(all.Statements, statement) {
+						all.Statements = append(all.Statements, statement)
+					}
+				}
+			}
+			if wrong != nil {
+				return errors.Join(wrong...)
+			}
+			if *output != format.Table {
+				return output.PrintMessage(cmd.OutOrStdout(), all)
+			}
+			return printGrants(cmd.OutOrStdout(), all.GetStatements())
+		}),
+	}
+}
+
+// printGrants prints what changes rights to tables of the future last, since it concerns more than the policies.
+func printGrants(w io.Writer, statements []string) error {
+	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
+	script := &strings.Builder{}
+	fmt.Fprintln(script, "BEGIN;")
+	for _, s := range statements {
+		if !isDefault(s) {
+			fmt.Fprintf(script, "%s;\n", s)
+		}
+	}
+	if slices.ContainsFunc(statements, isDefault) {
+		fmt.Fprintln(script, "-- For partitions that are made later. It covers all tables that the role makes in the schema.")
+	}
+	for _, s := range statements {
+		if isDefault(s) {
+			fmt.Fprintf(script, "%s;\n", s)
+		}
+	}
+	fmt.Fprintln(script, "COMMIT;")
+	_, err := io.WriteString(w, script.String())
+	return err
+}

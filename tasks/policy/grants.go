@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
+// later, and to the sequences of its columns, which forecasts watch.
+const furtherGrants = `
+SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON TABLES TO %I',
+  pg_get_userbyid(c.relowner), n.nspname, $2::text, $3::text)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1 AND c.relkind = 'p'
+UNION
+SELECT format('GRANT SELECT ON SEQUENCE %I.%I TO %I', n.nspname, s.relname, $3::text)
+FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_namespace n ON n.oid = s.relnamespace
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+  AND d.deptype IN ('a', 'i')
+ORDER BY 1`
+
+// Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
+// it is granted already, and what its counts, holds and forecasts need to be complete. It fails with
+// failure.Violations if the policy cannot be for its table.
+func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) ([]string, error) {
+	c := &checker{Policy: p, env: env}
+	if !c.checkTable() {
+		return nil, c.wrong.Err()
+	}
+	if c.checkColumns(); c.wrong != nil {
+		return nil, c.wrong.Err()
+	}
+	env.AllRights = true
+	compiled, err := plan.Compile(p.Task(), env)
+	if err != nil {
+		return nil, err
+	}
+	if len(compiled.Jobs)+len(compiled.Partitionless) == 0 {
+		c.wrong.Addf("policy.table", "%s cannot be cleaned, whatever is granted: %s", c.table.Quoted(), notes(compiled))
+		return nil, c.wrong.Err()
+	}
+	rights := "SELECT, DELETE"
+	if p.Assign != nil {
+		rights = "SELECT, UPDATE"
+	}
+	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
+	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return append(compiled.Rights, further...), err
+}
