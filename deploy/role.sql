@@ -7,6 +7,9 @@
 --
 -- role is the role's name, schema the schema of the application's tables. No password is set: use \password cleanupd.
 --
+-- In a database without the application's tables (without NmsDelivery in any schema), the role gets no rights but to the schema
+-- cleanupd: `cleanupd policies grants FILE` prints those that policies need, in place of rights.sql.
+--
 -- The role owns the schema cleanupd, in which serve creates its tables; others lose what rights they have on that schema. It drops the
 -- application's work tables only by cleanupd.drop_work_tables, and cannot read them. It sees what other sessions do (pg_read_all_stats),
 -- including the text of their statements: otherwise batches would wait neither for them nor for replicas.
@@ -36,6 +39,7 @@ SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: i
 -- The application's role owns NmsDelivery. Work tables are dropped as that role, so it must not be a superuser.
 SELECT coalesce(max(o.rolname::text), '') AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
+SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'nmsdelivery' AND relkind IN ('r', 'p')) AS campaign \gset
 
 -- What another role made is not adopted: it would keep its grants and dependencies, and its triggers would run with the service's rights.
 WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE nspname = 'cleanupd'),
@@ -47,9 +51,11 @@ WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_n
     UNION ALL SELECT format('the function of the trigger %I on %s', tgname, tgrelid::regclass), p.proowner
       FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid JOIN pg_proc p ON p.oid = tgfoid WHERE c.relnamespace = (SELECT oid FROM ours) AND NOT tgisinternal),
   refused (why) AS (
-    SELECT 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own' WHERE :'owner' = ''
+    SELECT 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own' WHERE :'campaign' AND :'owner' = ''
     UNION ALL SELECT 'that role is the application''s own, or a superuser: the service must have another one'
       WHERE :'role' = :'owner' OR EXISTS (SELECT FROM pg_roles WHERE rolname = :'role' AND rolsuper)
+    UNION ALL SELECT format('that role owns %s: the service must have another one', min(c.oid::regclass::text)) FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
+      WHERE NOT :'campaign' AND r.rolname = :'role' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relpersistence <> 't' HAVING count(*) > 0
     UNION ALL SELECT format('the application''s role is a member of that role, and would see what all sessions do: REVOKE %I FROM %I', :'role', :'owner')
       FROM pg_roles r JOIN pg_roles o ON pg_has_role(o.oid, r.oid, 'MEMBER') WHERE r.rolname = :'role' AND o.rolname = :'owner' AND r.oid <> o.oid
     UNION ALL SELECT format('the event trigger %I would call a function of %I with your rights: drop or disable it', evtname, pg_get_userbyid(proowner))
@@ -63,12 +69,14 @@ SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM 
 SELECT format('CREATE ROLE %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') \gexec
 ALTER ROLE :"role" LOGIN INHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"role";
-GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT pg_read_all_stats TO :"role";
 SELECT format('CREATE SCHEMA cleanupd AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd') \gexec
 
--- Work tables come and go, and only their owner may drop them: this function does so as the owner, for work tables only.
 DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]);
+\if :campaign
+GRANT USAGE ON SCHEMA :"schema" TO :"role";
+
+-- Work tables come and go, and only their owner may drop them: this function does so as the owner, for work tables only.
 CREATE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -90,14 +98,21 @@ BEGIN
   END LOOP;
 END $$;
 ALTER FUNCTION cleanupd.drop_work_tables(regclass[]) OWNER TO :"owner";
+\endif
 
 -- Nobody else has rights on either, by earlier grants or by default.
 SELECT format('REVOKE ALL ON %s FROM %s CASCADE', what, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
 FROM (
   SELECT 'SCHEMA cleanupd', nspowner, nspacl FROM pg_namespace WHERE nspname = 'cleanupd'
-  UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE oid = 'cleanupd.drop_work_tables(regclass[])'::regprocedure
+  UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE oid = to_regprocedure('cleanupd.drop_work_tables(regclass[])')
 ) AS o (what, owner, acl) CROSS JOIN LATERAL aclexplode(acl) WHERE grantee <> owner \gexec
+\if :campaign
 GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables(regclass[]) TO :"role";
+\endif
 
 COMMIT;
+\if :campaign
 \echo Now run rights.sql as the role of the application.
+\else
+\echo Campaign is not in this database. Now run as the owner of the tables what this prints: cleanupd policies grants FILE
+\endif

@@ -382,6 +382,42 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	}
 }
 
+// In a database without Campaign, the script gives no rights to tables. Those that policies need, their grants give.
+func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
+	t.Parallel()
+	f := &policyFiles{T: t, db: pgtest.Empty(t), dir: t.TempDir()}
+	f.db.Do(`CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY, placed timestamptz);
+		INSERT INTO shop.orders SELECT i, now() - i * interval '1 day' FROM generate_series(1, 100) i`)
+	role := f.db.Name + "_least"
+	for range 2 { // the second time it changes nothing
+		out, err := psql(t, f.db, "role.sql", "postgres", "-v", "role="+role)
+		if err != nil || !strings.Contains(out, "cleanupd policies grants") {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	t.Cleanup(func() {
+		f.db.Superuser("DROP SCHEMA IF EXISTS cleanupd CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role)
+	})
+	if n := f.db.Int("SELECT count(*) FROM pg_proc WHERE proname = 'drop_work_tables'"); n != 0 {
+		t.Error("there is a function that drops work tables")
+	}
+	f.replica = startServer(t, "--database-url", f.db.As(role))
+	file := f.file("name: old-orders\ntable: shop.orders\nenabled: true\nolderThan: {column: placed, days: 30}\n")
+	code, _, errs := f.do("apply", file, "--yes")
+	if code != 1 || !strings.Contains(errs, `GRANT USAGE ON SCHEMA "shop"`) ||
+		!strings.Contains(errs, `GRANT SELECT, DELETE ON "shop"."orders"`) {
+		t.Errorf("%d %s", code, errs)
+	}
+	_, script, _ := f.do("grants", file)
+	f.db.Do(script)
+	if code, out, errs := f.do("apply", file, "--yes"); code != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := f.run(t, "run", "--preview", "--yes"); code != 0 || !strings.Contains(out, "71 rows deleted") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
 // The script does nothing if it would harm the role.
 func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()
@@ -392,9 +428,15 @@ func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 			t.Errorf("%s: %v %s", role, err, out)
 		}
 	}
-	if out, err := psql(t, pgtest.Empty(t), "role.sql", "postgres"); err == nil ||
-		!strings.Contains(out, "no table NmsDelivery") {
-		t.Errorf("an empty database: %v %s", err, out)
+	other := pgtest.Empty(t)
+	other.Do("CREATE TABLE orders (id int)")
+	if out, err := psql(t, other, "role.sql", "postgres", "-v", "role=neolane"); err == nil ||
+		!strings.Contains(out, "that role owns public.orders") {
+		t.Errorf("the owner of tables: %v %s", err, out)
+	}
+	other.Do("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.NmsDelivery (iDeliveryId int)")
+	if out, err := psql(t, other, "role.sql", "postgres"); err == nil || !strings.Contains(out, "no table NmsDelivery") {
+		t.Errorf("Campaign in another schema: %v %s", err, out)
 	}
 	db.Do("DELETE FROM XtkAudit")
 }
