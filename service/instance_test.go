@@ -19,8 +19,8 @@ import (
 // RPCs that a service answers whichever instance owns the database.
 var changeNothing = []protoreflect.Name{
 	"WatchRun", "GetRun", "ListRuns", "ListTasks", "ListTables", "GetOptions", "GetSchedule", "ListRemoteDeliveries",
-	"ExplainTask", "ExplainRow", "ListHolds", "ListPolicies", "GetPolicy", "GetForecast", "GetGuards", "WhoAmI",
-	"GetServer", "ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges",
+	"ExplainTask", "ExplainRow", "ListHolds", "ListPolicies", "GetPolicy", "GetPolicyGrants", "GetForecast",
+	"GetGuards", "WhoAmI", "GetServer", "ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges",
 }
 
 // Every change is refused where the database is another instance's. A new RPC has to be on either side.

@@ -109,6 +109,7 @@ func TestExamples(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(cmd.Example, "\n") {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " | ")
+			line, _, _ = strings.Cut(line, " >")
 			var args []string
 			for _, arg := range argument.FindAllString(line, -1) {
 				args = append(args, strings.Trim(arg, "'"))
