@@ -66,6 +66,7 @@ func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err er
 		Order:         order,
 		UncoveredOnly: in.GetUncoveredOnly(),
 		Brief:         in.GetView() == cleanupv1.TableView_TABLE_VIEW_BASIC,
+		SuggestAll:    in.GetSuggestAll(),
 		Size:          int(size),
 	}
 	q.After, err = pagetoken.Parse[coverage.Key](in.GetPageToken())
@@ -136,6 +137,7 @@ func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 	if s.Policy == "" {
 		return out
 	}
+	out.ColumnReason = s.ColumnReason
 	out.Policy = &cleanupv1.Policy{
 		Name:        s.Policy,
 		Table:       t.Name,

@@ -90,3 +90,60 @@ func TestTables(t *testing.T) {
 		t.Errorf("%v %.1000s", err, out)
 	}
 }
+
+// With --suggest, tables prints a file that apply reads: a disabled policy for each table that nothing covers, why its
+// column was chosen, and why there is none for others.
+func TestSuggestedFile(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	f.db.Do(`DROP TABLE line, customer; CREATE INDEX ON orders (placed);
+		CREATE TABLE visit (id int, at timestamptz, valid_until date); CREATE TABLE person (id int, birth date);
+		INSERT INTO orders VALUES (101, 1, 'open', '', '2019-06-15 12:00Z')`)
+	f.db.Do("CREATE TABLE \"od\nd\" (id int); ANALYZE")
+	const want = `# Suggested policies, all of them disabled. Correct the columns and the days, enable
+# what you want, and then:
+#   cleanupd policies apply FILE
+#   cleanupd run --preview
+policies:
+  # public.orders: SIZE, about 101 rows
+  # placed: a date that may tell the age of rows; an index begins with it; the oldest is of 2019-06-15
+  - name: orders
+    table: public.orders
+    description: 'Suggested: no task covers it.'
+    enabled: false
+    olderThan:
+      column: placed
+      days: 365
+  # public.visit: SIZE, about 0 rows
+  # at: a date that may tell the age of rows; no index begins with it, so that runs read the whole table
+  - name: visit
+    table: public.visit
+    description: 'Suggested: no task covers it.'
+    enabled: false
+    olderThan:
+      column: at
+      days: 365
+# No policy is suggested for:
+# public."od d": SIZE, about 0 rows; no task covers it; it has no column with a date by which a policy could ` +
+		`delete rows
+# public.person: SIZE, about 0 rows; no task covers it; none of its dates tells the age of a row
+`
+	suggest := func() string {
+		code, out, errs := f.run(t, "tables", "--suggest")
+		if code != 0 || errs != "" {
+			t.Fatalf("%d %s", code, errs)
+		}
+		return regexp.MustCompile(`: [\d.]+ (Ki)?B,`).ReplaceAllString(out, ": SIZE,")
+	}
+	got := suggest()
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if code, out, errs := f.do("apply", f.file(got), "--yes"); code != 0 || !strings.Contains(out, "2 new") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if again := suggest(); !strings.Contains(again, "policies: []") ||
+		!strings.Contains(again, "# public.orders: SIZE, about 101 rows; no task covers it; policy/orders is not enabled\n") {
+		t.Errorf("once the policies are set:\n%s", again)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
@@ -53,6 +54,7 @@ func NewTables() *cobra.Command {
 		server    rpc.Server
 		output    format.Output
 		uncovered bool
+		suggest   bool
 		limit     int32
 		order     = tableOrder("name")
 	)
@@ -60,20 +62,32 @@ func NewTables() *cobra.Command {
 		Use:   "tables",
 		Short: "List the tables of the database: their size, their growth, and which tasks cover them",
 		Long: "List the tables of the database: their size, their growth, and which tasks cover them. Sizes are\n" +
-			"estimates of the last VACUUM or ANALYZE. For a large table that nothing covers, a policy is suggested.",
+			"estimates of the last VACUUM or ANALYZE. For a large table that nothing covers, a policy is suggested.\n" +
+			"With --suggest, it prints a file for cleanupd policies apply instead: a disabled policy for each table\n" +
+			"that nothing covers and that has a date, whatever its size.",
 		Example: "  cleanupd tables --order-by bytes --limit 20\n  cleanupd tables --uncovered --order-by growth\n" +
+			"  cleanupd tables --suggest >policies.yaml\n" +
 			"  cleanupd tables -o json | jq -r '.tables[] | select(.suggestion) | .suggestion.policy'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if limit < 0 {
 				return flags.Errorf("--limit must be 0 or more, not %d", limit)
 			}
-			request := &cleanupv1.ListTablesRequest{OrderBy: tableOrders[order], UncoveredOnly: uncovered}
+			request := &cleanupv1.ListTablesRequest{
+				OrderBy: tableOrders[order], UncoveredOnly: uncovered || suggest, SuggestAll: suggest,
+			}
 			resp, err := listTables(cmd.Context(), client, request, limit)
 			if err != nil {
 				return err
 			}
 			defer rpc.PrintMore(cmd.ErrOrStderr(), resp)
+			if suggest && output == format.Table {
+				text, err := policies.Suggested(resp.GetTables())
+				if err == nil {
+					_, err = io.WriteString(cmd.OutOrStdout(), text)
+				}
+				return err
+			}
 			if output != format.Table {
 				return output.Print(cmd.OutOrStdout(), resp, nil)
 			}
@@ -84,6 +98,8 @@ func NewTables() *cobra.Command {
 	output.AddFlag(cmd)
 	cmd.Flags().Var(&order, "order-by", "the order: name, or the greatest bytes, growth or rows first")
 	cmd.Flags().BoolVar(&uncovered, "uncovered", false, "list only tables that no task covers")
+	cmd.Flags().BoolVar(&suggest, "suggest", false,
+		"print a file for cleanupd policies apply, with a disabled policy for each table that nothing covers")
 	cmd.Flags().Int32Var(&limit, "limit", 0, "how many to list at most; 0 lists all")
 	flags.WithoutVariable(cmd.Flags(), "limit") // 0 means something else to other commands
 	// it fails only for an unknown flag

@@ -266,7 +266,10 @@ type ListTablesRequest struct {
 	// Only tables that no task covers.
 	UncoveredOnly bool `protobuf:"varint,4,opt,name=uncovered_only,json=uncoveredOnly,proto3" json:"uncovered_only,omitempty"`
 	// How much of each table to return; unspecified: everything.
-	View          TableView `protobuf:"varint,5,opt,name=view,proto3,enum=cleanup.v1.TableView" json:"view,omitempty"`
+	View TableView `protobuf:"varint,5,opt,name=view,proto3,enum=cleanup.v1.TableView" json:"view,omitempty"`
+	// Whether policies are suggested whatever the size and the growth of a table. False, the default: only for tables
+	// that are large or grow fast.
+	SuggestAll    bool `protobuf:"varint,6,opt,name=suggest_all,json=suggestAll,proto3" json:"suggest_all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +337,13 @@ func (x *ListTablesRequest) GetView() TableView {
 		return x.View
 	}
 	return TableView_TABLE_VIEW_UNSPECIFIED
+}
+
+func (x *ListTablesRequest) GetSuggestAll() bool {
+	if x != nil {
+		return x.SuggestAll
+	}
+	return false
 }
 
 // ListTablesResponse is a page of the tables.
@@ -899,8 +909,10 @@ type PolicySuggestion struct {
 	Policy *Policy `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	// The command that shows what the policy would delete, once it is set; empty without a policy.
 	PreviewCommand string `protobuf:"bytes,3,opt,name=preview_command,json=previewCommand,proto3" json:"preview_command,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Why the column of `older_than` was chosen; empty without a policy.
+	ColumnReason  string `protobuf:"bytes,4,opt,name=column_reason,json=columnReason,proto3" json:"column_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PolicySuggestion) Reset() {
@@ -954,19 +966,28 @@ func (x *PolicySuggestion) GetPreviewCommand() string {
 	return ""
 }
 
+func (x *PolicySuggestion) GetColumnReason() string {
+	if x != nil {
+		return x.ColumnReason
+	}
+	return ""
+}
+
 var File_cleanup_v1_table_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_table_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/table.proto\x12\n" +
-	"cleanup.v1\x1a\x17cleanup/v1/policy.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x01\n" +
+	"cleanup.v1\x1a\x17cleanup/v1/policy.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n" +
 	"\x11ListTablesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x121\n" +
 	"\border_by\x18\x03 \x01(\x0e2\x16.cleanup.v1.TableOrderR\aorderBy\x12%\n" +
 	"\x0euncovered_only\x18\x04 \x01(\bR\runcoveredOnly\x12)\n" +
-	"\x04view\x18\x05 \x01(\x0e2\x15.cleanup.v1.TableViewR\x04view\"\xa4\x01\n" +
+	"\x04view\x18\x05 \x01(\x0e2\x15.cleanup.v1.TableViewR\x04view\x12\x1f\n" +
+	"\vsuggest_all\x18\x06 \x01(\bR\n" +
+	"suggestAll\"\xa4\x01\n" +
 	"\x12ListTablesResponse\x12)\n" +
 	"\x06tables\x18\x01 \x03(\v2\x11.cleanup.v1.TableR\x06tables\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12;\n" +
@@ -1027,11 +1048,12 @@ const file_cleanup_v1_table_proto_rawDesc = "" +
 	"\vsample_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"sampleTime\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x7f\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xa4\x01\n" +
 	"\x10PolicySuggestion\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12*\n" +
 	"\x06policy\x18\x02 \x01(\v2\x12.cleanup.v1.PolicyR\x06policy\x12'\n" +
-	"\x0fpreview_command\x18\x03 \x01(\tR\x0epreviewCommand*\x84\x01\n" +
+	"\x0fpreview_command\x18\x03 \x01(\tR\x0epreviewCommand\x12#\n" +
+	"\rcolumn_reason\x18\x04 \x01(\tR\fcolumnReason*\x84\x01\n" +
 	"\n" +
 	"TableOrder\x12\x1b\n" +
 	"\x17TABLE_ORDER_UNSPECIFIED\x10\x00\x12\x14\n" +

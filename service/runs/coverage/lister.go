@@ -46,6 +46,8 @@ type Query struct {
 	UncoveredOnly bool
 	// Brief leaves out everything that is not read from the catalog alone.
 	Brief bool
+	// SuggestAll makes a suggestion for each table that may have a policy, whatever the limits.
+	SuggestAll bool
 	// After is the last table of the previous page; zero for the first page.
 	After Key
 	Size  int
@@ -78,7 +80,7 @@ func (l *Lister) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	for _, t := range p.Tables {
-		t.Suggestion = l.Limits.suggest(t, covered, names[t.Name], grown.Now)
+		t.Suggestion = l.Limits.suggest(t, covered, names[t.Name], q.SuggestAll, grown.Now)
 	}
 	return p, nil
 }

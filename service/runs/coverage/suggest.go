@@ -35,9 +35,9 @@ type Suggestion struct {
 	// Policy is the name of the suggested policy. It is "" if the table has a policy already, or no date by which rows
 	// could be deleted.
 	Policy string
-	// Column is the date with which Days are compared.
-	Column string
-	Days   int32
+	// Column is the date with which Days are compared, and ColumnReason why it was chosen.
+	Column, ColumnReason string
+	Days                 int32
 }
 
 // Command returns the command that previews the policy once it is set, or "" if there is no policy.
@@ -53,12 +53,16 @@ func (s Suggestion) Command() string {
 }
 
 // suggest returns nil if no policy is suggested. That is so for the application's own tables, because their rows
-// depend on each other without foreign keys, and for tables whose dates do not tell the age of a row.
-func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
+// depend on each other without foreign keys, and unless all is set for tables within the limits, and for those whose
+// dates do not tell the age of a row.
+func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
 	}
 	reason := l.reason(t)
+	if reason == "" && all {
+		reason = uncovered
+	}
 	if reason == "" {
 		return nil
 	}
@@ -74,22 +78,28 @@ func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Sugges
 	}
 	date := bestDate(t.Dates, now)
 	if date == nil {
-		return nil
+		if !all {
+			return nil
+		}
+		s.Reason += "; none of its dates tells the age of a row"
+		return s
 	}
-	s.Policy, s.Column, s.Days = name, date.Column, l.Days
+	s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
 	return s
 }
+
+const uncovered = "no task covers it"
 
 // reason returns "" if no limit is exceeded.
 func (l Limits) reason(t *Table) string {
 	if t.Size() > l.Bytes {
-		return fmt.Sprintf("no task covers it, and it has %s", humanize.IBytes(uint64(t.Size())))
+		return fmt.Sprintf("%s, and it has %s", uncovered, humanize.IBytes(uint64(t.Size())))
 	}
 	if t.Week == nil || t.Size() < max(l.GrowthBytes, 1) {
 		return ""
 	}
 	if percent := 100 * float64(*t.Week) / float64(t.Size()); percent > l.GrowthPercent {
-		return fmt.Sprintf("no task covers it, and it grows by %.1f %% a day", percent)
+		return fmt.Sprintf("%s, and it grows by %.1f %% a day", uncovered, percent)
 	}
 	return ""
 }
@@ -149,6 +159,20 @@ func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn
 		}
 	}
 	return best
+}
+
+func whyColumn(d inventory.DateColumn) string {
+	why := "a date that may tell the age of rows"
+	switch {
+	case changedDate.MatchString(d.Column):
+		why = "by its name, when a row was last changed"
+	case createdDate.MatchString(d.Column):
+		why = "by its name, when a row was made"
+	}
+	if d.Indexed {
+		return why + "; an index begins with it"
+	}
+	return why + "; no index begins with it, so that runs read the whole table"
 }
 
 // maxPolicyName is the length of a suggested name in bytes.
