@@ -216,6 +216,10 @@ COMMIT;
 	if code, out, errs = f.do("grants", file); code != 2 || out != "" || !strings.Contains(errs, problem) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
+	code, out, errs = cleanupd(t, "policies", "grants", file, "--server", "127.0.0.1:1")
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 {
+		t.Errorf("without a server: %d %s %s", code, out, errs)
+	}
 }
 
 // On a terminal apply asks, about the database that the user sees. Policies that change meanwhile are not overwritten.

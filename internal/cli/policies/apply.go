@@ -136,8 +136,8 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 		delete(rest, e.policy.GetName())
 		resp, err := a.client.SetPolicy(a.cmd.Context(),
 			&cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw())
-		switch code := status.Code(err); {
-		case code == codes.InvalidArgument || code == codes.FailedPrecondition:
+		switch {
+		case isRefusal(err):
 			wrong = append(wrong, e.explain(err))
 			continue
 		case err != nil:

@@ -13,6 +13,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
+// isRefusal reports whether the server refuses a policy. Any other error would be the same for the next policy.
+func isRefusal(err error) bool {
+	code := status.Code(err)
+	return code == codes.InvalidArgument || code == codes.FailedPrecondition
+}
+
 // explain returns one error for each field that the server refuses. It names the policy and its place in the file.
 func (e entry) explain(err error) error {
 	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())

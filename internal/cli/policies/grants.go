@@ -38,8 +38,11 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			for _, e := range entries {
 				resp, err := client.GetPolicyGrants(cmd.Context(),
 					&cleanupv1.GetPolicyGrantsRequest{Policy: e.policy}, rpc.Raw())
-				if err != nil {
+				switch {
+				case isRefusal(err):
 					wrong = append(wrong, e.explain(err))
+				case err != nil:
+					return err
 				}
 				for _, statement := range resp.GetStatements() {
 					if !slices.Contains(all.Statements, statement) {
