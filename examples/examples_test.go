@@ -165,20 +165,13 @@ func audited(t *testing.T) *pgtest.DB {
 	return db
 }
 
-// 2000 obsolete rows of the task sessions, which takes seconds, in several batches.
-func slow(t *testing.T) *pgtest.DB {
-	db := pgtest.Campaign(t)
-	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
-		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END';
-		CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
-	return db
-}
-
-func killed(t *testing.T, db *pgtest.DB, s *server, signal syscall.Signal) {
+// killed ends a server in the middle of a run of pgtest.DB.Sessions.
+func killed(t *testing.T, db *pgtest.DB, release func(), s *server, signal syscall.Signal) {
 	t.Helper()
 	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task")
-	s.stop(signal)
+	_ = s.cmd.Process.Signal(signal)
+	release()
+	_ = s.cmd.Wait()
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 		t.Fatal("the run was through before its server ended")
 	}
@@ -186,10 +179,11 @@ func killed(t *testing.T, db *pgtest.DB, s *server, signal syscall.Signal) {
 
 // A server is killed in the middle of a run, and another one takes its place.
 func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
-	db := slow(t)
+	db := pgtest.Campaign(t)
+	release := db.Sessions(2000)
 	first := serve(t, program, db)
 	c := x.run(t, first, "sessions")
-	killed(t, db, first, signal)
+	killed(t, db, release, first, signal)
 	c.until("lost|stream ended|did not succeed")
 	second := serve(t, program, db, "--grpc-listen", first.grpc,
 		"--http-listen", strings.TrimPrefix(first.http, "http://"))
@@ -252,7 +246,8 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		}
 	},
 	"cancelled, and watched": func(t *testing.T, x *example, program string) {
-		db := slow(t)
+		db := pgtest.Campaign(t)
+		release := db.Sessions(2000)
 		s := serve(t, program, db)
 		c := x.run(t, s, "sessions")
 		id := c.until(`Run (\S+) began`)
@@ -264,6 +259,7 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		if _, err := dial(t, s).CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id}); err != nil {
 			t.Fatal(err)
 		}
+		release()
 		c.ends(false, "ended: RUN_STATE_CANCELLED")
 		if watching != nil {
 			watching.ends(false, "Run "+id+" began", "ended: RUN_STATE_CANCELLED")
@@ -276,10 +272,11 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		replaced(t, x, program, syscall.SIGTERM)
 	},
 	"a server that is killed for good": func(t *testing.T, x *example, program string) {
-		db := slow(t)
+		db := pgtest.Campaign(t)
+		release := db.Sessions(2000)
 		s := serve(t, program, db)
 		c := x.run(t, s, "sessions")
-		killed(t, db, s, syscall.SIGKILL)
+		killed(t, db, release, s, syscall.SIGKILL)
 		c.ends(false, `(?i)(run \S+ may go on|/v1/runs/\S+ tells)`)
 	},
 	"a server that is killed before the first event, and replaced": func(t *testing.T, x *example, program string) {

@@ -23,11 +23,7 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	suite.Only(t, suite.Browser)
 	db := database(t)
 	migrate(t, db)
-	// Four rows a block, so that there are several batches, and each row takes a while.
-	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
-		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 1200) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END';
-			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+	release := db.Sessions(1200)
 	first, address := startReplica(t, db)
 	var other atomic.Value // the address of the one that comes later
 	other.Store(address)
@@ -60,6 +56,7 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	if err := errors.Join(first.Process.Kill(), first.Wait()); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatal(err)
 	}
+	release()
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 		t.Fatal("the run was through before its replica was killed")
 	}

@@ -362,7 +362,7 @@ func TestDemoKeepsServing(t *testing.T) {
 func TestRunSurvivesADeploy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	slowSessions(db)
+	release := db.Sessions(2000)
 	first := startServer(t, "--database-url", db.URL())
 	var out bytes.Buffer
 	ended := make(chan int, 1)
@@ -373,6 +373,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	release()
 	if err := first.cmd.Wait(); err != nil {
 		t.Errorf("the first server ended with %v", err)
 	}
@@ -474,13 +475,6 @@ func TestWatchOfALostRun(t *testing.T) {
 
 // 2000 expired sessions, four per block so that there are several windows, and a trigger by which a window takes about
 // a second.
-func slowSessions(db *pgtest.DB) {
-	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
-		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END';
-			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
-}
-
 func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 	t.Helper()
 	args := []string{"run", "--server", server.grpc, "--detach"}
@@ -507,7 +501,7 @@ func untilDeleting(db *pgtest.DB) {
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	slowSessions(db)
+	release := db.Sessions(2000)
 	args := []string{"--database-url", db.URL(), "--lease", "2s"}
 	replicas := []*replica{startServer(t, args...), startServer(t, args...)}
 	id := detach(t, replicas[0], "sessions", "audit-trail")
@@ -521,6 +515,7 @@ func TestKilledReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = replicas[working].cmd.Wait()
+	release()
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 		t.Fatal("the run was through before its replica was killed")
 	}

@@ -61,7 +61,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			slowSessions(db)
+			release := db.Sessions(2000)
 			first := startProgram(t, programs[0], "--database-url", db.URL())
 			id := detach(t, first, "sessions", "audit-trail")
 			untilDeleting(db)
@@ -69,6 +69,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
+			release()
 			if err := first.cmd.Wait(); err != nil {
 				t.Errorf("the first server ended with %v", err)
 			}
