@@ -41,6 +41,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		PlanMaxAge: durationpb.New(about.PlanAge),
 
 		DatabaseHost: about.Host,
+		Campaign:     about.Campaign,
 	}
 	var foreign *refused.Error
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {

@@ -28,7 +28,7 @@ func TestWhatServes(t *testing.T) {
 		}
 		if server.GetDatabase() == "" || server.GetDatabaseHost() == "" || server.GetHistory().AsDuration() <= 0 ||
 			server.GetPlanMaxAge().AsDuration() <= 0 ||
-			server.GetUserData() ||
+			server.GetUserData() || !server.GetCampaign() ||
 			server.GetRefusal() != "" {
 			t.Fatal(server)
 		}

@@ -45,6 +45,15 @@ func TestProfile(t *testing.T) {
 		if (code == 0) != (c.db == campaign && c.tasks) {
 			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
 		}
+		ofPolicies := strings.HasPrefix(errs, "cleanupd: there is nothing to run: no policy is set")
+		if ofPolicies == (code == 0 || c.args == "campaign") {
+			t.Errorf("%q: %d %s", c.args, code, errs)
+		}
+		// the guard idle watches Campaign's logs
+		code, out, errs = r.run(t, "guards")
+		if code != 0 || strings.Contains(out, "maxIdle") != c.tasks || strings.Contains(out, "Forms") {
+			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
+		}
 		_ = r.cmd.Process.Kill()
 	}
 	code, _, errs := cleanupd(t, "serve", "--database-url", other.URL(), "--profile", "shop")

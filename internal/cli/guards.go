@@ -40,7 +40,7 @@ func NewGuards() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printGuards(cmd, output, resp, resp)
+			return printGuards(cmd, client, output, resp, resp)
 		}),
 	}
 	return withSubcommands(&cobra.Command{
@@ -93,7 +93,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return rpc.ExplainConflict(err)
 			}
-			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
+			return printGuards(cmd, client, *output, resp, &cleanupv1.GetGuardsResponse{
 				Guards:   resp.GetGuards(),
 				Defaults: current.GetDefaults(),
 				Refusals: resp.GetRefusals(),
@@ -211,11 +211,22 @@ func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect
 	return protoreflect.ValueOfInt64(n), nil
 }
 
-// printGuards prints g as a table, or resp in other formats.
-func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
+// printGuards prints g as a table, or resp in other formats. The table leaves out what the server's database does not
+// have.
+func printGuards(
+	cmd *cobra.Command, client cleanupd.Client, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse,
+) error {
+	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
+	if err != nil {
+		return err
+	}
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)
+		if (f.Name() == "max_idle" && !about.GetCampaign()) ||
+			(f.Name() == "min_process_instances" && !about.GetUserData()) {
+			continue
+		}
 		table = append(table, terminal.Row{
 			f.JSONName(),
 			guardValue(g.GetGuards(), f),
@@ -224,7 +235,7 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 		})
 	}
 	w := cmd.OutOrStdout()
-	err := output.Print(w, resp, table)
+	err = output.Print(w, resp, table)
 	if err != nil || output != format.Table || len(g.GetRefusals()) == 0 {
 		return err
 	}

@@ -215,6 +215,7 @@ type About struct {
 	Instance string
 	Database string // the name of the database
 	Host     string // of the database server: HOST:PORT, or the folder of its socket
+	Campaign bool   // whether it is served as one of Campaign
 	Replicas []store.Replica
 	History  time.Duration
 	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
@@ -222,6 +223,10 @@ type About struct {
 
 func (m *Manager) About(ctx context.Context) (*About, error) {
 	replicas, err := store.Replicas(ctx, m.calls, replicaTimeout)
+	if err != nil {
+		return nil, err
+	}
+	noCampaign, err := m.Tasks.Profile.NoCampaign(ctx, m.calls)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +241,7 @@ func (m *Manager) About(ctx context.Context) (*About, error) {
 		Instance: m.config.Instance,
 		Database: database.Database,
 		Host:     host,
+		Campaign: !noCampaign,
 		Replicas: replicas,
 		History:  m.config.History,
 		PlanAge:  m.config.PlanMaxAge,

@@ -45,8 +45,8 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 
 var ErrNoTasks = failure.New(
 	failure.Precondition,
-	"there is nothing to run: no policy is set, and this is no Campaign database, or is not served as one; check the "+
-		"database's name, --profile, and that the role may use the schema that holds NmsDelivery",
+	"there is nothing to run: no policy is set (cleanupd tables --suggest prints some); if this is a database of Adobe "+
+		"Campaign, check its name, --profile, and that the role may use the schema that holds NmsDelivery",
 )
 
 // Start stores a run for any replica to claim. If the request id was used before, it returns the run of that

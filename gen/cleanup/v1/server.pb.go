@@ -307,7 +307,10 @@ type GetServerResponse struct {
 	// Why the service changes nothing: the database belongs to another instance, or is a copy; empty otherwise.
 	Refusal string `protobuf:"bytes,9,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// The host of the database, as HOST:PORT, or the folder of its socket.
-	DatabaseHost  string `protobuf:"bytes,10,opt,name=database_host,json=databaseHost,proto3" json:"database_host,omitempty"`
+	DatabaseHost string `protobuf:"bytes,10,opt,name=database_host,json=databaseHost,proto3" json:"database_host,omitempty"`
+	// Whether the database is served as one of Adobe Campaign (`serve --profile`). If not, there are no built-in tasks:
+	// policies are all there is.
+	Campaign      bool `protobuf:"varint,11,opt,name=campaign,proto3" json:"campaign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +413,13 @@ func (x *GetServerResponse) GetDatabaseHost() string {
 		return x.DatabaseHost
 	}
 	return ""
+}
+
+func (x *GetServerResponse) GetCampaign() bool {
+	if x != nil {
+		return x.Campaign
+	}
+	return false
 }
 
 // Replica is a process of the service.
@@ -734,7 +744,7 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\x04role\x18\x02 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12C\n" +
 	"\x0fcredential_type\x18\x03 \x01(\x0e2\x1a.cleanup.v1.CredentialTypeR\x0ecredentialType\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x12\n" +
-	"\x10GetServerRequest\"\xfe\x02\n" +
+	"\x10GetServerRequest\"\x9a\x03\n" +
 	"\x11GetServerResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -747,7 +757,8 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"planMaxAge\x12\x18\n" +
 	"\arefusal\x18\t \x01(\tR\arefusal\x12#\n" +
 	"\rdatabase_host\x18\n" +
-	" \x01(\tR\fdatabaseHost\"\xd0\x01\n" +
+	" \x01(\tR\fdatabaseHost\x12\x1a\n" +
+	"\bcampaign\x18\v \x01(\bR\bcampaign\"\xd0\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +

@@ -36,7 +36,8 @@ func (p *Profile) Set(text string) error {
 
 func (*Profile) Type() string { return "string" }
 
-func (p Profile) noCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
+// NoCampaign reports whether the database has none of the built-in tasks.
+func (p Profile) NoCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
 	switch p {
 	case None:
 		return true, nil

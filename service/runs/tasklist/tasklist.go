@@ -71,7 +71,7 @@ type Source struct {
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	l := List{External: map[string]external.Task{}}
 	var err error
-	if l.NoCampaign, err = s.Profile.noCampaign(ctx, db); err != nil {
+	if l.NoCampaign, err = s.Profile.NoCampaign(ctx, db); err != nil {
 		return l, err
 	}
 	if !l.NoCampaign {
