@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 func (s *Service) ListPolicies(
@@ -119,6 +120,7 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 		Description: m.GetDescription(),
 		Enabled:     m.GetEnabled(),
 		Limit:       int(m.GetLimit()),
+		Partitions:  partitionsOf(m.GetPartitions()),
 	}
 	if a := m.GetOlderThan(); a != nil {
 		p.OlderThan = &policy.OlderThan{Column: a.GetColumn()}
@@ -152,6 +154,16 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 	return p
 }
 
+const partitionsPrefix = "PARTITIONS_"
+
+// partitionsOf returns the text of an unknown number, which is not valid.
+func partitionsOf(m cleanupv1.Partitions) purge.Partitions {
+	if m == cleanupv1.Partitions_PARTITIONS_UNSPECIFIED {
+		return ""
+	}
+	return purge.Partitions(strings.TrimPrefix(m.String(), partitionsPrefix))
+}
+
 func policyMessage(p policy.Policy) *cleanupv1.Policy {
 	m := &cleanupv1.Policy{
 		Name:        p.Name,
@@ -159,6 +171,7 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		Description: p.Description,
 		Enabled:     p.Enabled,
 		Limit:       int32(p.Limit),
+		Partitions:  cleanupv1.Partitions(cleanupv1.Partitions_value[partitionsPrefix+string(p.Partitions)]),
 		Etag:        p.Etag(),
 	}
 	if a := p.OlderThan; a != nil {

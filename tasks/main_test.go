@@ -39,7 +39,8 @@ type journal struct {
 	rows     map[string]int64 // deleted rows, without dropped tables
 	updated  map[string]int64
 	cascaded map[string]int64
-	dropped  map[string]int64 // work tables and partitions
+	dropped  map[string]int64 // work tables
+	removed  map[string]int64 // partitions
 	retained map[string]purge.Retained
 	details  map[string]string
 	previews map[string][]preview.Table
@@ -101,6 +102,7 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		j.updated[j.task] += d.Updated
 		j.cascaded[j.task] += d.Cascaded
 		j.dropped[j.task] += d.Dropped
+		j.removed[j.task] += d.Partitions
 		j.batches = append(j.batches, d)
 		if j.committed != nil {
 			j.committed()
@@ -128,6 +130,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	j.updated[j.task] += d.Updated
 	j.cascaded[j.task] += d.Cascaded
 	j.dropped[j.task] += d.Dropped
+	j.removed[j.task] += d.Partitions
 	j.recorded += d.Recorded
 	return nil
 }
@@ -228,6 +231,7 @@ func newJournal(db *pgtest.DB) *journal {
 		updated:  map[string]int64{},
 		cascaded: map[string]int64{},
 		dropped:  map[string]int64{},
+		removed:  map[string]int64{},
 		retained: map[string]purge.Retained{},
 		details:  map[string]string{},
 		previews: map[string][]preview.Table{},

@@ -71,16 +71,20 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 	db := pgtest.Empty(t)
 	role := db.Role("columns")
 	db.Do(family + "; GRANT SELECT (id, seen) ON customer TO " + role)
-	err := pgx.BeginFunc(t.Context(), db.For(role).Pool, func(tx pgx.Tx) error {
-		catalog, err := campaign.LoadCatalog(t.Context(), tx, campaign.Scope{
-			Named: oldCustomers.Task().Names, NoCampaign: true,
-		})
+	err := checkPolicy(t, db.For(role), oldCustomers)
+	checkError(t, err, `GRANT DELETE ON "public"."customer" TO "`+role+`"; GRANT SELECT ON "public"."customer" TO `)
+}
+
+// checkPolicy checks a policy as when it is set.
+func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
+	t.Helper()
+	return pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		catalog, err := campaign.LoadCatalog(t.Context(), tx, campaign.Scope{Named: p.Task().Names, NoCampaign: true})
 		if err != nil {
 			return err
 		}
-		return oldCustomers.Check(t.Context(), tx, plan.Env{Catalog: catalog})
+		return p.Check(t.Context(), tx, plan.Env{Catalog: catalog})
 	})
-	checkError(t, err, `GRANT DELETE ON "public"."customer" TO "`+role+`"; GRANT SELECT ON "public"."customer" TO `)
 }
 
 // A child whose parent is not committed yet is no orphan.

@@ -22,6 +22,34 @@ var (
 		"A partition of a table that is cleaned by age alone ended before the cutoff.",
 		"Nothing.",
 	)
+	PartitionDetached = tables.info(
+		"PARTITION_DETACHED",
+		"{table}: all rows of the partition were obsolete: detached, with its rows",
+		"A partition of a table whose policy detaches partitions ended before the cutoff. It is a table of its own now, in "+
+			"the same schema and under the same name.",
+		"Archive the table, and drop it when it is no longer needed. ALTER TABLE … ATTACH PARTITION undoes it.",
+	)
+	PartitionNotDetached = tables.warning(
+		"PARTITION_NOT_DETACHED",
+		"{table}: the partition ends before the cutoff, and is not detached: {problem}",
+		"A lock on the table, a foreign key, a hold, or a right that the role lacks kept the partition from being detached.",
+		"See the problem. After a lock, nothing: the next run tries again.",
+	)
+	PartitionsToDetach = tables.info(
+		"PARTITIONS_TO_DETACH",
+		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows, and would be detached: {names}",
+		"A dry run found partitions of a table whose policy detaches partitions which end before the cutoff.",
+		"Nothing.",
+	)
+	PartitionsToDrop = tables.info(
+		"PARTITIONS_TO_DROP",
+		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows, and would be dropped whole: "+
+			"{names}",
+		"A dry run found partitions of a table that is cleaned by age alone which end before the cutoff.",
+		"Nothing. If the partitions are to be kept as tables of their own, let the policy detach them; if their rows are to "+
+			"be deleted one by one, for example because a standby or another program expects the partitions, let it delete "+
+			"them.",
+	)
 	PartitionWithoutRights = tables.info(
 		"PARTITION_WITHOUT_RIGHTS",
 		"{table}: the role lacks rights, and no row there can be obsolete, since {reason}: skipped; later: {grant}",

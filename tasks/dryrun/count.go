@@ -69,6 +69,9 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 		t.OtherServerFailed(ctx, j, s, err)
 		return nil
 	}
+	if s.Partitions == purge.DetachPartitions {
+		return t.countDetached(ctx, j, s)
+	}
 	if err := t.countSets(ctx, candidates.Of(t.Task.Name, j, s)); err != nil {
 		return err
 	}
@@ -79,6 +82,35 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 		return err
 	}
 	return t.countDependent(ctx, j, s)
+}
+
+// countDetached counts the partition of a sweep, with its rows, if it would be detached.
+func (t *task) countDetached(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	removed, problem, err := t.Binder.Engine.Removes(ctx, s)
+	switch {
+	case err != nil:
+		return t.Uncounted(ctx, j, s, err)
+	case problem != "":
+		t.Log(ctx, message.PartitionNotDetached.With("table", j.Name, "problem", problem))
+		t.Retained.Tables++
+		return nil
+	case !removed:
+		return nil
+	}
+	if err := t.countSets(ctx, candidates.Of(t.Task.Name, j, s)); err != nil {
+		return err
+	}
+	return t.countPartition(ctx, j)
+}
+
+// countPartition counts a partition that would be removed, unless an earlier task would remove it.
+func (t *task) countPartition(ctx context.Context, j plan.Job) error {
+	if t.found.removed[j.Relation] {
+		return nil
+	}
+	t.found.removed[j.Relation] = true
+	t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).addPartition(j)
+	return t.run.Journal.Counts.Count(ctx, purge.Delta{Partitions: 1})
 }
 
 func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
@@ -102,12 +134,11 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 
 // countDrop counts the partition of a sweep if it would be dropped.
 func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
-	dropped, err := t.Binder.Engine.Drops(ctx, s)
+	dropped, _, err := t.Binder.Engine.Removes(ctx, s)
 	if err != nil || !dropped {
 		return t.Uncounted(ctx, j, s, err)
 	}
-	t.found.tables.at(j.Table.Quoted(), preview.Delete, t.Plan.Describe(j)).addPartition(j.Name)
-	return t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: 1})
+	return t.countPartition(ctx, j)
 }
 
 func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
@@ -196,12 +227,7 @@ func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Se
 	return nil
 }
 
-func actionOf(j plan.Job) preview.Action {
-	if j.Set != nil {
-		return preview.Update
-	}
-	return preview.Delete
-}
+func actionOf(j plan.Job) preview.Action { return preview.ActionOf(j.Set != nil, j.Partitions) }
 
 // record records the rows found for a set, which foreign keys may delete or update with the job's own rows.
 func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally) error {
@@ -212,6 +238,8 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 		d = purge.Delta{Updated: found.Rows, Statements: found.Windows}
 	case set.ByKey:
 		d = purge.Delta{Cascaded: found.Rows}
+	case j.Partitions == purge.DetachPartitions:
+		d = purge.Delta{}
 	}
 	table := t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j))
 	table.add(j.Table, j.Relation, found)

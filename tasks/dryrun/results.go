@@ -24,6 +24,8 @@ type results struct {
 	tallies map[string]purge.Tally
 	// dropped are quoted names of work tables.
 	dropped map[string]bool
+	// removed are the quoted names of partitions that would be dropped or detached.
+	removed map[string]bool
 	// deleted are the rows that the tasks before the current one would delete or update, by table.
 	deleted map[string]int64
 	tables  tables
@@ -42,6 +44,7 @@ func newResults(chosen []plan.Task) *results {
 		problems:    map[string]string{},
 		tallies:     map[string]purge.Tally{},
 		dropped:     map[string]bool{},
+		removed:     map[string]bool{},
 		deleted:     map[string]int64{},
 	}
 }

@@ -70,7 +70,7 @@ func (x *executor) measure(ctx context.Context, t *table) {
 		return
 	}
 	t.RowsTotal = max(*rows, t.Rows)
-	if t.Action == preview.Delete {
+	if t.Action != preview.Update && t.RowsTotal > 0 {
 		t.Bytes = int64(float64(*bytes) * float64(t.Rows) / float64(t.RowsTotal))
 	}
 	if triggers != nil && *triggers {
@@ -79,12 +79,13 @@ func (x *executor) measure(ctx context.Context, t *table) {
 }
 
 func (t *table) all() (names []string) {
-	if t.of != nil {
-		for _, leaf := range t.of.Leaves {
-			names = append(names, leaf.Quoted())
-		}
+	if t.of == nil {
+		return t.dropped
 	}
-	return append(names, t.dropped...)
+	for _, leaf := range t.of.Leaves {
+		names = append(names, leaf.Quoted())
+	}
+	return names
 }
 
 // maxCountedBytes is up to which size a table is counted instead of estimated: 8 MiB.

@@ -1,9 +1,12 @@
 package dryrun
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -44,7 +47,7 @@ func (ts *tables) has(name string, action preview.Action) bool {
 // it or its rows were not counted.
 func (ts *tables) take() (taken []*table) {
 	for _, t := range ts.all {
-		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
+		if t.Rows > 0 || t.Tables > 0 || t.Partitions > 0 || t.Guards != nil || t.Remarks != nil {
 			taken = append(taken, t)
 		}
 	}
@@ -70,12 +73,31 @@ func (t *table) addDropped(w campaign.WorkTable) {
 	}
 }
 
-// addPartition adds a partition that would be dropped with all of its rows.
-func (t *table) addPartition(name string) {
-	t.Tables++
-	if len(t.Names) < maxNames {
-		t.Names = append(t.Names, name)
+// addPartition adds a partition that would be dropped or detached with all of its rows.
+func (t *table) addPartition(j plan.Job) {
+	t.Partitions++
+	t.of = j.Table // if it has no rows
+	if t.Action == preview.Detach {
+		t.dropped = append(t.dropped, j.Relation)
 	}
+	if len(t.Names) < maxNames {
+		t.Names = append(t.Names, j.Name)
+	}
+}
+
+func (t *table) logPartitions(ctx context.Context, to *task) {
+	if t.Partitions == 0 {
+		return
+	}
+	names := strings.Join(t.Names, ", ")
+	if more := t.Partitions - int64(len(t.Names)); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	kind := message.PartitionsToDrop
+	if t.Action == preview.Detach {
+		kind = message.PartitionsToDetach
+	}
+	to.Log(ctx, kind.With("table", t.of.Name, "partitions", t.Partitions, "names", names))
 }
 
 // remark adds a remark on what cannot be known before the rows are deleted.

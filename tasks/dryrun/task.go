@@ -43,6 +43,9 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 	if err := t.countJobs(ctx, t.parents); err != nil {
 		return false, err
 	}
+	for _, table := range t.found.tables.all {
+		table.logPartitions(ctx, t)
+	}
 	if t.setsOnly {
 		rolledUp, err := t.rollUp(ctx)
 		return rolledUp || len(t.Jobs) > 0, err

@@ -35,8 +35,15 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 	if r.Dropped {
 		t.Log(ctx, message.PartitionDropped.With("table", table))
 	}
+	if r.Detached {
+		t.Log(ctx, message.PartitionDetached.With("table", table))
+	}
 	t.RowError = cmp.Or(t.RowError, r.FirstError)
 	retained := r.Retained
+	if r.NotDetached != "" {
+		t.Log(ctx, message.PartitionNotDetached.With("table", table, "problem", r.NotDetached))
+		retained.Tables++
+	}
 	if r.TableLocked || r.GaveUp {
 		retained.Tables++
 	}

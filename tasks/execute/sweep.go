@@ -64,6 +64,10 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	if err != nil {
 		return nil, err
 	}
+	if saved := t.Saved(); saved != nil && j.Partitions == purge.DetachPartitions &&
+		!slices.Contains(saved.Dropped, j.Relation) {
+		return nil, t.retainUnplanned(ctx, j, s)
+	}
 	from := *t.Cursor
 	from.Before = t.Retained
 	result, err := t.Binder.Engine.Sweep(ctx, s, from)
@@ -87,6 +91,16 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 		return nil, err
 	}
 	return t.parentsOfRetained(ctx, j, s, failed.Plus(t.report(ctx, j.Name, result)), ids), nil
+}
+
+// retainUnplanned retains a partition that would be detached, and that the saved plan does not show.
+func (t *task) retainUnplanned(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	removes, problem, err := t.Binder.Engine.Removes(ctx, s)
+	if removes {
+		problem = "the saved plan does not have it"
+	}
+	t.report(ctx, j.Name, purge.Result{NotDetached: problem})
+	return err
 }
 
 // sweepWithoutCompanion sweeps a job again after an error that may be that of the companion statement.

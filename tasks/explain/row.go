@@ -216,7 +216,7 @@ func (x *Row) conclude() {
 	rank := map[Verdict]int{Kept: 0, DeletedLater: 1, Unknown: 2, Deleted: 3}
 	for _, s := range x.Steps {
 		switch {
-		case s.Action == preview.Update || rank[s.Verdict] < rank[x.Verdict] || x.Verdict == Deleted:
+		case s.Action != preview.Delete || rank[s.Verdict] < rank[x.Verdict] || x.Verdict == Deleted:
 		case s.Verdict == Kept:
 			if s.OnHold {
 				x.Task, x.Why = s.Task, s.Why

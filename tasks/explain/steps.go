@@ -86,13 +86,10 @@ func (x *explanation) isPaired(j plan.Job) bool {
 func skipped(task string, s plan.Skip) Step {
 	step := Step{
 		Task:    task,
-		Action:  preview.Delete,
+		Action:  preview.ActionOf(s.Step.Update != nil, s.Step.Partitions),
 		Rule:    s.Rule,
 		Verdict: Kept,
 		Why:     "the step is skipped: " + s.Why,
-	}
-	if s.Step.Update != nil {
-		step.Action = preview.Update
 	}
 	return step
 }
@@ -108,9 +105,7 @@ func (x *explanation) newStep(task, rule string) Step {
 
 func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []candidates.Set) (s Step, err error) {
 	s = x.newStep(p.Task.Name, p.Describe(j))
-	if j.Set != nil {
-		s.Action = preview.Update
-	}
+	s.Action = preview.ActionOf(j.Set != nil, j.Partitions)
 	deletes := false
 	key := candidates.Set{Task: s.Task, Job: j}.Key()
 	if i := slices.IndexFunc(all, func(c candidates.Set) bool { return c.Key() == key }); i >= 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // limits are how long a query about a table may wait for its lock, and how long it may take.
@@ -94,7 +95,7 @@ func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relati
 		}
 		for _, j := range p.Jobs {
 			// Neither indexes nor statistics on this server have the rows of other servers.
-			if j.Older == nil || !j.Table.CanSelect || j.Table.Location != "" {
+			if j.Older == nil || j.Partitions == purge.DetachPartitions || !j.Table.CanSelect || j.Table.Location != "" {
 				continue
 			}
 			var deletedBefore time.Time

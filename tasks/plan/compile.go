@@ -157,6 +157,8 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	job.Companion, job.CompanionWrites = c.companion(s.step)
 	rights := []string{"SELECT", "DELETE"}
 	switch {
+	case s.step.Partitions == purge.DetachPartitions: // which takes the owner
+		rights = []string{"SELECT"}
 	case s.step.Update != nil:
 		rights = []string{"SELECT", "UPDATE"}
 	case s.step.Tables != nil:
@@ -239,7 +241,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	job.NoTIDs, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
-	job.Partition = leaf.Quoted() != job.Table.Quoted()
+	job.Partition, job.Partitions = leaf.Quoted() != job.Table.Quoted(), s.step.Partitions
 	return job
 }
 
@@ -294,11 +296,14 @@ func (s *stepCompiler) spares(leaf campaign.Leaf, table *campaign.Table) string 
 
 // older returns the step's condition if it compares a single date with a cutoff; otherwise nil.
 func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
-	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 ||
-		len(s.step.Rules[0]) != 1 {
+	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 {
 		return nil
 	}
-	age, ok := s.step.Rules[0][0].(Age)
+	parts := slices.DeleteFunc(slices.Clone(s.step.Rules[0]), func(p Part) bool { _, ok := p.(inWholePartition); return ok })
+	if len(parts) != 1 {
+		return nil
+	}
+	age, ok := parts[0].(Age)
 	if !ok || age.operator != "<" || age.Else != "" {
 		return nil
 	}

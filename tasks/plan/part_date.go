@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -117,6 +118,29 @@ func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 	return sqlexpr.Format("%s + interval '%d seconds'", ClampDate(coalesce(r, p.Column, p.Else)),
 		int64(delay.Seconds()))
 }
+
+// inWholePartition is true for rows of partitions of which all rows have the age.
+type inWholePartition struct{ age Age }
+
+// InWholePartition is true for rows of a range partition, by the date alone, that ends before the cutoff of an age.
+func InWholePartition(age Age) Part { return inWholePartition{age} }
+
+func (p inWholePartition) applies(c *compiler, r row) bool { return p.age.applies(c, r) }
+
+func (p inWholePartition) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
+	cutoff, _, err := p.age.cutoff(c.env)
+	return sqlexpr.Format("r.tableoid IN (%s)",
+		purge.WholePartitions(r.table.Quoted(), r.table.Stored(p.age.Column), cutoff)), err == nil
+}
+
+func (inWholePartition) describe(Env) string { return "in a partition that ends before that" }
+
+func (p inWholePartition) option() campaign.Option { return p.age.option() }
+
+func (inWholePartition) columns() []string { return nil }
+
+// A partition's bounds are later than the date of the row, by which a reader can tell.
+func (inWholePartition) trueFrom(*compiler, row) (unknown sqlexpr.Expr) { return unknown }
 
 // Never is a time that is never reached. The API cannot represent a later time, and PostgreSQL can still add a
 // delay to it.

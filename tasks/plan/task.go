@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 type Kind int
@@ -80,6 +81,8 @@ type Step struct {
 	NeededBy *Task
 	// Update has the new values of rows; nil deletes them. Assignments to missing columns are left out.
 	Update []Assignment
+	// Partitions says what becomes of partitions of which all rows match, if the rules are a single age.
+	Partitions purge.Partitions
 	// Limit is the most rows that one statement may touch; 0 stands for 5,000.
 	Limit int
 	// Paired is a table whose rows with the same ids are deleted, too.

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -36,7 +37,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		return c.wrong.Err()
 	}
 	c.checkColumns()
-	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
+	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx), c.checkPartitions(ctx)); err != nil {
 		return err
 	}
 	if c.wrong != nil {
@@ -55,6 +56,23 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
+}
+
+// checkPartitions checks that partitions of the table can be detached by the date.
+func (c *checker) checkPartitions(ctx context.Context) error {
+	if c.Partitions != purge.DetachPartitions {
+		return nil
+	}
+	var byDate bool
+	err := c.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_partitioned_table t
+		JOIN pg_attribute a ON a.attrelid = t.partrelid AND a.attnum = t.partattrs[0]
+		WHERE t.partrelid = $1 AND t.partstrat = 'r' AND t.partnatts = 1 AND a.attname = $2)`,
+		c.table.OID, c.table.Stored(c.OlderThan.Column)).Scan(&byDate)
+	if err == nil && !byDate {
+		c.wrong.Addf("policy.partitions", "cannot be DETACH: %s is not partitioned by range of %s alone", c.table.Quoted(),
+			c.OlderThan.Column)
+	}
+	return err
 }
 
 // checkTable reports whether the policy can be for its table.

@@ -7,14 +7,18 @@ import (
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
-// later, and to the sequences of its columns, which forecasts watch.
+// later, and to the sequences of its columns, which forecasts watch; and, if $4, the owner's own right to detach
+// partitions.
 const furtherGrants = `
 SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON TABLES TO %I',
   pg_get_userbyid(c.relowner), n.nspname, $2::text, $3::text)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1 AND c.relkind = 'p'
+UNION
+SELECT format('GRANT %I TO %I', pg_get_userbyid(c.relowner), $3::text) FROM pg_class c WHERE c.oid = $1 AND $4
 UNION
 SELECT format('GRANT SELECT ON SEQUENCE %I.%I TO %I', n.nspname, s.relname, $3::text)
 FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_namespace n ON n.oid = s.relnamespace
@@ -42,11 +46,15 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) (
 		c.wrong.Addf("policy.table", "%s cannot be cleaned, whatever is granted: %s", c.table.Quoted(), notes(compiled))
 		return nil, c.wrong.Err()
 	}
+	detaches := p.Partitions == purge.DetachPartitions
 	rights := "SELECT, DELETE"
-	if p.Assign != nil {
+	switch {
+	case p.Assign != nil:
 		rights = "SELECT, UPDATE"
+	case detaches:
+		rights = "SELECT"
 	}
-	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
+	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role, detaches)
 	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return append(compiled.Rights, further...), err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 const Prefix = "policy/"
@@ -28,6 +29,8 @@ type Policy struct {
 	KeepNewest *KeepNewest `json:"keep_newest,omitempty"`
 	// Assign are the new values of columns; if there are none, rows are deleted.
 	Assign []Assign `json:"assign,omitempty"`
+	// Partitions is empty for the default, which is to drop them.
+	Partitions purge.Partitions `json:"partitions,omitempty"`
 	// Relations are Table and OrphanOf.ParentTable as they were found when the policy was set. Before that they are
 	// nil, and the names are looked up.
 	Relations []Relation `json:"-"`

@@ -7,6 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // part is a part of a rule, with the field of the policy from which it comes.
@@ -20,24 +21,28 @@ func (p Policy) Task() plan.Task {
 	for _, part := range p.parts() {
 		rule = append(rule, part.Part)
 	}
-	verb := "Deletes"
-	if len(p.Assign) > 0 {
-		verb = "Changes"
+	does := "Deletes rows"
+	switch {
+	case len(p.Assign) > 0:
+		does = "Changes rows"
+	case p.Partitions == purge.DetachPartitions:
+		does = "Detaches partitions"
 	}
 	return plan.Task{
 		Name:        p.TaskName(),
 		Kind:        plan.Policy,
 		Title:       p.title(),
-		Description: fmt.Sprintf("%s rows of %s by a policy of this installation.", verb, p.Table),
+		Description: fmt.Sprintf("%s of %s by a policy of this installation.", does, p.Table),
 		Names:       p.names(),
 		Basis:       p.Basis(),
 		Revision:    p.Revision,
 		Disabled:    !p.Enabled,
 		Steps: []plan.Step{{
-			On:     p.tables,
-			Rules:  plan.Rules{rule},
-			Update: p.assignments(),
-			Limit:  p.Limit,
+			On:         p.tables,
+			Rules:      plan.Rules{rule},
+			Update:     p.assignments(),
+			Limit:      p.Limit,
+			Partitions: p.Partitions,
 		}},
 	}
 }
@@ -53,6 +58,9 @@ func (p Policy) parts() (parts []part) {
 			age = age.By(time.Duration(*a.Days) * campaign.Day)
 		}
 		add("older_than", age)
+		if p.Partitions == purge.DetachPartitions {
+			add("partitions", plan.InWholePartition(age))
+		}
 	}
 	for i, f := range p.Filters {
 		add(fmt.Sprintf("filters[%d]", i), plan.Filter{Column: f.Column, Op: ops[f.Op], Values: f.Values})

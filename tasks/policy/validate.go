@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
@@ -42,6 +43,16 @@ func (p Policy) Validate() error {
 	if p.OlderThan == nil && p.OrphanOf == nil && p.KeepNewest == nil {
 		wrong.Add("policy",
 			"needs older_than, orphan_of or keep_newest: filters alone do not say when a row is obsolete")
+	}
+	switch p.Partitions {
+	case "", purge.DropPartitions, purge.DeleteRows:
+	case purge.DetachPartitions:
+		if p.OlderThan == nil || p.Filters != nil || p.OrphanOf != nil || p.KeepNewest != nil || p.Assign != nil {
+			wrong.Add("policy.partitions", "can be DETACH only with older_than alone, and without assign: a partition leaves "+
+				"with all of its rows")
+		}
+	default:
+		wrong.Add("policy.partitions", "must be DROP, DETACH or DELETE")
 	}
 	p.validateParts(&wrong)
 	p.validateAssign(&wrong)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 type Action string
@@ -12,7 +13,19 @@ const (
 	Delete Action = "DELETE"
 	Update Action = "UPDATE"
 	Drop   Action = "DROP"
+	Detach Action = "DETACH" // partitions, with their rows
 )
+
+// ActionOf returns what a sweep does, which may update rows.
+func ActionOf(updates bool, p purge.Partitions) Action {
+	switch {
+	case updates:
+		return Update
+	case p == purge.DetachPartitions:
+		return Detach
+	}
+	return Delete
+}
 
 // Table is what a task would do to a table, or to its work tables.
 type Table struct {
@@ -26,9 +39,12 @@ type Table struct {
 	// delete.
 	RowsTotal int64 `json:"RowsTotal,omitempty"`
 	Bytes     int64 `json:"Bytes,omitempty"`
-	// Tables is how many work tables, or partitions with all of their rows, would be dropped. Names are some of them.
-	Tables int64    `json:"Tables,omitempty"`
-	Names  []string `json:"Names,omitempty"`
+	// Tables is how many work tables would be dropped, and Partitions how many partitions, with all of their rows,
+	// would be dropped or detached.
+	// Names are some of them.
+	Tables     int64    `json:"Tables,omitempty"`
+	Partitions int64    `json:"Partitions,omitempty"`
+	Names      []string `json:"Names,omitempty"`
 	// Oldest and Newest are the first and the last date of the rows; nil if the rule compares no date.
 	Oldest *time.Time `json:"Oldest,omitempty"`
 	Newest *time.Time `json:"Newest,omitempty"`
@@ -49,7 +65,7 @@ type Task struct {
 	// Parents are the ids of the parents. Retained are those whose own rows are retained.
 	Parents  []int64 `json:"Parents,omitempty"`
 	Retained []int64 `json:"Retained,omitempty"`
-	// Dropped are the quoted names of the work tables to drop.
+	// Dropped are the quoted names of the work tables to drop, and of the partitions to detach.
 	Dropped []string `json:"Dropped,omitempty"`
 	// Untouched are the parents without any row to delete. RolledUpFrom is when the period begins that the task rolls
 	// up; nil if it rolls nothing up. Another worker needs both to continue the dry run.

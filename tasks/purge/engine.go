@@ -108,6 +108,8 @@ type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
+	// Partitions is how many whole partitions were dropped or detached.
+	Partitions int64
 	// Cascaded counts rows of other tables that foreign keys deleted with the deleted ones.
 	Cascaded int64
 	Recorded int64
@@ -143,7 +145,7 @@ func (d *Delta) addAffected(affected []Affected) {
 }
 
 func (d Delta) Empty() bool {
-	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Cascaded == 0
+	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Partitions == 0 && d.Cascaded == 0
 }
 
 // Cursor is how far a sweep has come: everything below it is done. It becomes invalid when the table is rewritten,

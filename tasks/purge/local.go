@@ -50,10 +50,15 @@ type localSweep struct {
 func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	s, r := l.table.sweep, l.table.engine.Recorder
 	l.maxRows = s.maxRows(l.table.engine.MaxRows)
-	if s.Older != nil && !s.Narrowed && s.Partition {
-		dropped, err := l.table.dropPartition(ctx, from.Before)
-		if dropped || err != nil {
-			l.progress.outcome.result.Dropped = dropped
+	if s.removes() {
+		removed, problem, err := l.table.removePartition(ctx, from.Before)
+		result := &l.progress.outcome.result
+		if s.Partitions == DetachPartitions {
+			result.Detached, result.NotDetached = removed, problem
+			return err
+		}
+		if removed || err != nil {
+			result.Dropped = removed
 			r.Scanning(Scan{Method: PartitionDrop})
 			return err
 		}

@@ -39,8 +39,10 @@ type Sweep struct {
 	Older *Older
 	// Narrowed is set if Without or And has added conditions.
 	Narrowed bool
-	// Partition is set for a partition of the rule's table. The partition is dropped if all of its rows are older.
-	Partition bool
+	// Partition is set for a partition of the rule's table, and Partitions says what becomes of it if all of its rows
+	// are older.
+	Partition  bool
+	Partitions Partitions
 	// Key is the integer column that identifies a row in messages; if it is empty, the row's TID does.
 	Key string
 	// Companion is a part of the batch's statement; it may be nil.
@@ -89,8 +91,10 @@ type Result struct {
 	TableLocked bool
 	// GaveUp is set if the sweep ended early because more than MaxFailedRows rows failed.
 	GaveUp bool
-	// Dropped is set if the table was a partition that was dropped with all of its rows.
-	Dropped bool
+	// Dropped is set if the table was a partition that was dropped with all of its rows, Detached if it was detached.
+	Dropped, Detached bool
+	// NotDetached is why a partition that ends before the cutoff was not detached; empty if it was, or need not be.
+	NotDetached string
 	// Affected counts the rows that foreign keys deleted or changed with rows of the sweep, by table.
 	Affected []Affected
 }

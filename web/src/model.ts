@@ -99,6 +99,7 @@ export class Model {
         rowsDeleted: p.rowsDeleted,
         rowsUpdated: p.rowsUpdated,
         tablesDropped: p.tablesDropped,
+        partitionsRemoved: p.partitionsRemoved,
         batches: p.batches,
       })
     if (taskFinished?.result) Object.assign(this.result(taskFinished.result.task!), taskFinished.result)

@@ -10,6 +10,7 @@ export type TaskPreview = {
   deleted: number
   updated: number
   dropped: number
+  partitions: number
   tables: number
   bytes: number
   guards: TrippedGuard[]
@@ -42,6 +43,7 @@ export function tasksOf(run: Run): TaskPreview[] {
       deleted: sum(p => (p.action === 'PREVIEW_ACTION_DELETE' ? p.rows : '0')),
       updated: sum(p => (p.action === 'PREVIEW_ACTION_UPDATE' ? p.rows : '0')),
       dropped: sum(p => p.tables),
+      partitions: sum(p => p.partitions),
       tables: new Set(preview.filter(p => !drops(p)).map(p => p.table)).size,
       bytes: sum(p => p.bytes),
       guards: [...new Map(preview.flatMap(p => p.guards ?? []).map(g => [keyOfGuard(g), g])).values()],
@@ -57,7 +59,7 @@ function refused(run: Run) {
     [run, ...results].some(r => r.reason === 'REFUSAL_REASON_GUARD') &&
     results.every(
       r =>
-        rowsOf(r) + Number(r.tablesDropped ?? 0) === 0 &&
+        rowsOf(r) + Number(r.tablesDropped ?? 0) + Number(r.partitionsRemoved ?? 0) === 0 &&
         (r.reason === 'REFUSAL_REASON_GUARD' || /SKIPPED|NOT_RUN/.test(r.state ?? '')),
     )
   )

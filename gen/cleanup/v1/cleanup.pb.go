@@ -295,6 +295,8 @@ const (
 	PreviewAction_PREVIEW_ACTION_UPDATE PreviewAction = 2
 	// Drop work tables and views.
 	PreviewAction_PREVIEW_ACTION_DROP PreviewAction = 3
+	// Detach partitions, with their rows: they become tables of their own, and nothing is deleted.
+	PreviewAction_PREVIEW_ACTION_DETACH PreviewAction = 4
 )
 
 // Enum value maps for PreviewAction.
@@ -304,12 +306,14 @@ var (
 		1: "PREVIEW_ACTION_DELETE",
 		2: "PREVIEW_ACTION_UPDATE",
 		3: "PREVIEW_ACTION_DROP",
+		4: "PREVIEW_ACTION_DETACH",
 	}
 	PreviewAction_value = map[string]int32{
 		"PREVIEW_ACTION_UNSPECIFIED": 0,
 		"PREVIEW_ACTION_DELETE":      1,
 		"PREVIEW_ACTION_UPDATE":      2,
 		"PREVIEW_ACTION_DROP":        3,
+		"PREVIEW_ACTION_DETACH":      4,
 	}
 )
 
@@ -818,8 +822,11 @@ type TaskResult struct {
 	// Rows updated, by the task or by foreign keys with ON DELETE SET NULL or SET DEFAULT; in a dry run, rows that a run
 	// would update.
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
-	// Tables, views and partitions dropped; in a dry run, those that a run would drop.
+	// Tables and views dropped; in a dry run, those that a run would drop.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
+	// Whole partitions dropped, with rows that `rows_deleted` has as well, or detached by a policy that asks for it, with
+	// rows that are not deleted; in a dry run, those that a run would drop or detach.
+	PartitionsRemoved int64 `protobuf:"varint,25,opt,name=partitions_removed,json=partitionsRemoved,proto3" json:"partitions_removed,omitempty"`
 	// Statements that changed rows, each at most as many as the rule allows; up to eight share a transaction. In a dry
 	// run, parts of tables with matching rows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
@@ -935,6 +942,13 @@ func (x *TaskResult) GetRowsUpdated() int64 {
 func (x *TaskResult) GetTablesDropped() int64 {
 	if x != nil {
 		return x.TablesDropped
+	}
+	return 0
+}
+
+func (x *TaskResult) GetPartitionsRemoved() int64 {
+	if x != nil {
+		return x.PartitionsRemoved
 	}
 	return 0
 }
@@ -1080,7 +1094,7 @@ type TablePreview struct {
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
 	// The kind of the change.
 	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// Rows that would be deleted or updated. Exact, unless other sessions write to the table, or a trigger, rule,
+	// Rows that would be deleted or updated, or leave the table with a partition. Exact, unless other sessions write to the table, or a trigger, rule,
 	// foreign key or lock retains rows.
 	Rows int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
 	// The rows among these that foreign keys would delete or change because rows that they refer to go.
@@ -1090,9 +1104,11 @@ type TablePreview struct {
 	// Estimated bytes of the rows that would be deleted, or of the tables that would be dropped, with indexes; 0 for
 	// UPDATE.
 	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Tables and views that would be dropped; for DELETE, partitions that would be dropped with all their rows.
+	// Tables and views that would be dropped; only for DROP.
 	Tables int64 `protobuf:"varint,6,opt,name=tables,proto3" json:"tables,omitempty"`
-	// Names of these tables, at most 20.
+	// Partitions that would be dropped with all of their rows, or detached, which `rows` has; for DELETE and DETACH.
+	Partitions int64 `protobuf:"varint,16,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// Names of these tables or partitions, at most 20.
 	Names []string `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`
 	// The oldest date of the rule in the rows; absent if the rule has no date, or all are NULL.
 	OldestTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
@@ -1187,6 +1203,13 @@ func (x *TablePreview) GetBytes() int64 {
 func (x *TablePreview) GetTables() int64 {
 	if x != nil {
 		return x.Tables
+	}
+	return 0
+}
+
+func (x *TablePreview) GetPartitions() int64 {
+	if x != nil {
+		return x.Partitions
 	}
 	return 0
 }
@@ -1739,6 +1762,8 @@ type TaskProgress struct {
 	RowsCascaded int64 `protobuf:"varint,13,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
+	// Whole partitions dropped or detached so far.
+	PartitionsRemoved int64 `protobuf:"varint,14,opt,name=partitions_removed,json=partitionsRemoved,proto3" json:"partitions_removed,omitempty"`
 	// Statements so far that changed rows, each at most as many as the rule allows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// Estimated number of rows that the task will have deleted when it ends; absent if unknown, or if more have been
@@ -1826,6 +1851,13 @@ func (x *TaskProgress) GetRowsCascaded() int64 {
 func (x *TaskProgress) GetTablesDropped() int64 {
 	if x != nil {
 		return x.TablesDropped
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetPartitionsRemoved() int64 {
+	if x != nil {
+		return x.PartitionsRemoved
 	}
 	return 0
 }
@@ -3733,14 +3765,15 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"pause_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tpauseTime\x12\x1b\n" +
 	"\tpaused_by\x18\x12 \x01(\tR\bpausedBy\x12*\n" +
-	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\x9c\b\n" +
+	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\xcb\b\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.cleanup.v1.TaskStateR\x05state\x12!\n" +
 	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12!\n" +
 	"\frows_updated\x18\x04 \x01(\x03R\vrowsUpdated\x12%\n" +
-	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12\x18\n" +
+	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12-\n" +
+	"\x12partitions_removed\x18\x19 \x01(\x03R\x11partitionsRemoved\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x129\n" +
 	"\n" +
 	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
@@ -3767,7 +3800,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x04\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -3776,7 +3809,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06tables\x18\x06 \x01(\x03R\x06tables\x12\x14\n" +
+	"\x06tables\x18\x06 \x01(\x03R\x06tables\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x10 \x01(\x03R\n" +
+	"partitions\x12\x14\n" +
 	"\x05names\x18\a \x03(\tR\x05names\x12;\n" +
 	"\voldest_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"oldestTime\x12;\n" +
@@ -3828,14 +3864,15 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"task_count\x18\x03 \x01(\x05R\ttaskCount\"V\n" +
 	"\bThrottle\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.cleanup.v1.ThrottleReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xf8\x03\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xa7\x04\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
 	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12!\n" +
 	"\frows_updated\x18\x04 \x01(\x03R\vrowsUpdated\x12#\n" +
 	"\rrows_cascaded\x18\r \x01(\x03R\frowsCascaded\x12%\n" +
-	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12\x18\n" +
+	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12-\n" +
+	"\x12partitions_removed\x18\x0e \x01(\x03R\x11partitionsRemoved\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x12(\n" +
 	"\rrows_expected\x18\a \x01(\x03H\x00R\frowsExpected\x88\x01\x01\x12&\n" +
 	"\x0frows_per_second\x18\b \x01(\x01R\rrowsPerSecond\x127\n" +
@@ -4001,12 +4038,13 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REFUSAL_REASON_GUARD\x10\x01\x12\x1d\n" +
 	"\x19REFUSAL_REASON_PLAN_STALE\x10\x02\x12 \n" +
-	"\x1cREFUSAL_REASON_PLAN_EXCEEDED\x10\x03*~\n" +
+	"\x1cREFUSAL_REASON_PLAN_EXCEEDED\x10\x03*\x99\x01\n" +
 	"\rPreviewAction\x12\x1e\n" +
 	"\x1aPREVIEW_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PREVIEW_ACTION_DELETE\x10\x01\x12\x19\n" +
 	"\x15PREVIEW_ACTION_UPDATE\x10\x02\x12\x17\n" +
-	"\x13PREVIEW_ACTION_DROP\x10\x03*\xdd\x02\n" +
+	"\x13PREVIEW_ACTION_DROP\x10\x03\x12\x19\n" +
+	"\x15PREVIEW_ACTION_DETACH\x10\x04*\xdd\x02\n" +
 	"\x0eThrottleReason\x12\x1f\n" +
 	"\x1bTHROTTLE_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bTHROTTLE_REASON_REPLICA_LAG\x10\x01\x12&\n" +

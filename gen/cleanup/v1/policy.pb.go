@@ -22,6 +22,66 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Partitions says what becomes of a partition that ends before the cutoff of a policy.
+type Partitions int32
+
+const (
+	// PARTITIONS_DROP.
+	Partitions_PARTITIONS_UNSPECIFIED Partitions = 0
+	// The partition is dropped, which takes the owner of the partition, if that has the same effect as deleting its rows:
+	// it has no triggers or rules, is not published, and no foreign key refers to it. Otherwise its rows are deleted.
+	Partitions_PARTITIONS_DROP Partitions = 1
+	// The partition is detached, and becomes a table of its own with its rows, for an archive; it takes the owner of the
+	// table. Nothing is deleted: rows of a partition that does not end before the cutoff stay. The parent is locked for
+	// a moment; the statement waits half a second for that, and the next run tries again.
+	Partitions_PARTITIONS_DETACH Partitions = 2
+	// Rows are deleted one by one, and the empty partition stays.
+	Partitions_PARTITIONS_DELETE Partitions = 3
+)
+
+// Enum value maps for Partitions.
+var (
+	Partitions_name = map[int32]string{
+		0: "PARTITIONS_UNSPECIFIED",
+		1: "PARTITIONS_DROP",
+		2: "PARTITIONS_DETACH",
+		3: "PARTITIONS_DELETE",
+	}
+	Partitions_value = map[string]int32{
+		"PARTITIONS_UNSPECIFIED": 0,
+		"PARTITIONS_DROP":        1,
+		"PARTITIONS_DETACH":      2,
+		"PARTITIONS_DELETE":      3,
+	}
+)
+
+func (x Partitions) Enum() *Partitions {
+	p := new(Partitions)
+	*p = x
+	return p
+}
+
+func (x Partitions) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Partitions) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_policy_proto_enumTypes[0].Descriptor()
+}
+
+func (Partitions) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_policy_proto_enumTypes[0]
+}
+
+func (x Partitions) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Partitions.Descriptor instead.
+func (Partitions) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{0}
+}
+
 // FilterOp is a comparison. Except for IS_NULL, no comparison is true of NULL.
 type FilterOp int32
 
@@ -96,11 +156,11 @@ func (x FilterOp) String() string {
 }
 
 func (FilterOp) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_policy_proto_enumTypes[0].Descriptor()
+	return file_cleanup_v1_policy_proto_enumTypes[1].Descriptor()
 }
 
 func (FilterOp) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_policy_proto_enumTypes[0]
+	return &file_cleanup_v1_policy_proto_enumTypes[1]
 }
 
 func (x FilterOp) Number() protoreflect.EnumNumber {
@@ -109,7 +169,7 @@ func (x FilterOp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FilterOp.Descriptor instead.
 func (FilterOp) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{0}
+	return file_cleanup_v1_policy_proto_rawDescGZIP(), []int{1}
 }
 
 // Policy is a retention rule for a table that the tasks of the application do not know. It is the task `policy/NAME` of
@@ -140,6 +200,10 @@ type Policy struct {
 	// What matching rows are changed to, if they are kept: the columns are overwritten, and a row that has these values
 	// already does not match. Empty, the default: matching rows are deleted. At most 50.
 	Assign []*Assign `protobuf:"bytes,10,rep,name=assign,proto3" json:"assign,omitempty"`
+	// What becomes of a partition of which all rows match, where `older_than` is the only condition and rows are deleted.
+	// INVALID_ARGUMENT for DETACH with other conditions, with `assign`, or if the table is no range partitioned table by
+	// the column of `older_than` alone.
+	Partitions Partitions `protobuf:"varint,14,opt,name=partitions,proto3,enum=cleanup.v1.Partitions" json:"partitions,omitempty"`
 	// Changes with the policy. In a request, ABORTED if the stored policy has another etag; if empty, it is not compared.
 	Etag string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Output only. What an operator should know of the policy: a task covers the table already (POLICY_TABLE_COVERED),
@@ -253,6 +317,13 @@ func (x *Policy) GetAssign() []*Assign {
 		return x.Assign
 	}
 	return nil
+}
+
+func (x *Policy) GetPartitions() Partitions {
+	if x != nil {
+		return x.Partitions
+	}
+	return Partitions_PARTITIONS_UNSPECIFIED
 }
 
 func (x *Policy) GetEtag() string {
@@ -1141,7 +1212,7 @@ var File_cleanup_v1_policy_proto protoreflect.FileDescriptor
 const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"\x17cleanup/v1/policy.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xea\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xa2\x04\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12 \n" +
@@ -1155,7 +1226,10 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\vkeep_newest\x18\t \x01(\v2\x16.cleanup.v1.KeepNewestR\n" +
 	"keepNewest\x12*\n" +
 	"\x06assign\x18\n" +
-	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x12\x12\n" +
+	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x126\n" +
+	"\n" +
+	"partitions\x18\x0e \x01(\x0e2\x16.cleanup.v1.PartitionsR\n" +
+	"partitions\x12\x12\n" +
 	"\x04etag\x18\v \x01(\tR\x04etag\x12/\n" +
 	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12#\n" +
 	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\"X\n" +
@@ -1209,7 +1283,13 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\x17GetPolicyGrantsResponse\x12\x1e\n" +
 	"\n" +
 	"statements\x18\x01 \x03(\tR\n" +
-	"statements*\xb0\x02\n" +
+	"statements*k\n" +
+	"\n" +
+	"Partitions\x12\x1a\n" +
+	"\x16PARTITIONS_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fPARTITIONS_DROP\x10\x01\x12\x15\n" +
+	"\x11PARTITIONS_DETACH\x10\x02\x12\x15\n" +
+	"\x11PARTITIONS_DELETE\x10\x03*\xb0\x02\n" +
 	"\bFilterOp\x12\x19\n" +
 	"\x15FILTER_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFILTER_OP_EQUAL\x10\x01\x12\x17\n" +
@@ -1243,58 +1323,60 @@ func file_cleanup_v1_policy_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_policy_proto_rawDescData
 }
 
-var file_cleanup_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_cleanup_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_cleanup_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_cleanup_v1_policy_proto_goTypes = []any{
-	(FilterOp)(0),                   // 0: cleanup.v1.FilterOp
-	(*Policy)(nil),                  // 1: cleanup.v1.Policy
-	(*OlderThan)(nil),               // 2: cleanup.v1.OlderThan
-	(*Filter)(nil),                  // 3: cleanup.v1.Filter
-	(*OrphanOf)(nil),                // 4: cleanup.v1.OrphanOf
-	(*KeepNewest)(nil),              // 5: cleanup.v1.KeepNewest
-	(*Assign)(nil),                  // 6: cleanup.v1.Assign
-	(*ListPoliciesRequest)(nil),     // 7: cleanup.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),    // 8: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyRequest)(nil),        // 9: cleanup.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),       // 10: cleanup.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),        // 11: cleanup.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil),       // 12: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyRequest)(nil),     // 13: cleanup.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),    // 14: cleanup.v1.DeletePolicyResponse
-	(*GetPolicyGrantsRequest)(nil),  // 15: cleanup.v1.GetPolicyGrantsRequest
-	(*GetPolicyGrantsResponse)(nil), // 16: cleanup.v1.GetPolicyGrantsResponse
-	(*Message)(nil),                 // 17: cleanup.v1.Message
-	(*fieldmaskpb.FieldMask)(nil),   // 18: google.protobuf.FieldMask
+	(Partitions)(0),                 // 0: cleanup.v1.Partitions
+	(FilterOp)(0),                   // 1: cleanup.v1.FilterOp
+	(*Policy)(nil),                  // 2: cleanup.v1.Policy
+	(*OlderThan)(nil),               // 3: cleanup.v1.OlderThan
+	(*Filter)(nil),                  // 4: cleanup.v1.Filter
+	(*OrphanOf)(nil),                // 5: cleanup.v1.OrphanOf
+	(*KeepNewest)(nil),              // 6: cleanup.v1.KeepNewest
+	(*Assign)(nil),                  // 7: cleanup.v1.Assign
+	(*ListPoliciesRequest)(nil),     // 8: cleanup.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),    // 9: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyRequest)(nil),        // 10: cleanup.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 11: cleanup.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 12: cleanup.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 13: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyRequest)(nil),     // 14: cleanup.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),    // 15: cleanup.v1.DeletePolicyResponse
+	(*GetPolicyGrantsRequest)(nil),  // 16: cleanup.v1.GetPolicyGrantsRequest
+	(*GetPolicyGrantsResponse)(nil), // 17: cleanup.v1.GetPolicyGrantsResponse
+	(*Message)(nil),                 // 18: cleanup.v1.Message
+	(*fieldmaskpb.FieldMask)(nil),   // 19: google.protobuf.FieldMask
 }
 var file_cleanup_v1_policy_proto_depIdxs = []int32{
-	2,  // 0: cleanup.v1.Policy.older_than:type_name -> cleanup.v1.OlderThan
-	3,  // 1: cleanup.v1.Policy.filters:type_name -> cleanup.v1.Filter
-	4,  // 2: cleanup.v1.Policy.orphan_of:type_name -> cleanup.v1.OrphanOf
-	5,  // 3: cleanup.v1.Policy.keep_newest:type_name -> cleanup.v1.KeepNewest
-	6,  // 4: cleanup.v1.Policy.assign:type_name -> cleanup.v1.Assign
-	17, // 5: cleanup.v1.Policy.warnings:type_name -> cleanup.v1.Message
-	0,  // 6: cleanup.v1.Filter.op:type_name -> cleanup.v1.FilterOp
-	1,  // 7: cleanup.v1.ListPoliciesResponse.policies:type_name -> cleanup.v1.Policy
-	1,  // 8: cleanup.v1.GetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	1,  // 9: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
-	18, // 10: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 11: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	1,  // 12: cleanup.v1.GetPolicyGrantsRequest.policy:type_name -> cleanup.v1.Policy
-	7,  // 13: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	9,  // 14: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	11, // 15: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	13, // 16: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	15, // 17: cleanup.v1.PolicyService.GetPolicyGrants:input_type -> cleanup.v1.GetPolicyGrantsRequest
-	8,  // 18: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	10, // 19: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	12, // 20: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	14, // 21: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	16, // 22: cleanup.v1.PolicyService.GetPolicyGrants:output_type -> cleanup.v1.GetPolicyGrantsResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 0: cleanup.v1.Policy.older_than:type_name -> cleanup.v1.OlderThan
+	4,  // 1: cleanup.v1.Policy.filters:type_name -> cleanup.v1.Filter
+	5,  // 2: cleanup.v1.Policy.orphan_of:type_name -> cleanup.v1.OrphanOf
+	6,  // 3: cleanup.v1.Policy.keep_newest:type_name -> cleanup.v1.KeepNewest
+	7,  // 4: cleanup.v1.Policy.assign:type_name -> cleanup.v1.Assign
+	0,  // 5: cleanup.v1.Policy.partitions:type_name -> cleanup.v1.Partitions
+	18, // 6: cleanup.v1.Policy.warnings:type_name -> cleanup.v1.Message
+	1,  // 7: cleanup.v1.Filter.op:type_name -> cleanup.v1.FilterOp
+	2,  // 8: cleanup.v1.ListPoliciesResponse.policies:type_name -> cleanup.v1.Policy
+	2,  // 9: cleanup.v1.GetPolicyResponse.policy:type_name -> cleanup.v1.Policy
+	2,  // 10: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
+	19, // 11: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 12: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
+	2,  // 13: cleanup.v1.GetPolicyGrantsRequest.policy:type_name -> cleanup.v1.Policy
+	8,  // 14: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	10, // 15: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	12, // 16: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	14, // 17: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	16, // 18: cleanup.v1.PolicyService.GetPolicyGrants:input_type -> cleanup.v1.GetPolicyGrantsRequest
+	9,  // 19: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	11, // 20: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	13, // 21: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	15, // 22: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	17, // 23: cleanup.v1.PolicyService.GetPolicyGrants:output_type -> cleanup.v1.GetPolicyGrantsResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_policy_proto_init() }
@@ -1313,7 +1395,7 @@ func file_cleanup_v1_policy_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_policy_proto_rawDesc), len(file_cleanup_v1_policy_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,

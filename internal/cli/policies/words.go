@@ -64,7 +64,12 @@ func hasRun(p *cleanupv1.Policy) bool {
 }
 
 func action(p *cleanupv1.Policy) string {
-	if len(p.GetAssign()) == 0 {
+	switch {
+	case p.GetPartitions() == cleanupv1.Partitions_PARTITIONS_DETACH:
+		return "detach whole partitions"
+	case p.GetPartitions() == cleanupv1.Partitions_PARTITIONS_DELETE:
+		return "delete, and keep empty partitions"
+	case len(p.GetAssign()) == 0:
 		return "delete"
 	}
 	var columns []string

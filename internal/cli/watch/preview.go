@@ -85,7 +85,19 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 }
 
 func reason(p *cleanupv1.TablePreview) string {
-	return strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")
+	rule := p.GetRule()
+	if n := p.GetPartitions(); n > 0 {
+		fate := "dropped whole"
+		if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH {
+			fate = "detached"
+		}
+		rule += fmt.Sprintf("; %s would be %s: %s", format.Count(n, "partition", "partitions"), fate,
+			strings.Join(p.GetNames(), ", "))
+		if more := n - int64(len(p.GetNames())); more > 0 {
+			rule += fmt.Sprintf(" and %s more", humanize.Comma(more))
+		}
+	}
+	return strings.Join(append([]string{rule}, p.GetRemarks()...), "; but ")
 }
 
 func affected(p *cleanupv1.TablePreview) int64 {

@@ -83,7 +83,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		rows = append(rows,
 			terminal.Row{
 				t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsDeleted()),
-				humanize.Comma(t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), RowsRetained(t),
+				humanize.Comma(t.GetRowsUpdated()), tablesRemoved(t), RowsRetained(t),
 				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
 			})
 	}
@@ -94,6 +94,14 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), s.Paint(format.EnumName(r.GetState())), note), 2))
 	return err
+}
+
+// tablesRemoved counts work tables, or the partitions of a task that has no work tables.
+func tablesRemoved(t *cleanupv1.TaskResult) string {
+	if n := t.GetPartitionsRemoved(); n > 0 {
+		return format.Count(n, "partition", "partitions")
+	}
+	return humanize.Comma(t.GetTablesDropped())
 }
 
 // RowsRetained adds a plus if there may be more rows.
@@ -116,6 +124,7 @@ func Total(r *cleanupv1.Run) string {
 		sum.RowsUpdated += t.GetRowsUpdated()
 		sum.RowsCascaded += t.GetRowsCascaded()
 		sum.TablesDropped += t.GetTablesDropped()
+		sum.PartitionsRemoved += t.GetPartitionsRemoved()
 	}
 	nothing := "nothing to delete"
 	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {

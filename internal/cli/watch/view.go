@@ -176,6 +176,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys"},
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
+		{r.GetPartitionsRemoved(), "partition", "partitions", "removed"},
 		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers"},
 	} {
 		if dryRun {

@@ -35,6 +35,7 @@ type Replica struct {
 	updated        *prometheus.CounterVec
 	cascaded       *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
+	partitions     *prometheus.CounterVec
 	batchSeconds   *prometheus.HistogramVec
 	throttled      *prometheus.CounterVec
 	retries        *prometheus.CounterVec
@@ -65,6 +66,8 @@ func NewReplica(r prometheus.Registerer) *Replica {
 			"Rows that foreign keys deleted with rows that this replica deleted.", "task"),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
+		partitions: counter("cleanupd_partitions_removed_total",
+			"Whole partitions that this replica dropped with all of their rows, or detached.", "task"),
 		batchSeconds: histogram("cleanupd_batch_duration_seconds",
 			"Duration of batches that changed something, from BEGIN to the response to COMMIT.", batchBuckets, "task"),
 		throttled: counter("cleanupd_throttled_seconds_total", "Seconds that batches were throttled, by reason.",
@@ -98,7 +101,7 @@ func (m *Replica) initialize() {
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
-		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.cascaded, m.dropped} {
+		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.cascaded, m.dropped, m.partitions} {
 			rows.WithLabelValues(t.Name)
 		}
 		m.taskSeconds.WithLabelValues(t.Name)
@@ -156,6 +159,7 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.updated.WithLabelValues(task).Add(float64(d.Updated))
 	m.cascaded.WithLabelValues(task).Add(float64(d.Cascaded))
 	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
+	m.partitions.WithLabelValues(task).Add(float64(d.Partitions))
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
 }
 

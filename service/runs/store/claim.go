@@ -143,7 +143,8 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.task
-			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0,
+			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, partitions_removed = 0,
+				batches = 0,
 				remote_deliveries_retained = 0,
 			rows_failed = 0, rows_locked = 0, rows_suppressed = 0, rows_dependent = 0, rows_on_hold = 0, tables_retained = 0
 		WHERE run_id = $1 AND state = 'RUNNING'`,

@@ -80,14 +80,15 @@ func (e Event) Once(derive func() (any, error)) (any, error) {
 }
 
 type Progress struct {
-	Object        string  `json:"Object"`
-	RowsDeleted   int64   `json:"RowsDeleted"`
-	RowsUpdated   int64   `json:"RowsUpdated"`
-	RowsCascaded  int64   `json:"RowsCascaded,omitempty"`
-	TablesDropped int64   `json:"TablesDropped"`
-	Batches       int64   `json:"Batches"`
-	RowsExpected  *int64  `json:"RowsExpected"`
-	RowsPerSecond float64 `json:"RowsPerSecond"`
+	Object            string  `json:"Object"`
+	RowsDeleted       int64   `json:"RowsDeleted"`
+	RowsUpdated       int64   `json:"RowsUpdated"`
+	RowsCascaded      int64   `json:"RowsCascaded,omitempty"`
+	TablesDropped     int64   `json:"TablesDropped"`
+	PartitionsRemoved int64   `json:"PartitionsRemoved,omitempty"`
+	Batches           int64   `json:"Batches"`
+	RowsExpected      *int64  `json:"RowsExpected"`
+	RowsPerSecond     float64 `json:"RowsPerSecond"`
 	// Scan and Throttle are stored as text.
 	Scan     purge.Scan     `json:"Scan,omitzero"`
 	Throttle purge.Throttle `json:"Throttle,omitzero"`

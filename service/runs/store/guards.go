@@ -235,7 +235,7 @@ func RecordJudgement(
 		b.Queue(
 			`UPDATE cleanupd.policy SET proven_basis = $1 WHERE $2 || name = $3 AND EXISTS (SELECT FROM cleanupd.run
 				WHERE id = $4 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
-				WHERE run_id = $4 AND name = $3 AND rows_deleted + rows_updated > 0)`,
+				WHERE run_id = $4 AND name = $3 AND rows_deleted + rows_updated + partitions_removed > 0)`,
 			o.Options[task], policy.Prefix, task, id,
 		)
 		for delay, c := range o.Cutoffs {

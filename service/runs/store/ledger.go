@@ -75,7 +75,7 @@ WITH space AS (
 counts AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
     rows_cascaded = rows_cascaded + @cascaded,
-    tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
+    tables_dropped = tables_dropped + @dropped, partitions_removed = partitions_removed + @partitions, batches = batches + @batches, cursor = @cursor,
     remote_deliveries_retained = remote_deliveries_retained + @recorded, ` + setRetained + `
   WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING'
   RETURNING ` + instructions + ` AS fields)
@@ -100,14 +100,15 @@ func ProceedStatement(e Epoch, k Known) (sql string, args pgx.StrictNamedArgs) {
 // are those of ProceedStatement.
 func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
 	args = e.args(k.args(pgx.StrictNamedArgs{
-		"task":     task,
-		"deleted":  d.Deleted,
-		"updated":  d.Updated,
-		"cascaded": d.Cascaded,
-		"dropped":  d.Dropped,
-		"batches":  Batches(d),
-		"cursor":   d.Cursor,
-		"recorded": d.Recorded,
+		"task":       task,
+		"deleted":    d.Deleted,
+		"updated":    d.Updated,
+		"cascaded":   d.Cascaded,
+		"dropped":    d.Dropped,
+		"partitions": d.Partitions,
+		"batches":    Batches(d),
+		"cursor":     d.Cursor,
+		"recorded":   d.Recorded,
 	}))
 	relations, roots := []string{}, []string{}
 	rows, updated, cascaded, tables, indexes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
@@ -158,11 +159,12 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
 		SELECT `+instructions+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, tables_dropped,
-			batches
+			partitions_removed, batches
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
-	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.TablesDropped, &t.Batches)
+	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.TablesDropped, &t.PartitionsRemoved,
+		&t.Batches)
 	t.Instructions = ParseInstructions(fields)
 	return t, err
 }

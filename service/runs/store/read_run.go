@@ -20,7 +20,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
-    rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
+    rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped, 'PartitionsRemoved', partitions_removed,
       'Batches', batches, 'RemoteDeliveriesRetained', remote_deliveries_retained, 'RowsFailed', rows_failed,
 	'RowsLocked', rows_locked,
       'RowsSuppressed', rows_suppressed, 'RowsDependent', rows_dependent,

@@ -92,11 +92,13 @@ type Result struct {
 	RowsUpdated   int64          `json:"RowsUpdated"`
 	RowsCascaded  int64          `json:"RowsCascaded,omitempty"`
 	TablesDropped int64          `json:"TablesDropped"`
-	Batches       int64          `json:"Batches"`
-	StartTime     *time.Time     `json:"StartTime"`
-	EndTime       *time.Time     `json:"EndTime"`
-	Error         string         `json:"Error"`
-	Space         []Space        `json:"Space,omitempty"`
+	// PartitionsRemoved counts whole partitions that were dropped or detached.
+	PartitionsRemoved int64      `json:"PartitionsRemoved,omitempty"`
+	Batches           int64      `json:"Batches"`
+	StartTime         *time.Time `json:"StartTime"`
+	EndTime           *time.Time `json:"EndTime"`
+	Error             string     `json:"Error"`
+	Space             []Space    `json:"Space,omitempty"`
 	// RemoteDeliveriesRetained counts deliveries that remain on mid-sourcing servers for which no database is
 	// configured.
 	RemoteDeliveriesRetained int64 `json:"RemoteDeliveriesRetained,omitempty"`

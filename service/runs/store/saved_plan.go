@@ -40,7 +40,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 		WHERE NOT dry_run AND end_time > p.reference_time AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
 			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
 				DISTINCT FROM $2)
-			AND sum(rows_deleted + rows_updated + tables_dropped) = 0)
+			AND sum(rows_deleted + rows_updated + tables_dropped + partitions_removed) = 0)
 		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard).
 		Scan(&age, &later)
 	switch {

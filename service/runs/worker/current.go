@@ -91,6 +91,7 @@ func (c *current) add(d purge.Delta, counted bool) {
 	p.RowsUpdated += d.Updated
 	p.RowsCascaded += d.Cascaded
 	p.TablesDropped += d.Dropped
+	p.PartitionsRemoved += d.Partitions
 	p.Batches += store.Batches(d)
 	c.changed = c.changed || !d.Empty()
 }

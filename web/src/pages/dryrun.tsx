@@ -60,7 +60,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
 
 /** Shows what a task would do, and its rules and tables when it is opened. */
 function TaskDetails({ task, open, description }: { task: TaskPreview; open: boolean; description?: string }) {
-  const { deleted, updated, dropped, tables } = task
+  const { deleted, updated, dropped, partitions, tables } = task
   return (
     <details class="task" open={open}>
       <summary>
@@ -77,6 +77,7 @@ function TaskDetails({ task, open, description }: { task: TaskPreview; open: boo
           {deleted > 0 && <span>{t('preview.deleted', { n: number(deleted) })}</span>}
           {updated > 0 && <span>{t('preview.updated', { n: number(updated) })}</span>}
           {dropped > 0 && <span>{t('preview.dropped', { n: number(dropped) })}</span>}
+          {partitions > 0 && <span>{t('preview.partitions', { n: number(partitions) })}</span>}
           <span class="quiet">
             {[tables > 0 && t('preview.tables', { n: number(tables) }), task.bytes > 0 && bytes(task.bytes)]
               .filter(Boolean)
@@ -113,6 +114,7 @@ const actions = {
   PREVIEW_ACTION_UNSPECIFIED: '',
   PREVIEW_ACTION_DELETE: 'preview.delete',
   PREVIEW_ACTION_UPDATE: 'preview.update',
+  PREVIEW_ACTION_DETACH: 'preview.detach',
   PREVIEW_ACTION_DROP: 'preview.drop',
 } as const
 

@@ -50,9 +50,11 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
   )
 }
 
+/** Returns how many tables and partitions a task dropped, or detached. */
+const removed = (r: TaskResult) => Number(r.tablesDropped ?? 0) + Number(r.partitionsRemoved ?? 0)
+
 /** Whether a task has succeeded, and had nothing to do that anybody must know. */
-const quiet = (r: TaskResult) =>
-  r.state === 'TASK_STATE_SUCCEEDED' && rowsOf(r) + Number(r.tablesDropped) === 0 && !r.detail
+const quiet = (r: TaskResult) => r.state === 'TASK_STATE_SUCCEEDED' && rowsOf(r) + removed(r) === 0 && !r.detail
 
 /** Shows the tasks of a run; those that had nothing to do by their names. */
 export function Pipeline({ model }: { model: Model }) {
@@ -132,7 +134,7 @@ export function Pipeline({ model }: { model: Model }) {
               ]),
           { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
           { title: t('run.updated'), numeric: true, cell: r => number(r.rowsUpdated) },
-          { title: t('run.dropped'), numeric: true, cell: r => number(r.tablesDropped) },
+          { title: t('run.dropped'), numeric: true, cell: r => number(removed(r)) },
           { title: t('run.batches'), numeric: true, cell: r => number(r.batches) },
           {
             title: t('duration'),
@@ -153,7 +155,7 @@ export function Pipeline({ model }: { model: Model }) {
               {sum(r => Number(r.rowsUpdated))}
             </td>
             <td class="number" data-title={t('run.dropped')}>
-              {sum(r => Number(r.tablesDropped))}
+              {sum(removed)}
             </td>
             <td class="number" data-title={t('run.batches')}>
               {sum(r => Number(r.batches))}

@@ -85,6 +85,7 @@ CREATE TABLE cleanupd.task (
   rows_updated   bigint NOT NULL DEFAULT 0, -- with the rows that foreign keys changed
   rows_cascaded  bigint NOT NULL DEFAULT 0, -- that foreign keys deleted; rows_deleted does not have them
   tables_dropped bigint NOT NULL DEFAULT 0,
+  partitions_removed bigint NOT NULL DEFAULT 0, -- dropped with all rows, or detached
 
   -- obsolete and retained, by the reason
   rows_failed                bigint NOT NULL DEFAULT 0,

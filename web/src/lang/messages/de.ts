@@ -11,6 +11,12 @@ export const messages: Record<string, string> = {
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
+  PARTITION_DETACHED: '{table}: Alle Zeilen der Partition waren veraltet: abgehängt, mit ihren Zeilen',
+  PARTITION_NOT_DETACHED: '{table}: Die Partition endet vor dem Stichtag und wird nicht abgehängt: {problem}',
+  PARTITIONS_TO_DETACH:
+    '{table}: {partitions} {partitions|Partition hat|Partitionen haben} nur veraltete Zeilen und {partitions|würde|würden} abgehängt: {names}',
+  PARTITIONS_TO_DROP:
+    '{table}: {partitions} {partitions|Partition hat|Partitionen haben} nur veraltete Zeilen und {partitions|würde|würden} im Ganzen entfernt: {names}',
   PARTITION_DROPPED: '{table}: Alle Zeilen der Partition waren veraltet: entfernt',
   PARTITION_WITHOUT_RIGHTS:
     '{table}: Der Rolle fehlen Rechte, aber keine Zeile dort kann veraltet sein ({reason}): übersprungen; später: {grant}',

@@ -10,6 +10,12 @@ export const messages: Record<string, string> = {
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
+  PARTITION_DETACHED: '{table} : toutes les lignes de la partition étaient obsolètes : détachée, avec ses lignes',
+  PARTITION_NOT_DETACHED: '{table} : la partition finit avant la date limite et n’est pas détachée : {problem}',
+  PARTITIONS_TO_DETACH:
+    '{table} : {partitions} {partitions|partition n’a|partitions n’ont} que des lignes obsolètes et {partitions|serait détachée|seraient détachées} : {names}',
+  PARTITIONS_TO_DROP:
+    '{table} : {partitions} {partitions|partition n’a|partitions n’ont} que des lignes obsolètes et {partitions|serait supprimée|seraient supprimées} en entier : {names}',
   PARTITION_DROPPED: '{table} : toutes les lignes de la partition étaient obsolètes : supprimée',
   PARTITION_WITHOUT_RIGHTS:
     '{table} : des droits manquent au rôle, et aucune ligne ne peut y être obsolète ({reason}) : ignorée ; plus tard : {grant}',

@@ -6,6 +6,10 @@ export const messages: Record<string, string> = {
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
   ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
+  PARTITION_DETACHED: '{table}: パーティションの全行が不要でした: 行ごと切り離しました',
+  PARTITION_NOT_DETACHED: '{table}: パーティションは期限より前に終わりますが、切り離されません: {problem}',
+  PARTITIONS_TO_DETACH: '{table}: {partitions} 個のパーティションは全行が不要で、切り離されます: {names}',
+  PARTITIONS_TO_DROP: '{table}: {partitions} 個のパーティションは全行が不要で、丸ごと削除されます: {names}',
   PARTITION_DROPPED: '{table}: パーティションの全行が不要でした: 削除しました',
   PARTITION_WITHOUT_RIGHTS:
     '{table}: ロールに権限がありませんが、不要な行はありえません ({reason}): スキップしました。後で必要: {grant}',

@@ -1,0 +1,217 @@
+package tasks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Three months of events lie before 15 January 2026 with 30 rows each, and 14 rows of the month of that day.
+const months = `CREATE TABLE event (id int, at timestamptz NOT NULL) PARTITION BY RANGE (at);
+	CREATE TABLE event_2025_10 PARTITION OF event FOR VALUES FROM ('2025-10-01Z') TO ('2025-11-01Z');
+	CREATE TABLE event_2025_11 PARTITION OF event FOR VALUES FROM ('2025-11-01Z') TO ('2025-12-01Z');
+	CREATE TABLE event_2025_12 PARTITION OF event FOR VALUES FROM ('2025-12-01Z') TO ('2026-01-01Z');
+	CREATE TABLE event_2026_01 PARTITION OF event FOR VALUES FROM ('2026-01-01Z') TO ('2026-02-01Z');
+	INSERT INTO event SELECT i, m + i * interval '1 day' - interval '12 hours' FROM generate_series(1, 30) i,
+		unnest('{2025-10-01Z, 2025-11-01Z, 2025-12-01Z, 2026-01-01Z}'::timestamptz[]) m;`
+
+func oldEvents(partitions purge.Partitions) policy.Policy {
+	return policy.Policy{
+		Name: "old", Table: "event", OlderThan: &policy.OlderThan{Column: "at", Days: new(45)}, Partitions: partitions,
+	}
+}
+
+// A policy drops partitions that end before the cutoff, detaches them, or leaves them empty, as it says. Preview and
+// run count partitions and rows alike.
+func TestPartitionsOfPolicies(t *testing.T) {
+	t.Parallel()
+	for partitions, c := range map[purge.Partitions]struct {
+		says             string // of each partition
+		removed, deleted int64
+		parts, kept      int64 // partitions and rows of event afterwards
+		rows             int64 // rows of event_2025_10; -1 if it no longer exists
+	}{
+		"":                     {"dropped", 3, 90 + 14, 1, 16, -1},
+		purge.DropPartitions:   {"dropped", 3, 90 + 14, 1, 16, -1},
+		purge.DeleteRows:       {"", 0, 90 + 14, 4, 16, 0},
+		purge.DetachPartitions: {"detached", 3, 0, 1, 30, 30},
+	} {
+		t.Run(string(partitions), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(months)
+			p := oldEvents(partitions)
+			for _, isDry := range []bool{true, false} {
+				j, err := runPolicies(t, db, isDry, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.checkState(t, p.TaskName(), pipeline.Succeeded)
+				j.checkDeleted(t, p.TaskName(), c.deleted)
+				if got := j.removed[p.TaskName()]; got != c.removed {
+					t.Errorf("%d partitions were counted, not %d (dry run: %t)", got, c.removed, isDry)
+				}
+				switch {
+				case isDry:
+					checkCount(t, db, 4, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass")
+					var tables []string
+					for _, shown := range j.previews[p.TaskName()] {
+						tables = append(tables, fmt.Sprintf("%s %d %d %v", shown.Action, shown.Rows, shown.Partitions, shown.Names))
+					}
+					want := map[purge.Partitions]string{
+						purge.DeleteRows:       "DELETE 104 0 []",
+						purge.DetachPartitions: "DETACH 90 3 [event_2025_10 event_2025_11 event_2025_12]",
+					}[partitions]
+					if want == "" {
+						want = "DELETE 104 3 [event_2025_10 event_2025_11 event_2025_12]"
+					}
+					if !slices.Equal(tables, []string{want}) {
+						t.Errorf("the preview is %q, not %q", tables, want)
+					}
+					if c.says != "" {
+						j.checkLog(t, "INFO", "event: 3 partitions have only obsolete rows", c.says, "event_2025_11")
+					}
+				case c.says != "":
+					j.checkLog(t, "INFO", "event_2025_11: all rows of the partition", c.says)
+				}
+			}
+			checkCount(t, db, c.parts, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass")
+			checkCount(t, db, c.kept, "SELECT count(*) FROM event")
+			if c.rows < 0 {
+				checkCount(t, db, 0, "SELECT count(to_regclass('event_2025_10'))")
+			} else {
+				checkCount(t, db, c.rows, "SELECT count(*) FROM event_2025_10")
+			}
+			j, err := runPolicies(t, db, false, p)
+			if err != nil || j.deleted[p.TaskName()]+j.removed[p.TaskName()] != 0 {
+				t.Errorf("the next run did something: %v %v, %v", j.deleted, j.removed, err)
+			}
+		})
+	}
+}
+
+// A partition that ends before the cutoff and cannot be detached is retained, with the reason: in the run and in its
+// preview. Its rows are never deleted.
+func TestPartitionsThatCannotBeDetached(t *testing.T) {
+	t.Parallel()
+	for problem, c := range map[string]struct {
+		setup   string
+		holds   plan.Holds
+		foreign bool // the role is not the owner
+		late    bool // only a run meets it
+		locked  string
+	}{
+		"foreign keys refer to it": {setup: `ALTER TABLE event_2025_10 ADD UNIQUE (id);
+			CREATE TABLE note (event int REFERENCES event_2025_10 (id))`},
+		"the role is no member of the owner": {foreign: true},
+		"lock timeout":                       {late: true, locked: "SELECT FROM event"},
+	} {
+		t.Run(problem, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(months + `ALTER TABLE event DETACH PARTITION event_2025_11; ALTER TABLE event DETACH PARTITION event_2025_12;`)
+			db.Do(c.setup)
+			as := db
+			if c.foreign {
+				role := db.Role("cleaner")
+				db.Do("GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + role)
+				as = db.For(role)
+			}
+			if c.locked != "" {
+				db.Hold(c.locked)
+			}
+			p := oldEvents(purge.DetachPartitions)
+			for _, isDry := range []bool{true, false} {
+				j, err := runPolicies(t, as, isDry, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.checkDeleted(t, p.TaskName(), 0)
+				if isDry && c.late {
+					continue
+				}
+				j.checkRetained(t, p.TaskName(), purge.Retained{Tables: 1})
+				j.checkLog(t, "WARNING", "event_2025_10: the partition ends before the cutoff, and is not detached", problem)
+				if got := j.removed[p.TaskName()]; got != 0 {
+					t.Errorf("%d partitions were counted", got)
+				}
+			}
+			checkCount(t, db, 60, "SELECT count(*) FROM event")
+		})
+	}
+}
+
+// A partition that a saved plan does not show is not detached by it.
+func TestPartitionAttachedAfterAPlan(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(months + "ALTER TABLE event DETACH PARTITION event_2025_11")
+	p := oldEvents(purge.DetachPartitions)
+	p.Enabled = true
+	dry, err := runPolicies(t, db, true, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Do("ALTER TABLE event ATTACH PARTITION event_2025_11 FOR VALUES FROM ('2025-11-01Z') TO ('2025-12-01Z')")
+	j := newJournal(db)
+	if err := runWith(t, j, func(c *pipeline.Config) {
+		c.NoCampaign, c.Pipeline, c.Todo = true, []plan.Task{p.Task()}, []plan.Task{p.Task()}
+		c.SavedPlan = map[string]preview.Task{p.TaskName(): dry.planned[p.TaskName()]}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := j.removed[p.TaskName()]; got != 2 {
+		t.Errorf("%d partitions were detached, not the 2 of the plan", got)
+	}
+	j.checkLog(t, "WARNING", "event_2025_11", "the saved plan does not have it")
+}
+
+// Two policies of one table count a partition once, and the one that comes first says what becomes of it.
+func TestPoliciesOfOnePartitionedTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(months)
+	first, second := oldEvents(purge.DetachPartitions), oldEvents("")
+	first.Name = "a"
+	for _, isDry := range []bool{true, false} {
+		j, err := runPolicies(t, db, isDry, first, second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]int64{j.removed[first.TaskName()], j.removed[second.TaskName()]}; got != [2]int64{3, 0} {
+			t.Errorf("%d partitions were counted (dry run: %t)", got, isDry)
+		}
+		j.checkDeleted(t, second.TaskName(), 14)
+	}
+}
+
+// What cannot be detached by the date is refused when the policy is set.
+func TestPoliciesThatCannotDetach(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(months + `CREATE TABLE plain (at timestamptz); CREATE TABLE listed (at timestamptz) PARTITION BY LIST (at);
+		CREATE TABLE other (at timestamptz, id int) PARTITION BY RANGE (id);
+		CREATE TABLE pair (at timestamptz, id int) PARTITION BY RANGE (at, id)`)
+	for table, refused := range map[string]bool{
+		"event": false, "plain": true, "listed": true, "other": true, "pair": true,
+	} {
+		p := oldEvents(purge.DetachPartitions)
+		p.Table = table
+		err := checkPolicy(t, db, p)
+		if refused != (err != nil) || (refused && !strings.Contains(err.Error(), "is not partitioned by range of at alone")) {
+			t.Errorf("%s: %v", table, err)
+		}
+	}
+	filtered, unknown := oldEvents(purge.DetachPartitions), oldEvents("MOVE")
+	filtered.Filters = []policy.Filter{{Column: "id", Op: "EQUAL", Values: []string{"1"}}}
+	checkError(t, filtered.Validate(), "policy.partitions", "only with older_than alone")
+	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
+}
