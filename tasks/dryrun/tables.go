@@ -93,11 +93,11 @@ func (t *table) logPartitions(ctx context.Context, to *task) {
 	if more := t.Partitions - int64(len(t.Names)); more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	kind := message.PartitionsToDrop
+	m := message.PartitionsToDrop.With("table", t.of.Name, "partitions", t.Partitions, "names", names)
 	if t.Action == preview.Detach {
-		kind = message.PartitionsToDetach
+		m = message.PartitionsToDetach.With("table", t.of.Name, "partitions", t.Partitions, "names", names)
 	}
-	to.Log(ctx, kind.With("table", t.of.Name, "partitions", t.Partitions, "names", names))
+	to.Log(ctx, m)
 }
 
 // remark adds a remark on what cannot be known before the rows are deleted.
