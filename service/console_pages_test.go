@@ -92,6 +92,33 @@ func TestConsolePages(t *testing.T) {
 	}
 }
 
+// Which database one looks at, and through which instance, is said on each page, but not to strangers.
+func TestConsoleNamesTheDatabase(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
+	p := browse(t, s.url)
+	p.sees("Sign in")
+	const place = "document.querySelector('nav .database')"
+	if p.evaluate(place) != "null" {
+		t.Error("a stranger sees the name of the database")
+	}
+	// the server of the tests has no name
+	p.evaluate(`(json => { Response.prototype.json = async function () {
+		return { ...await json.call(this), instance: 'production' } } })(Response.prototype.json)`)
+	p.fill("Token", "secret-"+access.Viewer.String())
+	p.press("Sign in")
+	p.open("#/schedule", "Schedule")
+	want := s.db.Strings("SELECT current_database()")[0] + " · Instance production"
+	if got := p.evaluate(place + ".innerText"); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	server := s.call(t, "GET", "/v1/server", "", "Authorization", "Bearer secret-viewer").body
+	if host := p.evaluate(place + ".title"); !strings.Contains(server, `"databaseHost":`+quote(host)) {
+		t.Errorf("its host is %q: %s", host, server)
+	}
+}
+
 func TestConsoleRunsAPlan(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

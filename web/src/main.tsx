@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { call, session, type Caller, type Server } from './api'
 import { contextOf, type Context, type Role } from './context'
 import { choose, language, load, names, t, type Key } from './i18n'
-import { focusTitle, Problem } from './components'
+import { Code, focusTitle, Problem } from './components'
 import { resume, signOut } from './signin'
 import { About } from './pages/about'
 import { Audit } from './pages/audit'
@@ -136,6 +136,17 @@ function App({ broken }: { broken?: unknown }) {
           </svg>
           cleanupd
         </a>
+        {context && !signedOut && (
+          <p class="database" title={context.server.databaseHost}>
+            <Code>{context.server.database}</Code>
+            {context.server.instance && (
+              <>
+                {' '}
+                · {t('about.instance')} <Code>{context.server.instance}</Code>
+              </>
+            )}
+          </p>
+        )}
         {!signedOut &&
           offered.map(e => (
             <a key={e.path} href={`#/${e.path}`} aria-current={e === current ? 'page' : undefined}>
