@@ -18,7 +18,7 @@ import (
 )
 
 // A database that has nothing to do with Campaign: orders of customers, the sessions of these, and a log.
-func shop(t *testing.T) *server {
+func shopDatabase(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE SCHEMA shop;
@@ -35,8 +35,10 @@ func shop(t *testing.T) *server {
 			FROM shop.customer c, generate_series(1, 50) i;
 		INSERT INTO shop.login SELECT gen_random_uuid(), now() - i * interval '1 hour', '10.0.0.1'
 			FROM generate_series(1, 7) i`)
-	return serve(t, db, false)
+	return db
 }
+
+func shop(t *testing.T) *server { return serve(t, shopDatabase(t), false) }
 
 // oldOrders deletes closed orders after two years.
 func oldOrders() *cleanupv1.Policy {

@@ -15,7 +15,7 @@ import { Holds } from './pages/holds'
 import { Overview } from './pages/overview'
 import { Policies } from './pages/policies'
 import { Preview } from './pages/preview'
-import { Retention } from './pages/retention'
+import { hasRetention, Retention } from './pages/retention'
 import { RunPage } from './pages/run'
 import { SchedulePage } from './pages/schedule'
 import { SignIn } from './pages/signin'
@@ -27,14 +27,14 @@ type Entry = {
   title: Extract<Key, `${string}.title`>
   page: ComponentType<{ context: Context; argument: string[] }>
   needs?: Role
-  offered?: (server: Server) => boolean
+  offered?: (context: Context) => boolean
 }
 
 const entries: Entry[] = [
   { path: '', title: 'overview.title', page: Overview },
   { path: 'runs', title: 'history.title', page: History },
   { path: 'preview', title: 'preview.title', page: Preview },
-  { path: 'retention', title: 'retention.title', page: Retention },
+  { path: 'retention', title: 'retention.title', page: Retention, offered: hasRetention },
   { path: 'policies', title: 'policies.title', page: Policies },
   { path: 'schedule', title: 'schedule.title', page: SchedulePage },
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
@@ -47,7 +47,7 @@ const entries: Entry[] = [
     title: 'userdata.title',
     page: UserData,
     needs: 'ADMIN',
-    offered: server => server.userData === true,
+    offered: ({ server }) => server.userData === true,
   },
   { path: 'audit', title: 'audit.title', page: Audit, needs: 'ADMIN' },
   { path: 'about', title: 'about.title', page: About },
@@ -111,7 +111,7 @@ function App({ broken }: { broken?: unknown }) {
   }, [moves]) // after the new page is rendered
 
   const offered = context
-    ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true))
+    ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context) ?? true))
     : []
   const run = first === 'runs' && argument.length > 0
   const current = offered.find(e => e.path === first)

@@ -65,9 +65,11 @@ export const words: Words = {
   'signin.out': 'Abmelden',
 
   'overview.title': 'Übersicht',
-  'overview.intro': 'Bereinigung der Adobe-Campaign-Datenbank {database}',
+  'overview.intro': 'Bereinigung der Datenbank {database}',
   'overview.welcome':
-    'cleanupd löscht Daten, die Adobe Campaign nicht mehr braucht: alte Logs, gelöschte Sendungen, zurückgelassene Tabellen. Ohne Ihre Anweisung wird nichts gelöscht. Beginnen Sie mit einer Vorschau.',
+    'cleanupd löscht Daten, die nicht mehr gebraucht werden, zum Beispiel alte Logs. Ohne Ihre Anweisung wird nichts gelöscht. Beginnen Sie mit einer Vorschau.',
+  'overview.notasks':
+    'Es gibt noch keine Richtlinie und daher nichts zu löschen. Eine Richtlinie sagt, welche Zeilen einer Tabelle veraltet sind.',
   'overview.what': 'Bereinigung vorab prüfen',
   'overview.attention': 'Bitte prüfen',
   'overview.well': 'Keine Probleme gefunden.',
@@ -463,7 +465,7 @@ export const words: Words = {
 
   'policies.title': 'Richtlinien',
   'policies.intro':
-    'Aufbewahrungsregeln für Tabellen, die die Aufgaben der Anwendung nicht kennen. Eine Richtlinie löscht die Zeilen, die alle ihre Bedingungen erfüllen, oder überschreibt Spalten davon. Eine neue oder geänderte Richtlinie braucht zuerst eine Ausführung, die einer Vorschau folgt.',
+    'Eine Richtlinie sagt, welche Zeilen einer Tabelle veraltet sind. Sie löscht die Zeilen, die alle ihre Bedingungen erfüllen, oder überschreibt Spalten davon. Eine neue oder geänderte Richtlinie braucht zuerst eine Ausführung, die einer Vorschau folgt.',
   'policies.none': 'Keine Richtlinien.',
   'policies.rows': 'Zeilen mit allen Bedingungen',
   'policies.then': 'Was mit ihnen geschieht',

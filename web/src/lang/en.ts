@@ -61,9 +61,11 @@ export const en = {
   'signin.out': 'Sign out',
 
   'overview.title': 'Overview',
-  'overview.intro': 'Cleanup of the Adobe Campaign database {database}',
+  'overview.intro': 'Cleanup of the database {database}',
   'overview.welcome':
-    'cleanupd deletes data that Adobe Campaign no longer needs: old logs, deleted deliveries, abandoned tables. Nothing is deleted until you say so: start with a preview.',
+    'cleanupd deletes data that is no longer needed, such as old logs. Nothing is deleted until you say so: start with a preview.',
+  'overview.notasks':
+    'No policy is set yet, so there is nothing to delete. A policy says which rows of a table are obsolete.',
   'overview.what': 'Preview a cleanup',
   'overview.attention': 'Needs attention',
   'overview.well': 'No problems found.',
@@ -452,7 +454,7 @@ export const en = {
 
   'policies.title': 'Policies',
   'policies.intro':
-    'Retention rules for tables that the tasks of the application do not know. A policy deletes the rows that meet all of its conditions, or overwrites columns of them. A new or changed policy first needs a run that follows a preview.',
+    'A policy says which rows of a table are obsolete. It deletes the rows that meet all of its conditions, or overwrites columns of them. A new or changed policy first needs a run that follows a preview.',
   'policies.none': 'No policies.',
   'policies.rows': 'Rows that meet all of',
   'policies.then': 'What happens to them',

@@ -66,9 +66,11 @@ export const words: Words = {
   'signin.out': 'Se déconnecter',
 
   'overview.title': 'Vue d’ensemble',
-  'overview.intro': 'Nettoyage de la base de données Adobe Campaign {database}',
+  'overview.intro': 'Nettoyage de la base de données {database}',
   'overview.welcome':
-    'cleanupd supprime les données dont Adobe Campaign n’a plus besoin : anciens logs, diffusions supprimées, tables abandonnées. Rien n’est supprimé sans votre accord. Commencez par une prévisualisation.',
+    'cleanupd supprime les données devenues inutiles, comme les anciens logs. Rien n’est supprimé sans votre accord. Commencez par une prévisualisation.',
+  'overview.notasks':
+    'Aucune règle n’est encore définie : il n’y a rien à supprimer. Une règle dit quelles lignes d’une table sont obsolètes.',
   'overview.what': 'Prévisualiser un nettoyage',
   'overview.attention': 'À vérifier',
   'overview.well': 'Aucun problème détecté.',
@@ -468,7 +470,7 @@ export const words: Words = {
 
   'policies.title': 'Règles de conservation',
   'policies.intro':
-    'Règles de conservation pour les tables que les tâches de l’application ne connaissent pas. Une règle supprime les lignes qui remplissent toutes ses conditions, ou remplace la valeur de certaines de leurs colonnes. Une règle nouvelle ou modifiée exige d’abord une exécution qui suit un aperçu.',
+    'Une règle dit quelles lignes d’une table sont obsolètes. Elle supprime les lignes qui remplissent toutes ses conditions, ou remplace la valeur de certaines de leurs colonnes. Une règle nouvelle ou modifiée exige d’abord une exécution qui suit un aperçu.',
   'policies.none': 'Aucune règle.',
   'policies.rows': 'Lignes qui remplissent toutes les conditions',
   'policies.then': 'Ce qu’elles deviennent',

@@ -66,9 +66,11 @@ export const words: Words = {
   'signin.out': 'サインアウト',
 
   'overview.title': '概要',
-  'overview.intro': 'Adobe Campaign データベース {database} のクリーンアップ',
+  'overview.intro': 'データベース {database} のクリーンアップ',
   'overview.welcome':
-    'cleanupd は、古いログ、削除された配信、残されたテーブルなど、Adobe Campaign に不要になったデータを削除します。指示があるまで何も削除されません。まずプレビューをお試しください。',
+    'cleanupd は、古いログなど、不要になったデータを削除します。指示があるまで何も削除されません。まずプレビューをお試しください。',
+  'overview.notasks':
+    'ポリシーがまだ設定されていないため、削除するものはありません。ポリシーは、テーブルのどの行が古いかを定めます。',
   'overview.what': 'クリーンアップをプレビュー',
   'overview.attention': '確認が必要です',
   'overview.well': '問題はありません。',
@@ -456,7 +458,7 @@ export const words: Words = {
 
   'policies.title': 'ポリシー',
   'policies.intro':
-    'アプリケーションのタスクが扱わないテーブルの保持ルールです。ポリシーは、すべての条件を満たす行を削除するか、その列を上書きします。新しいポリシーと変更したポリシーは、まずプレビューに従う実行が必要です。',
+    'ポリシーは、テーブルのどの行が古いかを定めます。すべての条件を満たす行を削除するか、その列を上書きします。新しいポリシーと変更したポリシーは、まずプレビューに従う実行が必要です。',
   'policies.none': 'ポリシーはありません。',
   'policies.rows': 'すべての条件を満たす行',
   'policies.then': '行の扱い',

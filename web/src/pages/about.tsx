@@ -8,16 +8,6 @@ import { nameOf, secondsOf } from '../runs'
 type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; retainTime: string }
 
 export function About({ context: { caller, server } }: { context: Context }) {
-  const left = useLoad(
-    signal =>
-      call<{ deliveries: Leftover[] }>(
-        'GET',
-        query('/v1/mid-sourcing/leftovers', { pageSize: 1000 }),
-        undefined,
-        signal,
-      ),
-    [],
-  )
   return (
     <Page title={t('about.title')}>
       <Section title={t('about.you')}>
@@ -83,32 +73,48 @@ export function About({ context: { caller, server } }: { context: Context }) {
           ]}
         />
       </Section>
-      <Section title={t('about.leftovers')}>
-        <p class="quiet">{t('about.leftovers.help')}</p>
-        <Show loaded={left}>
-          {({ deliveries }) => (
-            <Table
-              label={t('about.leftovers')}
-              rows={deliveries}
-              keyOf={d => `${d.account} ${d.remoteId}`}
-              empty={t('about.noleftovers')}
-              columns={[
-                { title: t('about.account'), cell: d => <Code>{d.account}</Code> },
-                {
-                  title: t('about.delivery'),
-                  cell: d => (
-                    <>
-                      {d.label} <span class="quiet">{d.deliveryId}</span>
-                    </>
-                  ),
-                },
-                { title: t('about.remote'), numeric: true, cell: d => number(d.remoteId) },
-                { title: t('history.when'), cell: d => <Moment at={d.retainTime} /> },
-              ]}
-            />
-          )}
-        </Show>
-      </Section>
+      {server.campaign && <Leftovers />}
     </Page>
+  )
+}
+
+function Leftovers() {
+  const left = useLoad(
+    signal =>
+      call<{ deliveries: Leftover[] }>(
+        'GET',
+        query('/v1/mid-sourcing/leftovers', { pageSize: 1000 }),
+        undefined,
+        signal,
+      ),
+    [],
+  )
+  return (
+    <Section title={t('about.leftovers')}>
+      <p class="quiet">{t('about.leftovers.help')}</p>
+      <Show loaded={left}>
+        {({ deliveries }) => (
+          <Table
+            label={t('about.leftovers')}
+            rows={deliveries}
+            keyOf={d => `${d.account} ${d.remoteId}`}
+            empty={t('about.noleftovers')}
+            columns={[
+              { title: t('about.account'), cell: d => <Code>{d.account}</Code> },
+              {
+                title: t('about.delivery'),
+                cell: d => (
+                  <>
+                    {d.label} <span class="quiet">{d.deliveryId}</span>
+                  </>
+                ),
+              },
+              { title: t('about.remote'), numeric: true, cell: d => number(d.remoteId) },
+              { title: t('history.when'), cell: d => <Moment at={d.retainTime} /> },
+            ]}
+          />
+        )}
+      </Show>
+    </Section>
   )
 }

@@ -32,7 +32,6 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
           <input
             required
             spellcheck={false}
-            placeholder="nmsbroadlogrcp"
             list="tables"
             value={draft.table}
             onInput={e => setDraft({ ...draft, table: e.currentTarget.value })}

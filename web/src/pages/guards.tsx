@@ -16,6 +16,7 @@ import {
   useLoad,
 } from '../components'
 import { number, t, type Key } from '../i18n'
+import type { Context } from '../context'
 import { nameOf, secondsOf } from '../runs'
 import { tripOf } from '../trips'
 
@@ -34,13 +35,17 @@ const limits = [
 /** The guards that are on or off. */
 const switches = ['cutoff', 'first'] as const
 
+/** Whether a limit is about something that the database does not have. */
+const isForeign = (name: string, { server }: Context) =>
+  (name === 'maxIdle' && !server.campaign) || (name === 'minProcessInstances' && !server.userData)
+
 type Values = Record<string, string | number | boolean | null | undefined>
 const shown = (values: Values, name: string, unit?: number) => {
   const value = values[name]
   return value === undefined || value === null ? '' : unit ? String(secondsOf(String(value)) / unit) : String(value)
 }
 
-export function GuardsPage() {
+export function GuardsPage({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<GuardsAnswer>('GET', '/v1/guards', undefined, signal), [])
   return (
     <Page title={t('guards.title')} intro={t('guards.intro')}>
@@ -84,7 +89,7 @@ export function GuardsPage() {
               )}
             </Section>
             <Section title={t('guards.limits')}>
-              <Limits key={answer.etag} answer={answer} reload={loaded.reload} />
+              <Limits key={answer.etag} context={context} answer={answer} reload={loaded.reload} />
             </Section>
           </>
         )}
@@ -93,13 +98,14 @@ export function GuardsPage() {
   )
 }
 
-function Limits({ answer, reload }: { answer: GuardsAnswer; reload: () => void }) {
+function Limits({ context, answer, reload }: { context: Context; answer: GuardsAnswer; reload: () => void }) {
   const guards: Guards = answer.guards ?? {},
     defaults: Guards = answer.defaults ?? {}
   const [draft, setDraft] = useState(() =>
     Object.fromEntries(limits.map(l => [l.name, shown(guards as Values, l.name, 'unit' in l ? l.unit : undefined)])),
   )
   const [on, setOn] = useState(() => Object.fromEntries(switches.map(name => [name, guards[name] ?? true])))
+  const offered = limits.filter(l => !isForeign(l.name, context))
   const { busy, problem, act } = useAction()
   const save = () =>
     act(async () => {
@@ -117,7 +123,7 @@ function Limits({ answer, reload }: { answer: GuardsAnswer; reload: () => void }
         save()
       }}
     >
-      {limits.map(l => (
+      {offered.map(l => (
         <Field
           key={l.name}
           label={t(`guard.${l.name}` as Key)}

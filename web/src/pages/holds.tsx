@@ -16,9 +16,14 @@ import {
   useLoad,
 } from '../components'
 import { t, type Key } from '../i18n'
+import type { Context } from '../context'
 
-const kinds = ['deliveries', 'lists', 'workflows', 'recipients', 'table', 'everything'] as const
+const campaignKinds = ['deliveries', 'lists', 'workflows', 'recipients'] as const
+const kinds = [...campaignKinds, 'table', 'everything'] as const
 type Kind = (typeof kinds)[number]
+
+const kindsOf = ({ server }: Context) =>
+  kinds.filter(kind => server.campaign || !campaignKinds.some(other => other === kind))
 
 const kindOf = (hold: Hold) => kinds.find(kind => hold[kind])
 const whatOf = (hold: Hold) => {
@@ -32,7 +37,7 @@ const whatOf = (hold: Hold) => {
 const ended = (hold: Hold) =>
   hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'ON_HOLD'
 
-export function Holds() {
+export function Holds({ context }: { context: Context }) {
   const [all, setAll] = useState(false)
   const loaded = useLoad(
     signal =>
@@ -132,15 +137,15 @@ export function Holds() {
         </Confirm>
       )}
       <Section title={t('holds.new')}>
-        <Create done={loaded.reload} />
+        <Create kinds={kindsOf(context)} done={loaded.reload} />
       </Section>
     </Page>
   )
 }
 
-function Create({ done }: { done: () => void }) {
+function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
   const blank = { what: '', reason: '', until: '' }
-  const [kind, setKind] = useState<Kind>('deliveries')
+  const [kind, setKind] = useState(kinds[0]!)
   const [draft, setDraft] = useState(blank)
   const { busy, problem, act } = useAction()
   const change = (name: keyof typeof draft) => (event: { currentTarget: { value: string } }) =>

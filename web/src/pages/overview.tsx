@@ -1,6 +1,6 @@
 // The state of the service at a glance: problems with links to the pages that fix them, the last and the next run.
 import type { ComponentChildren } from 'preact'
-import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
+import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule, type Task } from '../api'
 import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Said, Section, Show, useLoad } from '../components'
 import { day, number, period, said, short, t, type Message } from '../i18n'
@@ -10,21 +10,29 @@ import { awaitsWindow, ended, isPaused, nameOf, durationOf, total } from '../run
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
-type Status = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?: GuardsAnswer; left: number }
+type Status = {
+  runs: Run[]
+  schedule: Schedule
+  tasks: Task[]
+  guards?: GuardsAnswer
+  options?: OptionsAnswer
+  left?: { deliveries: unknown[] }
+}
 
-async function loadStatus(may: Context['may'], signal: AbortSignal): Promise<Status> {
+async function loadStatus({ may, server }: Context, signal: AbortSignal): Promise<Status> {
   const get = <T,>(path: string) => call<T>('GET', path, undefined, signal)
-  const [{ runs }, { schedule }, options, { deliveries }, guards] = await Promise.all([
+  const [{ runs }, { schedule }, { tasks }, guards, options, left] = await Promise.all([
     get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 50, dryRun: false })),
     get<{ schedule: Schedule }>('/v1/schedule'),
-    get<OptionsAnswer>('/v1/options'),
-    get<{ deliveries: unknown[] }>(query('/v1/mid-sourcing/leftovers', { pageSize: 1 })),
+    get<{ tasks: Task[] }>('/v1/tasks'),
     may('ADMIN') ? get<GuardsAnswer>('/v1/guards') : undefined,
+    server.campaign ? get<OptionsAnswer>('/v1/options') : undefined,
+    server.campaign ? get<{ deliveries: unknown[] }>(query('/v1/mid-sourcing/leftovers', { pageSize: 1 })) : undefined,
   ])
   // Runs by hand may have pushed the last scheduled one out of the list.
   const id = schedule.lastRunId
   if (id && !runs.some(run => run.id === id)) runs.push((await get<{ run: Run }>(`/v1/runs/${id}`)).run)
-  return { runs, schedule, options, guards, left: deliveries.length }
+  return { runs, schedule, tasks, guards, options, left }
 }
 
 /** Returns the problems to look at, each with a link to the page that fixes it. */
@@ -66,9 +74,9 @@ function problems({ runs, schedule, options, guards, left }: Status) {
   }
   if (!schedule.enabled && runs.some(ended)) add(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
   for (const warning of schedule.warnings ?? []) add(said(warning).text, '#/schedule', t('schedule.title'))
-  for (const invalid of options.invalid ?? [])
+  for (const invalid of options?.invalid ?? [])
     add(t('overview.invalid', { option: invalid.option ?? '' }), '#/retention', t('retention.title'))
-  if (left > 0) add(t('overview.remote'), '#/about', t('about.title'))
+  if (left?.deliveries.length) add(t('overview.remote'), '#/about', t('about.title'))
   return items
 }
 
@@ -146,17 +154,21 @@ function chart(runs: Run[]) {
   return { stacks, largest, others: stacks.some(s => s.parts.at(-1)! > 0) }
 }
 
-/** Shows the first steps if there is no run and no schedule yet. */
-function Welcome({ context }: { context: Context }) {
-  const pages = [
-    'preview',
-    'retention',
-    'schedule',
-    ...(context.server.userData && context.may('ADMIN') ? ['userdata' as const] : []),
-  ] as const
+/** Shows the first steps: to a task if there is none, and then to a run. */
+function Welcome({ context, tasks }: { context: Context; tasks: Task[] }) {
+  const { may, server } = context
+  const pages =
+    tasks.length === 0
+      ? (['tables', 'policies'] as const)
+      : ([
+          'preview',
+          server.campaign ? 'retention' : 'policies',
+          'schedule',
+          ...(server.userData && may('ADMIN') ? (['userdata'] as const) : []),
+        ] as const)
   return (
     <>
-      <p class="welcome">{t('overview.welcome')}</p>
+      <p class="welcome">{t(tasks.length === 0 ? 'overview.notasks' : 'overview.welcome')}</p>
       <ol class="cards">
         {pages.map(page => (
           <li key={page} class="card">
@@ -172,29 +184,29 @@ function Welcome({ context }: { context: Context }) {
 }
 
 export function Overview({ context }: { context: Context }) {
-  const loaded = useLoad(signal => loadStatus(context.may, signal), [], 15_000)
+  const loaded = useLoad(signal => loadStatus(context, signal), [], 15_000)
   return (
     <Page
       title={t('overview.title')}
       intro={t('overview.intro', { database: context.server.database ?? '' })}
       actions={
-        <a class="button primary" href="#/preview">
-          {t('overview.what')}
-        </a>
+        loaded.value?.tasks.length !== 0 && (
+          <a class="button primary" href="#/preview">
+            {t('overview.what')}
+          </a>
+        )
       }
     >
       <Show loaded={loaded}>
         {status => {
           const last = status.runs.find(ended),
-            active = status.runs.find(run => !ended(run))
+            active = status.runs.find(run => !ended(run)),
+            unused = !last && !active && !status.schedule.enabled
           return (
             <>
               <Attention status={status} />
-              {!last && !active && !status.schedule.enabled ? (
-                <Welcome context={context} />
-              ) : (
-                <Summary status={status} last={last} active={active} />
-              )}
+              {(unused || status.tasks.length === 0) && <Welcome context={context} tasks={status.tasks} />}
+              {!unused && <Summary status={status} last={last} active={active} />}
             </>
           )
         }}

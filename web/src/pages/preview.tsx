@@ -39,76 +39,84 @@ export function Preview({ context }: { context: Context }) {
     <Page title={t('preview.title')} intro={t('preview.intro')}>
       <Problem error={confirming ? undefined : problem} />
       <Show loaded={tasks}>
-        {({ tasks }) => (
-          <>
-            <div class="actions">
-              <button
-                type="button"
-                class="primary"
-                aria-disabled={busy}
-                disabled={skipped.length === tasks.length}
-                onClick={() => startRun(true)}
-              >
-                {t('preview.start')}
-              </button>
-              {context.may('OPERATOR') && (
-                <button type="button" disabled={skipped.length === tasks.length} onClick={() => setConfirming(true)}>
-                  {t('preview.blind')}
-                </button>
-              )}
-              {confirming && (
-                <Confirm
-                  title={t('preview.unseen')}
-                  action={t('preview.yes')}
-                  busy={busy}
-                  problem={problem}
-                  onConfirm={() => startRun(false)}
-                  onClose={() => setConfirming(false)}
-                >
-                  <Target context={context} />
-                  <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
-                </Confirm>
-              )}
-            </div>
-            <Section
-              title={t('preview.tasks')}
-              actions={
+        {({ tasks }) =>
+          tasks.length === 0 ? (
+            <p class="empty">
+              {t('overview.notasks')} <a href="#/policies">{t('policies.title')}</a>
+            </p>
+          ) : (
+            <>
+              <div class="actions">
                 <button
                   type="button"
-                  onClick={() => setSkipped(skipped.length > 0 ? [] : tasks.map(task => task.name!))}
+                  class="primary"
+                  aria-disabled={busy}
+                  disabled={skipped.length === tasks.length}
+                  onClick={() => startRun(true)}
                 >
-                  {skipped.length > 0 ? t('preview.all') : t('preview.none')}
+                  {t('preview.start')}
                 </button>
-              }
-            >
-              <Table
-                label={t('preview.tasks')}
-                rows={tasks}
-                keyOf={task => task.name!}
-                columns={[
-                  {
-                    title: t('run.task'),
-                    cell: task => (
-                      <label class="check" lang="en">
-                        <input
-                          type="checkbox"
-                          checked={!skipped.includes(task.name!)}
-                          onChange={e =>
-                            setSkipped(
-                              e.currentTarget.checked ? skipped.filter(n => n !== task.name) : [...skipped, task.name!],
-                            )
-                          }
-                        />
-                        {task.name}
-                      </label>
-                    ),
-                  },
-                  { title: t('preview.what'), cell: task => <span lang="en">{task.description}</span> },
-                ]}
-              />
-            </Section>
-          </>
-        )}
+                {context.may('OPERATOR') && (
+                  <button type="button" disabled={skipped.length === tasks.length} onClick={() => setConfirming(true)}>
+                    {t('preview.blind')}
+                  </button>
+                )}
+                {confirming && (
+                  <Confirm
+                    title={t('preview.unseen')}
+                    action={t('preview.yes')}
+                    busy={busy}
+                    problem={problem}
+                    onConfirm={() => startRun(false)}
+                    onClose={() => setConfirming(false)}
+                  >
+                    <Target context={context} />
+                    <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
+                  </Confirm>
+                )}
+              </div>
+              <Section
+                title={t('preview.tasks')}
+                actions={
+                  <button
+                    type="button"
+                    onClick={() => setSkipped(skipped.length > 0 ? [] : tasks.map(task => task.name!))}
+                  >
+                    {skipped.length > 0 ? t('preview.all') : t('preview.none')}
+                  </button>
+                }
+              >
+                <Table
+                  label={t('preview.tasks')}
+                  rows={tasks}
+                  keyOf={task => task.name!}
+                  columns={[
+                    {
+                      title: t('run.task'),
+                      cell: task => (
+                        <label class="check" lang="en">
+                          <input
+                            type="checkbox"
+                            checked={!skipped.includes(task.name!)}
+                            onChange={e =>
+                              setSkipped(
+                                e.currentTarget.checked
+                                  ? skipped.filter(n => n !== task.name)
+                                  : [...skipped, task.name!],
+                              )
+                            }
+                          />
+                          {task.name}
+                        </label>
+                      ),
+                    },
+                    { title: t('preview.what'), cell: task => <span lang="en">{task.description}</span> },
+                  ]}
+                />
+              </Section>
+            </>
+          )
+        }
       </Show>
       <Section title={t('preview.recent')}>
         <Show loaded={runs}>

@@ -30,15 +30,26 @@ type Effect = { changes: string; run: Run }
 
 const years = 3 * 365
 
+const hasPurges = ({ may, server }: Context) => may('ADMIN') && server.userData === true
+
+/** Whether the page has anything to show: the options are Campaign's. */
+export const hasRetention = (context: Context) => context.server.campaign === true || hasPurges(context)
+
 export function Retention({ context }: { context: Context }) {
-  const loaded = useLoad(signal => call<OptionsAnswer>('GET', '/v1/options', undefined, signal), [])
   return (
     <Page title={t('retention.title')} intro={t('retention.intro')}>
-      <Show loaded={loaded}>
-        {answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}
-      </Show>
-      {context.may('ADMIN') && context.server.userData && <Purges />}
+      {context.server.campaign && <Delays context={context} />}
+      {hasPurges(context) && <Purges />}
     </Page>
+  )
+}
+
+function Delays({ context }: { context: Context }) {
+  const loaded = useLoad(signal => call<OptionsAnswer>('GET', '/v1/options', undefined, signal), [])
+  return (
+    <Show loaded={loaded}>
+      {answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}
+    </Show>
   )
 }
 

@@ -1,0 +1,75 @@
+package service_test
+
+import (
+	"testing"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// A database that has nothing to do with Campaign: no page speaks of it, and none shows a problem, before the first
+// policy and with one.
+func TestConsoleOfAShop(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	script := axe(t)
+	s := serveAs(t, shopDatabase(t), false, nil, console(t, access.Config{}))
+	p := browse(t, s.url)
+	p.sees("No policy is set yet")
+	leads := "[...document.querySelectorAll('main a')].map(a => a.hash).join()"
+	if got := p.evaluate(leads); got != "#/tables,#/policies" {
+		t.Errorf("the overview leads to %s", got)
+	}
+	visit := func(hash, title string) {
+		t.Helper()
+		p.open(hash, title)
+		p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
+		if found := p.evaluate(
+			`document.querySelector('.problem')?.innerText ??
+				document.body.innerText.match(/campaign|recipient|deliver|\bidle\b|process instance|retention/i)`,
+		); found != "null" {
+			t.Errorf("%s says %q", hash, found)
+		}
+		p.accessible(script, hash)
+	}
+	visitAll := func() {
+		t.Helper()
+		for _, page := range pages {
+			if page.title != "Retention" {
+				visit(page.hash, page.title)
+			}
+		}
+	}
+	visitAll()
+	p.evaluate("location.hash = '#/retention'")
+	p.sees("Page not found.")
+
+	setPolicy(t, s, oldOrders())
+	visitAll()
+	p.open("#/preview", "Preview")
+	p.press("Start the preview")
+	p.sees("What a run would delete")
+	visit(p.evaluate("location.hash"), "Dry run")
+	visit("#/explain/shop.order_line/1", "Explain")
+	visit("#/explain//policy%2Fold-orders", "Explain")
+	visitAll()
+}
+
+// What the page does not offer is kept when the others are saved.
+func TestConsoleKeepsGuardsOfCampaign(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := serveAs(t, shopDatabase(t), false, nil, console(t, access.Config{}))
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+		Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(7))}, UpdateMask: mask("min_process_instances"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, s.url)
+	p.open("#/guards", "Guards")
+	p.fill("Minimum number of rows", "10")
+	p.press("Save")
+	p.until("it is saved", `fetch('/v1/guards').then(r => r.json()).then(({guards}) =>
+		guards.minRows === '10' && guards.minProcessInstances === '7')`)
+}
