@@ -197,22 +197,31 @@ func (p *tab) press(name string) {
 	p.evaluate(control(name) + ".click()")
 }
 
-// The field is the only one whose label begins so.
-func (p *tab) fill(label, value string) {
-	p.t.Helper()
-	field := fmt.Sprintf(
-		`[...document.querySelectorAll('label.field')]
+// JavaScript for the only field whose label begins so.
+func field(label string) string {
+	return fmt.Sprintf(
+		`([...document.querySelectorAll('label.field')]
 			.find(e => e.querySelector('span').textContent.startsWith(%[1]s))?.querySelector('input,select,textarea')
 		?? document.querySelector('input[type=number][aria-labelledby="'
-			+ [...document.querySelectorAll('strong')].find(e => e.textContent === %[1]s)?.id + '"]')`,
+			+ [...document.querySelectorAll('strong')].find(e => e.textContent === %[1]s)?.id + '"]'))`,
 		quote(label),
 	)
-	p.until("there is a field "+label, "("+field+") != null")
+}
+
+func (p *tab) fill(label, value string) {
+	p.t.Helper()
+	p.until("there is a field "+label, field(label)+" != null")
 	p.evaluate(fmt.Sprintf(`(field => {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), 'value').set.call(field, %s)
 		field.dispatchEvent(new Event('input', {bubbles: true}))
 		field.dispatchEvent(new Event('change', {bubbles: true}))
-	})(%s)`, quote(value), field))
+	})(%s)`, quote(value), field(label)))
+}
+
+// The field comes to have the value.
+func (p *tab) shows(label, value string) {
+	p.t.Helper()
+	p.until(label+" is "+value, field(label)+"?.value === "+quote(value))
 }
 
 // accessible checks in light and in dark.

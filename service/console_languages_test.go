@@ -64,6 +64,7 @@ func TestConsoleSpeaks(t *testing.T) {
 		"#/runs/" + tripped.GetId(),
 		"#/explain/nmsvisitor/1",
 		"#/explain/nmsvisitor/4711",
+		"#/policies//public.nmsvisitor",
 	}
 	for _, page := range pages {
 		hashes = append(hashes, page.hash)

@@ -27,7 +27,7 @@ func TestConsoleOfTables(t *testing.T) {
 	p.sees("public.cusorders", "KiB")
 	p.until("it draws the growth", "document.querySelectorAll('.spark path').length === 1")
 	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
-	p.sees(`"olderThan"`, "cleanupd run --dry-run --task policy/cusorders")
+	p.sees("created < now - 365 d")
 	p.fill("Order", "NAME")
 	p.until("it is in the order of names",
 		"document.querySelector('tbody code').innerText === 'public.cusbroadlogstore'")
@@ -38,4 +38,11 @@ func TestConsoleOfTables(t *testing.T) {
 	p.press("Only tables that no task covers")
 	p.until("it shows the others", "!document.body.innerText.includes('nmsvisitor')")
 	p.sees("public.cusorders", "no task")
+	p.evaluate("document.querySelector('a[href=\"#/policies//public.cusorders\"]').click()")
+	p.sees("Create a policy")
+	for label, want := range map[string]string{
+		"Table": "public.cusorders", "Date column": "created", "Older than": "365", "Unit": "days", "Name": "cusorders",
+	} {
+		p.shows(label, want)
+	}
 }

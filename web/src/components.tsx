@@ -1,6 +1,6 @@
 // Components and hooks shared by all pages.
 import type { ComponentChildren } from 'preact'
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from './api'
 import { day, percent, relative, said, t, time, type Key, type Message } from './i18n'
 
@@ -331,6 +331,15 @@ export const Violation = ({ text }: { text?: string }) =>
       {text}
     </small>
   )
+
+/** Returns a reference to a form whose first invalid control gets the focus when there is a problem. */
+export function useInvalid(problem: unknown) {
+  const form = useRef<HTMLFormElement>(null)
+  useLayoutEffect(() => {
+    if (problem !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+  }, [problem])
+  return form
+}
 
 /** Asks for confirmation. expected is the text to type, if any; the action stays disabled until ready. */
 export function Confirm({

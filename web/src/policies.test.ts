@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { conditionsOf, draftOf, parseDraft } from './policies'
+import { conditionsOf, draftOf, moveTo, othersOf, parseDraft, ruleOf, tableOf } from './policies'
 
 test('each condition of a policy is shown', () => {
   expect(
@@ -27,8 +27,40 @@ test('an age is shown in its unit, and none where dates are compared with now', 
   expect(conditionsOf({ olderThan: { column: 'expires', days: 0 } })).toEqual(['expires < now'])
 })
 
-test('a draft has what can be edited', () => {
-  const policy = { name: 'a', table: 't', description: '', filters: [], olderThan: { column: 'c', days: 1 }, etag: 'x' }
-  expect(parseDraft(draftOf(policy))).toEqual({ table: 't', olderThan: { column: 'c', days: 1 } })
+const policy = {
+  name: 'a',
+  table: 't',
+  description: '',
+  filters: [],
+  keepNewest: { count: 3 },
+  olderThan: { column: 'c', days: 1 },
+  etag: 'x',
+  maskedValues: 0,
+}
+
+test('a rule has what can be edited', () => {
+  const rule = { table: 't', olderThan: { column: 'c', days: 1 }, keepNewest: { count: 3 } }
+  expect(parseDraft(draftOf(ruleOf(policy)))).toEqual(rule)
   expect(() => parseDraft('{')).toThrow(SyntaxError)
+})
+
+test('a form shows the parts of a rule that it has no fields for', () => {
+  expect(othersOf(policy)).toEqual({ keepNewest: { count: 3 } })
+})
+
+test('the table of a policy is found with and without its schema', () => {
+  const tables = [{ name: 'public.old_orders' }, { name: 'shop.orders' }, { name: 'orders' }]
+  expect(tableOf(tables, { table: 'shop.orders' })?.name).toBe('shop.orders')
+  expect(tableOf(tables, { table: 'orders' })?.name).toBe('orders')
+  expect(tableOf(tables, { table: 'old_orders' })?.name).toBe('public.old_orders')
+  expect(tableOf(tables, { table: 'nothing' })).toBeUndefined()
+})
+
+test('a policy that moves to another table takes what is suggested for it, and keeps an age that fits', () => {
+  const suggested = { name: 'b', description: 'old', table: 's.b', olderThan: { column: 'd', days: 365 } }
+  const b = { name: 's.b', dateColumns: [{ column: 'd' }], suggestion: { policy: suggested } }
+  expect(moveTo(b, { ...policy, etag: undefined })).toMatchObject(suggested)
+  expect(moveTo(b, policy)).toEqual({ ...policy, table: 's.b', olderThan: suggested.olderThan })
+  expect(moveTo({ ...b, dateColumns: [{ column: 'c' }] }, policy).olderThan).toEqual(policy.olderThan)
+  expect(moveTo({ name: 's.c' }, policy)).toEqual({ ...policy, table: 's.c', olderThan: undefined })
 })

@@ -1,8 +1,5 @@
-// What policies say, in words.
-import type { Policy } from './api'
-
-/** What a new policy begins with. */
-const blank: Policy = { table: '', olderThan: { column: '', days: 365 } }
+// What policies say, in words, and what their form makes of them.
+import type { DatabaseTable, Policy } from './api'
 
 /** The comparisons of filters, as they are shown. */
 const operators: Record<string, string> = {
@@ -40,16 +37,48 @@ export function conditionsOf(p: Policy): string[] {
   return found
 }
 
-/** The fields that are not part of a rule. */
-const fixed = ['name', 'etag', 'warnings']
+/** Whether a policy can delete rows of a table. */
+export const hasRows = ({ kind }: DatabaseTable) => kind === 'TABLE_KIND_ORDINARY' || kind === 'TABLE_KIND_PARTITIONED'
 
-/** Returns a policy as JSON to edit, without its name and what the server sets. */
-export function draftOf(p: Policy = blank): string {
+/** Returns the table that a policy names, with or without its schema. */
+export const tableOf = (tables: DatabaseTable[], { table }: Policy) =>
+  tables.find(({ name }) => name === table) ?? tables.find(({ name }) => name!.endsWith(`.${table}`))
+
+/** Returns what a new policy of a table begins with: what the server suggests. */
+export const policyFor = (table?: DatabaseTable): Policy => table?.suggestion?.policy ?? { table: table?.name ?? '' }
+
+/** Returns a policy for another table. It keeps its age if the table has the column. */
+export function moveTo(table: DatabaseTable, policy: Policy): Policy {
+  const { name, description, olderThan } = policyFor(table)
+  const stays = table.dateColumns?.some(({ column }) => column === policy.olderThan?.column)
+  return {
+    ...policy,
+    ...(!policy.etag && name && { name, description }),
+    table: table.name,
+    olderThan: stays ? policy.olderThan : olderThan,
+  }
+}
+
+/** The fields that are not part of a rule. */
+const fixed = ['name', 'etag', 'warnings', 'maskedValues']
+
+/** Returns the rule of a policy: what can be edited, without its name and what the server sets. */
+export function ruleOf(p: Policy): Policy {
   const given = Object.entries(p).filter(
     ([key, v]) => !fixed.includes(key) && v !== null && v !== '' && !(Array.isArray(v) && v.length === 0),
   )
-  return JSON.stringify(Object.fromEntries(given), null, 2)
+  return Object.fromEntries(given)
 }
 
-/** Returns the policy of a draft. Throws a SyntaxError for text that is not JSON. */
+/** The parts of a rule that its form has fields for. */
+const inForm = ['table', 'description', 'enabled', 'limit', 'olderThan']
+
+/** Returns the parts of a rule that its form has no fields for. */
+export const othersOf = (p: Policy): Policy =>
+  Object.fromEntries(Object.entries(ruleOf(p)).filter(([key]) => !inForm.includes(key)))
+
+/** Returns a rule as JSON. */
+export const draftOf = (rule: Policy) => JSON.stringify(rule, null, 2)
+
+/** Returns the rule of a draft. Throws a SyntaxError for text that is not JSON. */
 export const parseDraft = (draft: string) => JSON.parse(draft) as Policy

@@ -68,8 +68,7 @@ export const words: Words = {
   'overview.intro': 'Bereinigung der Datenbank {database}',
   'overview.welcome':
     'cleanupd löscht Daten, die nicht mehr gebraucht werden, zum Beispiel alte Logs. Ohne Ihre Anweisung wird nichts gelöscht. Beginnen Sie mit einer Vorschau.',
-  'overview.notasks':
-    'Es gibt noch keine Richtlinie und daher nichts zu löschen. Eine Richtlinie sagt, welche Zeilen einer Tabelle veraltet sind.',
+  'overview.notasks': 'Es gibt noch keine Richtlinie und daher nichts zu löschen.',
   'overview.what': 'Bereinigung vorab prüfen',
   'overview.attention': 'Bitte prüfen',
   'overview.well': 'Keine Probleme gefunden.',
@@ -477,6 +476,18 @@ export const words: Words = {
   'policies.rule': 'Regel als JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit und description, wie in PUT /v1/policies/NAME.',
+  'policies.json': 'Als JSON',
+  'policies.name': 'Name',
+  'policies.taken': 'Eine Richtlinie mit diesem Namen gibt es schon.',
+  'policies.column.help':
+    'Ihr Datum sagt, wie alt eine Zeile ist. Ohne Spalte spielt das Alter einer Zeile keine Rolle.',
+  'policies.unit': 'Einheit',
+  'policies.hours': 'Stunden',
+  'policies.others': 'Weitere Teile der Richtlinie, die als JSON bearbeitet werden:',
+  'policies.description': 'Beschreibung',
+  'policies.limit': 'Höchstzahl der Zeilen einer Anweisung',
+  'policies.limit.help': 'Leer: 5.000.',
+  'policies.saved': 'Die Richtlinie ist gespeichert.',
   'policies.check': 'Prüfen',
   'policies.save': 'Speichern',
   'policies.checked': 'Der Server nimmt die Richtlinie an.',

@@ -64,8 +64,7 @@ export const en = {
   'overview.intro': 'Cleanup of the database {database}',
   'overview.welcome':
     'cleanupd deletes data that is no longer needed, such as old logs. Nothing is deleted until you say so: start with a preview.',
-  'overview.notasks':
-    'No policy is set yet, so there is nothing to delete. A policy says which rows of a table are obsolete.',
+  'overview.notasks': 'No policy is set yet, so there is nothing to delete.',
   'overview.what': 'Preview a cleanup',
   'overview.attention': 'Needs attention',
   'overview.well': 'No problems found.',
@@ -466,6 +465,17 @@ export const en = {
   'policies.rule': 'Rule, as JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit and description, as in PUT /v1/policies/NAME.',
+  'policies.json': 'As JSON',
+  'policies.name': 'Name',
+  'policies.taken': 'There is a policy of this name already.',
+  'policies.column.help': 'Its date says how old a row is. Without one, the age of a row does not matter.',
+  'policies.unit': 'Unit',
+  'policies.hours': 'hours',
+  'policies.others': 'Further parts of the policy, which are edited as JSON:',
+  'policies.description': 'Description',
+  'policies.limit': 'Most rows of a statement',
+  'policies.limit.help': 'Empty: 5,000.',
+  'policies.saved': 'The policy is saved.',
   'policies.check': 'Check',
   'policies.save': 'Save',
   'policies.checked': 'The server accepts the policy.',

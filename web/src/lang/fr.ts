@@ -69,8 +69,7 @@ export const words: Words = {
   'overview.intro': 'Nettoyage de la base de données {database}',
   'overview.welcome':
     'cleanupd supprime les données devenues inutiles, comme les anciens logs. Rien n’est supprimé sans votre accord. Commencez par une prévisualisation.',
-  'overview.notasks':
-    'Aucune règle n’est encore définie : il n’y a rien à supprimer. Une règle dit quelles lignes d’une table sont obsolètes.',
+  'overview.notasks': 'Aucune règle n’est encore définie : il n’y a rien à supprimer.',
   'overview.what': 'Prévisualiser un nettoyage',
   'overview.attention': 'À vérifier',
   'overview.well': 'Aucun problème détecté.',
@@ -482,6 +481,17 @@ export const words: Words = {
   'policies.rule': 'Règle, en JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit et description, comme dans PUT /v1/policies/NAME.',
+  'policies.json': 'En JSON',
+  'policies.name': 'Nom',
+  'policies.taken': 'Une règle porte déjà ce nom.',
+  'policies.column.help': 'Sa date dit l’âge d’une ligne. Sans colonne, l’âge d’une ligne n’importe pas.',
+  'policies.unit': 'Unité',
+  'policies.hours': 'heures',
+  'policies.others': 'Autres parties de la règle, à modifier en JSON :',
+  'policies.description': 'Description',
+  'policies.limit': 'Nombre maximal de lignes par instruction',
+  'policies.limit.help': 'Vide : 5 000.',
+  'policies.saved': 'La règle est enregistrée.',
   'policies.check': 'Vérifier',
   'policies.save': 'Enregistrer',
   'policies.checked': 'Le serveur accepte la règle.',

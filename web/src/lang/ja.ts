@@ -69,8 +69,7 @@ export const words: Words = {
   'overview.intro': 'データベース {database} のクリーンアップ',
   'overview.welcome':
     'cleanupd は、古いログなど、不要になったデータを削除します。指示があるまで何も削除されません。まずプレビューをお試しください。',
-  'overview.notasks':
-    'ポリシーがまだ設定されていないため、削除するものはありません。ポリシーは、テーブルのどの行が古いかを定めます。',
+  'overview.notasks': 'ポリシーがまだ設定されていないため、削除するものはありません。',
   'overview.what': 'クリーンアップをプレビュー',
   'overview.attention': '確認が必要です',
   'overview.well': '問題はありません。',
@@ -470,6 +469,17 @@ export const words: Words = {
   'policies.rule': 'ルール（JSON）',
   'policies.rule.help':
     'table、olderThan、filters、orphanOf、keepNewest、assign、enabled、limit、description。PUT /v1/policies/NAME と同じ形式です。',
+  'policies.json': 'JSON で編集',
+  'policies.name': '名前',
+  'policies.taken': 'この名前のポリシーはすでにあります。',
+  'policies.column.help': 'この列の日付が行の古さを示します。列がない場合、行の古さは問いません。',
+  'policies.unit': '単位',
+  'policies.hours': '時間',
+  'policies.others': 'ポリシーのその他の部分（JSON で編集）：',
+  'policies.description': '説明',
+  'policies.limit': '1 つの文の最大行数',
+  'policies.limit.help': '空の場合：5,000',
+  'policies.saved': 'ポリシーを保存しました。',
   'policies.check': '確認',
   'policies.save': '保存',
   'policies.checked': 'サーバーはこのポリシーを受け入れます。',

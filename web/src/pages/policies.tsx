@@ -1,32 +1,20 @@
-// Retention rules for tables that the tasks of the application do not know.
+// The policies, and the page of each of them.
 import { useState } from 'preact/hooks'
 import { call, query, type Policy } from '../api'
-import {
-  Code,
-  Confirm,
-  Field,
-  isStale,
-  Page,
-  Problem,
-  Said,
-  SaveProblem,
-  Section,
-  Show,
-  Table,
-  useAction,
-  useLoad,
-} from '../components'
+import { Code, Confirm, isStale, Page, SaveProblem, Show, Table, useAction, useLoad } from '../components'
 import type { Context } from '../context'
 import { t } from '../i18n'
-import { start } from '../follow'
-import { conditionsOf, draftOf, parseDraft } from '../policies'
+import { conditionsOf } from '../policies'
+import { pathOf, PolicyPage, preview } from './policy'
 
-const pathOf = (policy: Policy) => `/v1/policies/${encodeURIComponent(policy.name!)}`
+export function Policies({ context, argument }: { context: Context; argument: string[] }) {
+  if (argument.length > 0 && context.may('ADMIN')) return <PolicyPage argument={argument} />
+  return <List context={context} />
+}
 
-export function Policies({ context }: { context: Context }) {
+function List({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<{ policies: Policy[] }>('GET', '/v1/policies', undefined, signal), [])
   const [removing, setRemoving] = useState<Policy>()
-  const [editing, setEditing] = useState<Policy>()
   const { busy, problem, act } = useAction()
   const admin = context.may('ADMIN')
   const change = (policy: Policy, enabled: boolean) =>
@@ -34,13 +22,19 @@ export function Policies({ context }: { context: Context }) {
       await call('PATCH', pathOf(policy), { enabled, etag: policy.etag })
       loaded.reload()
     })
-  const preview = (policy: Policy) =>
-    act(async () => {
-      location.hash = `#/runs/${await start({ dryRun: true, tasks: [`policy/${policy.name}`] })}`
-    })
   const confirming = removing && !isStale(problem)
   return (
-    <Page title={t('policies.title')} intro={t('policies.intro')}>
+    <Page
+      title={t('policies.title')}
+      intro={t('policies.intro')}
+      actions={
+        admin && (
+          <a class="button primary" href="#/policies//">
+            {t('policies.create')}
+          </a>
+        )
+      }
+    >
       {!confirming && (
         <SaveProblem
           error={problem}
@@ -106,14 +100,14 @@ export function Policies({ context }: { context: Context }) {
                 title: t('preview.action'),
                 cell: p => (
                   <span class="actions">
-                    <button type="button" aria-disabled={busy} onClick={() => preview(p)}>
+                    <button type="button" aria-disabled={busy} onClick={() => act(() => preview(p))}>
                       {t('purges.preview')}
                     </button>
                     {admin && (
                       <>
-                        <button type="button" onClick={() => setEditing(p)}>
+                        <a class="button" href={`#/policies/${p.name}`}>
                           {t('policies.edit')}
-                        </button>
+                        </a>
                         <button type="button" onClick={() => act(async () => setRemoving(p))}>
                           {t('userdata.less')}
                         </button>
@@ -143,74 +137,6 @@ export function Policies({ context }: { context: Context }) {
           }
         />
       )}
-      {admin && <Editor key={editing?.name} policy={editing} done={loaded.reload} />}
     </Page>
-  )
-}
-
-/** Edits a policy as JSON, in the form of the API. Checking it asks the server what it would store. */
-function Editor({ policy, done }: { policy?: Policy; done: () => void }) {
-  const [name, setName] = useState(policy?.name ?? '')
-  const [draft, setDraft] = useState(draftOf(policy))
-  const [checked, setChecked] = useState<Policy>()
-  const { busy, problem, act } = useAction()
-  const send = (validateOnly: boolean) =>
-    act(async () => {
-      const body = { ...parseDraft(draft), name, etag: policy?.etag }
-      const path = query(pathOf(body), validateOnly ? { validateOnly: 'true' } : {})
-      setChecked((await call<{ policy: Policy }>('PUT', path, body)).policy)
-      if (!validateOnly) done()
-    })
-  return (
-    <Section title={policy ? t('policies.change', { name: policy.name! }) : t('policies.create')}>
-      <form
-        onSubmit={event => {
-          event.preventDefault()
-          send(false)
-        }}
-      >
-        <Field label={t('purges.name')} help={t('purges.name.help')}>
-          <input
-            required
-            pattern="[a-z0-9\-]{1,40}"
-            spellcheck={false}
-            value={name}
-            readOnly={policy !== undefined}
-            onInput={e => setName(e.currentTarget.value)}
-          />
-        </Field>
-        <Field label={t('policies.rule')} help={t('policies.rule.help')}>
-          <textarea
-            class="code"
-            rows={14}
-            spellcheck={false}
-            value={draft}
-            onInput={e => {
-              setDraft(e.currentTarget.value)
-              setChecked(undefined)
-            }}
-          />
-        </Field>
-        <Problem error={problem} />
-        {checked && (
-          <>
-            <p>{t('policies.checked')}</p>
-            {(checked.warnings ?? []).map(w => (
-              <p key={w.code}>
-                <Said message={w} />
-              </p>
-            ))}
-          </>
-        )}
-        <span class="actions">
-          <button type="button" aria-disabled={busy} onClick={() => send(true)}>
-            {t('policies.check')}
-          </button>
-          <button type="submit" aria-disabled={busy}>
-            {t('policies.save')}
-          </button>
-        </span>
-      </form>
-    </Section>
   )
 }

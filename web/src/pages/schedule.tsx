@@ -1,7 +1,19 @@
 // The schedule, and the runs of the next seven days.
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { call, query, violationAt, withoutFields, type Schedule, type ScheduleAnswer } from '../api'
-import { Field, isStale, Moment, Page, Said, SaveProblem, Section, Show, useAction, useLoad } from '../components'
+import {
+  Field,
+  isStale,
+  Moment,
+  Page,
+  Said,
+  SaveProblem,
+  Section,
+  Show,
+  useAction,
+  useInvalid,
+  useLoad,
+} from '../components'
 import { t, weekday } from '../i18n'
 import type { Context } from '../context'
 import { paceOf, secondsOf } from '../runs'
@@ -76,10 +88,7 @@ function Form({ schedule, etag, context, reload }: FormProps) {
   // The windows as they were last sent, to which the problem refers.
   const [sent, setSent] = useState(draft.windows)
   const { busy, problem, act } = useAction()
-  const form = useRef<HTMLFormElement>(null)
-  useLayoutEffect(() => {
-    if (problem !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
-  }, [problem])
+  const form = useInvalid(problem)
   const about = (...fields: string[]) =>
     fields.flatMap(field => violationAt(problem, `schedule.${field}`) ?? []).join('\n') || undefined
   const save = () =>

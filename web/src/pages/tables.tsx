@@ -4,6 +4,8 @@ import { call, query, type DatabaseTable } from '../api'
 import { Spark } from '../chart'
 import { Code, Field, Page, PagedList, Table } from '../components'
 import { bytes, day, number, t, type Key } from '../i18n'
+import type { Context } from '../context'
+import { conditionsOf, hasRows } from '../policies'
 
 const orders = ['BYTES', 'GROWTH', 'ROWS', 'NAME']
 const pageSize = 50
@@ -17,7 +19,7 @@ export function growth(perDay?: string) {
   return (Number(perDay) > 0 ? '+' : '') + bytes(perDay)
 }
 
-export function Tables() {
+export function Tables({ context }: { context: Context }) {
   const [filter, setFilter] = useState({ order: 'BYTES', uncovered: false })
   const load = async (pageToken?: string, signal?: AbortSignal) => {
     const { tables, nextPageToken } = await call<{ tables: DatabaseTable[]; nextPageToken: string }>(
@@ -81,7 +83,18 @@ export function Tables() {
               {
                 title: t('tables.covered'),
                 cell: table =>
-                  table.coveredBy!.length > 0 ? <Code>{table.coveredBy!.join(' ')}</Code> : t('tables.nothing'),
+                  table.coveredBy!.length > 0 ? (
+                    <Code>{table.coveredBy!.join(' ')}</Code>
+                  ) : (
+                    <>
+                      {t('tables.nothing')}
+                      {context.may('ADMIN') && hasRows(table) && (
+                        <div>
+                          <a href={`#/policies//${encodeURIComponent(table.name!)}`}>{t('policies.create')}</a>
+                        </div>
+                      )}
+                    </>
+                  ),
               },
             ]}
           />
@@ -115,21 +128,8 @@ function Name({ table }: { table: DatabaseTable }) {
         <details>
           <summary>{t('tables.suggestion')}</summary>
           <p lang="en">{suggestion.reason}</p>
-          {suggestion.policy && (
-            <pre lang="en">
-              {JSON.stringify(
-                {
-                  name: suggestion.policy.name,
-                  table: suggestion.policy.table,
-                  description: suggestion.policy.description,
-                  olderThan: suggestion.policy.olderThan,
-                },
-                undefined,
-                2,
-              )}
-            </pre>
-          )}
-          {suggestion.previewCommand && <pre lang="en">{suggestion.previewCommand}</pre>}
+          {suggestion.policy && <Code>{conditionsOf(suggestion.policy).join()}</Code>}
+          {suggestion.columnReason && <p lang="en">{suggestion.columnReason}</p>}
         </details>
       )}
     </>
