@@ -73,3 +73,28 @@ func TestConsoleKeepsGuardsOfCampaign(t *testing.T) {
 	p.until("it is saved", `fetch('/v1/guards').then(r => r.json()).then(({guards}) =>
 		guards.minRows === '10' && guards.minProcessInstances === '7')`)
 }
+
+// Process instances of AEM Forms are there without Campaign, too.
+func TestConsoleOfFormsAlone(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s, _, _ := formsServerOf(t, shopDatabase(t), console(t, access.Config{TokenFile: tokenFile(t)}))
+	for _, role := range []access.Role{access.Viewer, access.Admin} {
+		p := browse(t, s.url)
+		p.fill("Token", "secret-"+role.String())
+		p.press("Sign in")
+		p.sees("No policy is set yet")
+		if role != access.Admin {
+			p.evaluate("location.hash = '#/retention'")
+			p.sees("Page not found.")
+			continue
+		}
+		p.open("#/retention", "Retention")
+		p.sees("No rules.")
+		if found := p.evaluate("document.querySelector('.problem')?.innerText"); found != "undefined" {
+			t.Errorf("the rules are shown with %q", found)
+		}
+		p.open("#/guards", "Guards")
+		p.sees("Minimum number of process instances")
+	}
+}

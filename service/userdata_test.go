@@ -34,6 +34,14 @@ func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 
 func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
+	return formsServerOf(t, database(t), config)
+}
+
+// The database record is the one that the service cleans.
+func formsServerOf(
+	t *testing.T, record *pgtest.DB, config transport.Config,
+) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
+	t.Helper()
 	formsDB := pgtest.Empty(t)
 	formsDB.Do(formsdb.Schema)
 	conn, err := formsDB.Acquire(t.Context())
@@ -49,7 +57,6 @@ func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.Us
 	); err != nil {
 		t.Fatal(err)
 	}
-	record := database(t)
 	own := func(ctx context.Context) error { return instance.Own(ctx, record.Pool, "") }
 	s := serveAs(t, record, false, userdata.New(userdata.Config{Forms: db, InDatabase: true, Own: own}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), formsDB

@@ -157,15 +157,12 @@ function chart(runs: Run[]) {
 /** Shows the first steps: to a task if there is none, and then to a run. */
 function Welcome({ context, tasks }: { context: Context; tasks: Task[] }) {
   const { may, server } = context
-  const pages =
-    tasks.length === 0
+  const pages = [
+    ...(tasks.length === 0
       ? (['tables', 'policies'] as const)
-      : ([
-          'preview',
-          server.campaign ? 'retention' : 'policies',
-          'schedule',
-          ...(server.userData && may('ADMIN') ? (['userdata'] as const) : []),
-        ] as const)
+      : (['preview', server.campaign ? 'retention' : 'policies', 'schedule'] as const)),
+    ...(server.userData && may('ADMIN') ? (['userdata'] as const) : []),
+  ]
   return (
     <>
       <p class="welcome">{t(tasks.length === 0 ? 'overview.notasks' : 'overview.welcome')}</p>
