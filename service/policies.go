@@ -121,6 +121,8 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 		Enabled:     m.GetEnabled(),
 		Limit:       int(m.GetLimit()),
 		Partitions:  partitionsOf(m.GetPartitions()),
+
+		Unreferenced: m.GetUnreferenced(),
 	}
 	if a := m.GetOlderThan(); a != nil {
 		p.OlderThan = &policy.OlderThan{Column: a.GetColumn()}
@@ -149,7 +151,9 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 		p.KeepNewest = &policy.KeepNewest{Per: k.GetPer(), OrderBy: k.GetOrderBy(), Count: int(k.GetCount())}
 	}
 	for _, a := range m.GetAssign() {
-		p.Assign = append(p.Assign, policy.Assign{Column: a.GetColumn(), Value: a.Value})
+		p.Assign = append(p.Assign, policy.Assign{
+			Column: a.GetColumn(), Value: a.Value, ValueFromKey: a.GetValueFromKey(),
+		})
 	}
 	return p
 }
@@ -173,6 +177,8 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		Limit:       int32(p.Limit),
 		Partitions:  cleanupv1.Partitions(cleanupv1.Partitions_value[partitionsPrefix+string(p.Partitions)]),
 		Etag:        p.Etag(),
+
+		Unreferenced: p.Unreferenced,
 	}
 	if a := p.OlderThan; a != nil {
 		m.OlderThan = &cleanupv1.OlderThan{Column: a.Column}
@@ -198,7 +204,9 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		m.KeepNewest = &cleanupv1.KeepNewest{Per: k.Per, OrderBy: k.OrderBy, Count: int32(k.Count)}
 	}
 	for _, a := range p.Assign {
-		m.Assign = append(m.Assign, &cleanupv1.Assign{Column: a.Column, Value: a.Value})
+		m.Assign = append(m.Assign, &cleanupv1.Assign{
+			Column: a.Column, Value: a.Value, ValueFromKey: a.ValueFromKey,
+		})
 	}
 	return m
 }

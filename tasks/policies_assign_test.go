@@ -76,3 +76,73 @@ func TestNullsThatAreNotDistinct(t *testing.T) {
 		t.Errorf("no refusal: %s", log)
 	}
 }
+
+// A unique column gets a text that is made from the key, in all rows at once and only once.
+func TestValuesFromKeys(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE by_id (id bigint PRIMARY KEY, email varchar(30) NOT NULL UNIQUE, at date);
+		CREATE UNIQUE INDEX ON by_id (lower(email));
+		INSERT INTO by_id SELECT i, i || '@example.com', '2020-01-01' FROM generate_series(-2, 7) i;
+		CREATE TABLE by_uuid (id uuid PRIMARY KEY, login text UNIQUE, at date);
+		INSERT INTO by_uuid VALUES ('0fd2ee4b-5c5b-4dbe-8d67-0c6ff8d8b2b4', 'me', '2020-01-01')`)
+	old := &policy.OlderThan{Column: "at", Days: new(1)}
+	policies := []policy.Policy{
+		{
+			Name: "id", Table: "by_id", OlderThan: old,
+			Assign: []policy.Assign{{Column: "email", ValueFromKey: "deleted-{key}"}},
+		},
+		{
+			Name: "uuid", Table: "by_uuid", OlderThan: old,
+			Assign: []policy.Assign{{Column: "login", ValueFromKey: "{hash} of it"}},
+		},
+	}
+	for _, rows := range [][]int64{{10, 1}, {0, 0}} {
+		for _, isDry := range []bool{true, false} {
+			j, err := runPolicies(t, db, isDry, policies...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range policies {
+				j.checkUpdated(t, p.TaskName(), rows[i])
+			}
+		}
+	}
+	checkCount(t, db, 10, "SELECT count(*) FROM by_id WHERE email = 'deleted-' || id")
+	checkCount(t, db, 1, "SELECT count(*) FROM by_uuid WHERE login = md5(id::text) || ' of it'")
+}
+
+func TestValuesFromKeysThatAreRefused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE by_id (id bigint PRIMARY KEY, email varchar(27) UNIQUE, short varchar(26), n int, at date);
+		CREATE TABLE by_two (a int, b int, email text UNIQUE, at date, PRIMARY KEY (a, b));
+		CREATE TABLE by_text (login text PRIMARY KEY, email text UNIQUE, at date)`)
+	value := "x"
+	for name, c := range map[string]struct {
+		table  string
+		assign policy.Assign
+		want   string
+	}{
+		"fits":            {"by_id", policy.Assign{Column: "email", ValueFromKey: "gone-{key}-"}, ""},
+		"too long":        {"by_id", policy.Assign{Column: "short", ValueFromKey: "gone-{key}--"}, "value_from_key: does not fit"},
+		"a hash":          {"by_id", policy.Assign{Column: "email", ValueFromKey: "{hash}"}, "does not fit"},
+		"no text":         {"by_id", policy.Assign{Column: "n", ValueFromKey: "{key}"}, "is a text, and n is"},
+		"the key":         {"by_text", policy.Assign{Column: "login", ValueFromKey: "{key}"}, "primary key"},
+		"two keys":        {"by_two", policy.Assign{Column: "email", ValueFromKey: "{key}"}, "one integer or UUID"},
+		"a text as a key": {"by_text", policy.Assign{Column: "email", ValueFromKey: "{key}"}, "one integer or UUID"},
+		"nothing of it":   {"by_id", policy.Assign{Column: "email", ValueFromKey: "gone"}, "must have {key} or {hash}"},
+		"and a value":     {"by_id", policy.Assign{Column: "email", Value: &value, ValueFromKey: "{key}"}, "combined with value"},
+	} {
+		p := policy.Policy{
+			Name: "p", Table: c.table, OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}, Assign: []policy.Assign{c.assign},
+		}
+		err := p.Validate()
+		if err == nil {
+			err = checkPolicy(t, db, p)
+		}
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -32,6 +32,14 @@ var (
 		"A foreign key to the table has ON DELETE NO ACTION or RESTRICT. Rows that are referred to fail and are retained.",
 		"Set a policy for the tables with the keys, too: runs delete their rows first. Or give the keys ON DELETE.",
 	)
+	PolicyRowsRefused = policies.warning(
+		"POLICY_ROWS_REFUSED",
+		"{rows} {rows|row|rows} of {table} that {rows|matches|match} now {rows|is|are} kept by rows of {tables} that refer "+
+			"to {rows|it|them}, by foreign keys without ON DELETE",
+		"A foreign key to the table has ON DELETE NO ACTION or RESTRICT. Rows that are referred to fail and are retained.",
+		"Let the policy leave them out (`unreferenced: true`), or set a policy for the tables with the keys, too: runs "+
+			"delete their rows first. Or give the keys ON DELETE.",
+	)
 	PolicyKeyUnindexed = policies.warning(
 		"POLICY_KEY_UNINDEXED",
 		"foreign keys to {table}, or to tables whose rows go with its rows, have no index, so that each deleted row costs "+

@@ -11,6 +11,14 @@ var (
 			"updated. The first 20 such rows of each table are logged.",
 		"Correct the trigger, or the rows that refer to this one. Each run tries again.",
 	)
+	RowsReferenced = rows.warning(
+		"ROWS_REFERENCED",
+		"{table}: {rows} further obsolete {rows|row is|rows are} kept by foreign keys of {children}, and {rows|its|their} "+
+			"deletion would fail",
+		"A dry run found rows that match a policy, and to which rows of other tables refer by keys without ON DELETE. A run "+
+			"tries them, and counts them as failed; if they are more than a tenth of all, the task fails.",
+		"Let the policy leave them out (`unreferenced: true`), or set a policy for the tables with the keys: it runs before.",
+	)
 	RowsFailed = rows.warning(
 		"ROWS_FAILED",
 		"{table}: {rows} obsolete {rows|row|rows} failed with an error and {rows|is|are} retained",

@@ -148,8 +148,8 @@ func maskPolicy(p *cleanupv1.Policy) {
 		p.MaskedValues += int32(len(f.GetValues()))
 	}
 	for _, a := range p.GetAssign() {
-		if a.Value != nil {
-			a.Value = protobuf.String(masked)
+		if a.Value != nil || a.GetValueFromKey() != "" {
+			a.Value, a.ValueFromKey = protobuf.String(masked), ""
 			p.MaskedValues++
 		}
 	}

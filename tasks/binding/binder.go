@@ -108,6 +108,9 @@ func (b *Binder) Obsolete(ctx context.Context, j *plan.Job, parents []int64) (s 
 	if s.Where, err = b.Bind(ctx, s.Where, parents); err != nil {
 		return s, err
 	}
+	if s.Refused, err = b.Bind(ctx, s.Refused, parents); err != nil {
+		return s, err
+	}
 	if s.Newest != nil {
 		newest := *s.Newest
 		for _, e := range []*sqlexpr.Expr{&newest.Rest, &newest.Last} {

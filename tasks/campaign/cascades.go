@@ -64,7 +64,7 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
 ORDER BY c.relname, k.conname`
 
 // readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables. Of
-// the keys that refuse, it reads those between the tables found.
+// the keys that refuse, it reads those between the tables found, and all to the tables that the scope names.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
 		Parent, Child uint32
@@ -81,10 +81,17 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	for _, t := range c.All() {
 		tables[t.OID] = t
 	}
+	named := map[uint32]bool{}
+	for _, t := range c.named {
+		named[t.OID] = true
+		for _, l := range t.Leaves {
+			named[l.OID] = true
+		}
+	}
 	var others []uint32
 	for _, k := range keys {
 		for _, oid := range []uint32{k.Parent, k.Child} {
-			if tables[oid] == nil && k.Action != Refuses {
+			if tables[oid] == nil && (k.Action != Refuses || named[k.Parent]) {
 				others = append(others, oid)
 			}
 		}

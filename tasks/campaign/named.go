@@ -40,6 +40,8 @@ type Column struct {
 	// that is generated from it, is in the primary key, in an index with NULLS NOT DISTINCT (since PostgreSQL 15), or in
 	// an expression or condition of an index. Anywhere else, a row with NULL is different from all others.
 	NullCollides bool
+	// Primary is set if the column is in the primary key.
+	Primary bool
 	// Referenced is set if a foreign key refers to the column, in the table or in a partition or child.
 	Referenced bool
 	// Generates are the unquoted names of the columns that are generated from this one.
@@ -231,6 +233,8 @@ SELECT a.attrelid, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod)
       AND (i.indisprimary OR (to_jsonb(i) ->> 'indnullsnotdistinct') = 'true'
         OR a.attnum <> ALL ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
       AND ` + dependsOn + `),
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary
+    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])),
   EXISTS (SELECT FROM below JOIN pg_constraint k ON k.confrelid = below.oid AND k.contype = 'f'
     JOIN pg_attribute key ON key.attrelid = k.confrelid AND key.attnum = ANY (k.confkey)
     WHERE below.root = a.attrelid AND key.attname = a.attname),
@@ -257,8 +261,8 @@ ORDER BY a.attrelid, a.attnum`
 	)
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise, &column.NotNull,
-		&column.HasNulls, &column.Unique, &column.NullCollides, &column.Referenced, &column.Generated, &column.Indexed,
-		&column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity, &column.Generates,
+		&column.HasNulls, &column.Unique, &column.NullCollides, &column.Primary, &column.Referenced, &column.Generated,
+		&column.Indexed, &column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity, &column.Generates,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		column.operators = slices.Clone(column.operators)
@@ -272,6 +276,20 @@ ORDER BY a.attrelid, a.attnum`
 		return err
 	}
 	return readIndexes(ctx, db, tables, oids)
+}
+
+// SingleKey returns the only column of the primary key of a table that a policy names; ok is false if there is no
+// such key, or if it is neither an integer nor a UUID.
+func (t *Table) SingleKey() (key Column, ok bool) {
+	for _, c := range t.details {
+		if c.Primary && ok {
+			return Column{}, false // there are several
+		}
+		if c.Primary {
+			key, ok = c, true
+		}
+	}
+	return key, ok && (t.HasInteger(key.Name) || key.Type == "pg_catalog.uuid")
 }
 
 func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {

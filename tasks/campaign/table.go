@@ -37,8 +37,8 @@ type Table struct {
 	OfRecipients bool
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades []Cascade
-	// Refusals are the foreign keys, between tables of the catalog, that keep a row from being deleted while others
-	// refer to it.
+	// Refusals are the foreign keys that keep a row from being deleted while others refer to it: all to a table that
+	// the scope names, for other tables only those between tables of the catalog.
 	Refusals []Cascade
 	// UpdateTriggers are the triggers of a table that the scope names, and of its partitions or children.
 	UpdateTriggers []Trigger
@@ -57,6 +57,11 @@ type Rights struct {
 	CanUse               bool // the relation's schema
 	CanSelect, CanInsert bool // on at least one column; CanSelect also needs CanUse
 	CanDelete, CanUpdate bool
+}
+
+// KeysTo returns the foreign keys of other tables that refer to the table.
+func (t *Table) KeysTo() []Cascade {
+	return slices.DeleteFunc(slices.Concat(t.Cascades, t.Refusals), func(k Cascade) bool { return k.Table == t })
 }
 
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }

@@ -21,6 +21,9 @@ type Set struct {
 // Of returns a set for the job, and one for each partition of a table whose rows foreign keys delete or change with
 // the job's rows.
 func Of(task string, j plan.Job, s purge.Sweep) []Set {
+	if !s.Refused.IsZero() {
+		s = s.Without(s.Refused)
+	}
 	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
 	if s.Cascade.Circular() {
 		rows.Where, rows.Follows = s.Without(s.Dependent()).Where, true

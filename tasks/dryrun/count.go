@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -78,10 +79,36 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err := t.remarkReferences(ctx, j); err != nil {
 		return err
 	}
+	if err := t.countRefused(ctx, j, s); err != nil {
+		return err
+	}
 	if err := t.countDrop(ctx, j, s); err != nil {
 		return err
 	}
 	return t.countDependent(ctx, j, s)
+}
+
+// countRefused counts the rows that match, and that foreign keys of other tables would keep.
+func (t *task) countRefused(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	if s.Refused.IsZero() {
+		return nil
+	}
+	var rows int64
+	err := t.Binder.Engine.Count(ctx, s.And(s.Refused), func(ctx context.Context, n int64) error {
+		rows += n
+		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
+	})
+	if rows > 0 {
+		var by []string
+		for _, k := range j.Table.KeysTo() {
+			if name := k.Table.NameIn(j.Table.Schema); k.Action == campaign.Refuses && !slices.Contains(by, name) {
+				by = append(by, name)
+			}
+		}
+		t.Retained.Dependent += rows
+		t.Log(ctx, message.RowsReferenced.With("table", j.Name, "rows", rows, "children", strings.Join(by, ", ")))
+	}
+	return t.Uncounted(ctx, j, s, err)
 }
 
 // countDetached counts the partition of a sweep, with its rows, if it would be detached.

@@ -6,6 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // addCascade adds to a job the foreign keys that matter when its rows are deleted. If keys lead back to the table
@@ -74,6 +75,23 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		job.Newest = nil // the statement also checks rows of other groups
 	}
 	return ""
+}
+
+// refused is the condition that foreign keys of other tables keep a row r from being deleted. It is empty if none
+// does, or if that cannot be told from the rows: a table may lose its rows together with r.
+func (c *compiler) refused(step Step) (condition sqlexpr.Expr) {
+	if c.plan.Task.Kind != Policy || step.Update != nil || step.childless() || c.cannotJoin() {
+		return condition
+	}
+	goes := c.table.Dependents()
+	keys := slices.DeleteFunc(c.table.KeysTo(), func(k campaign.Cascade) bool {
+		return k.Action != campaign.Refuses || !k.Table.CanSelect || !k.Table.ShowsAllRows() ||
+			k.Table.Location != "" || slices.Contains(goes, k.Table)
+	})
+	if slices.Contains(goes, c.table) {
+		return condition
+	}
+	return c.referredBy(row{"r", c.table}, keys)
 }
 
 // pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.

@@ -154,6 +154,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.retain(table)
 		return nil
 	}
+	job.Refused = c.refused(s.step)
 	job.Companion, job.CompanionWrites = c.companion(s.step)
 	rights := []string{"SELECT", "DELETE"}
 	switch {
@@ -241,6 +242,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	job.NoTIDs, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
+	job.Childless = s.step.childless()
 	job.Partition, job.Partitions = leaf.Quoted() != job.Table.Quoted(), s.step.Partitions
 	return job
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -66,6 +67,44 @@ func (p Orphan) isLink(r row) string {
 func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
 
 func (p Orphan) columns() []string { return []string{p.Column} }
+
+// Unreferenced is true if no row of another table refers to the row by a foreign key. It is not applicable if there
+// is no such key, or if the role may not see all rows of the tables that have one.
+type Unreferenced struct{ noOption }
+
+func (Unreferenced) applies(c *compiler, r row) bool {
+	keys := r.table.KeysTo()
+	if keys == nil {
+		c.plan.notef("no foreign key of another table refers to %s: skipped", r.table.Name)
+	}
+	for _, k := range keys {
+		if c.recordRead(k.Table); !k.Table.ShowsAllRows() {
+			return false
+		}
+	}
+	return len(keys) > 0
+}
+
+func (Unreferenced) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
+	return sqlexpr.Format("NOT (%s)", c.referredBy(r, r.table.KeysTo())), true
+}
+
+// referredBy is the condition that a row of another table refers to the row by one of some foreign keys.
+func (c *compiler) referredBy(r row, keys []campaign.Cascade) (condition sqlexpr.Expr) {
+	for _, k := range keys {
+		var on []string
+		for i := range k.Keys {
+			on = append(on, k.Equal[i].Of(r.alias+"."+k.Keys[i], "c."+k.Columns[i]))
+		}
+		condition = sqlexpr.Or(condition, sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)",
+			c.afterPredecessors(k.Table), strings.Join(on, " AND ")))
+	}
+	return condition
+}
+
+func (Unreferenced) describe(Env) string { return "no row of another table refers to it" }
+
+func (Unreferenced) columns() []string { return nil }
 
 // Linked is true if Column refers to a row of another table that a rule matches.
 type Linked struct {

@@ -100,6 +100,11 @@ type Step struct {
 	Tables *OwnTables
 }
 
+// childless reports whether only rows match that no row of another table refers to.
+func (s Step) childless() bool {
+	return slices.ContainsFunc(slices.Concat(s.Rules...), func(p Part) bool { _, is := p.(Unreferenced); return is })
+}
+
 func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
 // Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.

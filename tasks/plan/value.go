@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -31,6 +33,18 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 	}
 	detail, ok := c.table.Column(column)
 	return typed(*v.Value, detail.Type), ok // the assignment fails if the value does not fit, rather than cut it off
+}
+
+// FromKey is a text in which "{key}" stands for the row's key, and "{hash}" for the MD5 of it in hexadecimal. The
+// table must have a single key.
+type FromKey string
+
+func (v FromKey) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
+	detail, ok := c.table.Column(column)
+	key, has := c.table.SingleKey()
+	text := "r." + pgx.Identifier{key.Name}.Sanitize() + "::text"
+	return sqlexpr.Format("replace(replace(%[1]s, '{key}', %[2]s), '{hash}', md5(%[2]s))::%[3]s",
+		sqlexpr.Arg(string(v), "text"), text, detail.Type), ok && has
 }
 
 // Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.

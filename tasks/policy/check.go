@@ -177,6 +177,10 @@ func (c *checker) checkColumns() {
 			c.checkZone(fmt.Sprintf("policy.filters[%d].values", i), column)
 		}
 	}
+	if c.Unreferenced && len(c.table.KeysTo()) == 0 {
+		c.wrong.Addf("policy.unreferenced", "would be true of every row: no foreign key of another table refers to %s; "+
+			"without foreign keys, nothing tells which rows refer to a row", c.table.Quoted())
+	}
 	c.checkAssign()
 }
 
@@ -298,6 +302,8 @@ func (c *checker) checkAssign() {
 		}
 		assigned[column.Name] = true
 		switch {
+		case a.ValueFromKey != "":
+			c.checkFromKey(field+".value_from_key", column)
 		case a.Value != nil:
 			c.checkZone(field+".value", column)
 		case column.NotNull:
@@ -307,6 +313,31 @@ func (c *checker) checkAssign() {
 	if c.KeepNewest != nil && c.Assign != nil {
 		c.checkTriggers(slices.Collect(maps.Keys(assigned)))
 	}
+}
+
+// checkFromKey checks that a column can have a text that is made from the key.
+func (c *checker) checkFromKey(field string, column campaign.Column) {
+	if _, ok := c.table.SingleKey(); !ok {
+		c.wrong.Addf(field, "needs a primary key of %s that is one integer or UUID", c.table.Quoted())
+	}
+	if column.Kind != "S" {
+		c.wrong.Addf(field, "is a text, and %s is %s", column.Name, column.Full)
+	}
+}
+
+// widest are the longest texts of keys, by type.
+var widest = map[string]string{
+	"pg_catalog.int2": "-32768",
+	"pg_catalog.int4": "-2147483648",
+	"pg_catalog.int8": "-9223372036854775808",
+	"pg_catalog.uuid": "00000000-0000-0000-0000-000000000000",
+}
+
+// widestValue returns the longest value that is made from a key.
+func (c *checker) widestValue(a Assign) string {
+	key, _ := c.table.SingleKey()
+	hash := strings.Repeat("0", 32)
+	return strings.NewReplacer("{key}", widest[key.Type], "{hash}", hash).Replace(a.ValueFromKey)
 }
 
 // checkTriggers checks that no trigger may change which rows are the newest when columns are assigned: the next run
@@ -331,7 +362,14 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 		column, ok := c.table.Column(a.Column)
 		field := fmt.Sprintf("policy.assign[%d].value", i)
 		switch {
-		case !ok || (a.Value == nil && column.NotNull):
+		case !ok || (a.ValueFromKey == "" && a.Value == nil && column.NotNull):
+			continue
+		case a.ValueFromKey != "":
+			if _, has := c.table.SingleKey(); has && column.Kind == "S" {
+				if err := c.checkFits(ctx, field+"_from_key", column, c.widestValue(a)); err != nil {
+					return err
+				}
+			}
 			continue
 		case a.Value == nil: // a domain may not allow NULL
 			if err := c.try(ctx, field, sqlexpr.Format("SELECT NULL::%s", column.Full)); err != nil {
@@ -360,6 +398,7 @@ func (c *checker) unassignable(column campaign.Column, a Assign) string {
 	switch {
 	case column.Referenced:
 		return "a foreign key refers to it, so that rows of other tables would change with it, or keep it from changing"
+	case column.Unique && a.ValueFromKey != "" && !column.Primary: // each row has another value
 	case column.Unique && (a.Value != nil || column.NullCollides):
 		return "a primary key, unique index or exclusion constraint depends on it"
 	case column.Generated:

@@ -27,6 +27,8 @@ type Policy struct {
 	Filters    []Filter    `json:"filters,omitempty"`
 	OrphanOf   *OrphanOf   `json:"orphan_of,omitempty"`
 	KeepNewest *KeepNewest `json:"keep_newest,omitempty"`
+	// Unreferenced is the condition that no row of another table refers to the row by a foreign key.
+	Unreferenced bool `json:"unreferenced,omitempty"`
 	// Assign are the new values of columns; if there are none, rows are deleted.
 	Assign []Assign `json:"assign,omitempty"`
 	// Partitions is empty for the default, which is to drop them.
@@ -65,10 +67,12 @@ type KeepNewest struct {
 	Count   int      `json:"count"`
 }
 
-// Assign sets NULL if Value is nil.
+// Assign sets a text made from the row's key, as plan.FromKey, if ValueFromKey is given, otherwise NULL if Value is
+// nil.
 type Assign struct {
-	Column string  `json:"column"`
-	Value  *string `json:"value,omitempty"`
+	Column       string  `json:"column"`
+	Value        *string `json:"value,omitempty"`
+	ValueFromKey string  `json:"value_from_key,omitempty"`
 }
 
 var ops = map[string]plan.Op{

@@ -71,6 +71,9 @@ func (p Policy) parts() (parts []part) {
 	if o := p.OrphanOf; o != nil {
 		add("orphan_of", plan.Orphan{Column: o.Column, Parent: p.parentName(), Key: o.ParentColumn})
 	}
+	if p.Unreferenced {
+		add("unreferenced", plan.Unreferenced{})
+	}
 	if k := p.KeepNewest; k != nil {
 		add("keep_newest", plan.Newest{Per: k.Per, OrderBy: p.orderBy(), Count: k.Count})
 	}
@@ -79,7 +82,11 @@ func (p Policy) parts() (parts []part) {
 
 func (p Policy) assignments() (assignments []plan.Assignment) {
 	for _, a := range p.Assign {
-		assignments = append(assignments, plan.Assignment{Column: a.Column, Value: plan.Text{Value: a.Value}})
+		var value plan.Value = plan.Text{Value: a.Value}
+		if a.ValueFromKey != "" {
+			value = plan.FromKey(a.ValueFromKey)
+		}
+		assignments = append(assignments, plan.Assignment{Column: a.Column, Value: value})
 	}
 	return assignments
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
@@ -42,12 +43,12 @@ func (p Policy) Validate() error {
 	}
 	if p.OlderThan == nil && p.OrphanOf == nil && p.KeepNewest == nil {
 		wrong.Add("policy",
-			"needs older_than, orphan_of or keep_newest: filters alone do not say when a row is obsolete")
+			"needs older_than, orphan_of or keep_newest: other conditions alone do not say when a row is obsolete")
 	}
 	switch p.Partitions {
 	case "", purge.DropPartitions, purge.DeleteRows:
 	case purge.DetachPartitions:
-		if p.OlderThan == nil || p.Filters != nil || p.OrphanOf != nil || p.KeepNewest != nil || p.Assign != nil {
+		if p.OlderThan == nil || p.Filters != nil || p.OrphanOf != nil || p.KeepNewest != nil || p.Unreferenced || p.Assign != nil {
 			wrong.Add("policy.partitions", "can be DETACH only with older_than alone, and without assign: a partition leaves "+
 				"with all of its rows")
 		}
@@ -101,6 +102,15 @@ func (p Policy) validateAssign(wrong *failure.Violations) {
 		checkName(wrong, field+".column", a.Column)
 		if a.Value != nil {
 			checkValue(wrong, field+".value", *a.Value)
+		}
+		switch template := a.ValueFromKey; {
+		case template == "":
+		case a.Value != nil:
+			wrong.Add(field+".value_from_key", "cannot be combined with value")
+		case !strings.Contains(template, "{key}") && !strings.Contains(template, "{hash}"):
+			wrong.Add(field+".value_from_key", "must have {key} or {hash} in it, such as deleted-{key}")
+		default:
+			checkValue(wrong, field+".value_from_key", template)
 		}
 	}
 }

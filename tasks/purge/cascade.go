@@ -257,8 +257,8 @@ func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 }
 
 // ErrTookMore means that a foreign key or a trigger deleted rows of the swept table that the statement did not
-// delete.
-var ErrTookMore = errors.New("deleting these rows would delete others of the table, which the rule may not match")
+// delete, or that a row of another table refers, since a moment ago, to a row of a sweep without such rows.
+var ErrTookMore = errors.New("deleting these rows would delete or change others, which the rule may not match")
 
 // errNotCounted means that PostgreSQL does not count the rows that a session changes.
 var errNotCounted = errors.New(
@@ -281,6 +281,9 @@ func (s *Sweep) settle(before, after counters, n *batchResult) error {
 			paired, a.Deleted = paired-counted, a.Deleted-counted
 		}
 		if a.Deleted > 0 || a.Updated > 0 {
+			if s.Childless && a.Root != s.Root {
+				return ErrTookMore
+			}
 			n.affected = append(n.affected, a)
 			n.cascaded += a.Deleted + a.Updated
 		}

@@ -51,6 +51,11 @@ type Sweep struct {
 	Paired *Paired
 	// Facts must not change about the relations that the statements change and read.
 	Facts []Fact
+	// Refused is the condition that rows of other tables keep a row, by foreign keys; empty if none do. Only counts leave
+	// these rows out: whether a row is kept shows when its deletion is tried.
+	Refused sqlexpr.Expr
+	// Childless is set if rows are deleted only while no row of another table refers to them.
+	Childless bool
 	// Cascade has the foreign keys that delete or change rows together with those of the sweep; nil if there are none.
 	Cascade *Cascade
 }

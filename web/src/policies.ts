@@ -29,6 +29,7 @@ export function conditionsOf(p: Policy): string[] {
     found.push([f.column, operators[op] ?? op, (f.values ?? []).join(', ')].join(' ').trim())
   }
   if (p.orphanOf) found.push(`${p.orphanOf.column} ∉ ${p.orphanOf.parentTable}.${p.orphanOf.parentColumn}`)
+  if (p.unreferenced) found.push(`∄ → ${p.table}`)
   if (p.keepNewest) {
     const per = (p.keepNewest.per ?? []).join(', ')
     const by = p.keepNewest.orderBy || p.olderThan?.column
@@ -62,10 +63,14 @@ export function moveTo(table: DatabaseTable, policy: Policy): Policy {
 /** The fields that are not part of a rule. */
 const fixed = ['name', 'etag', 'warnings', 'maskedValues']
 
+/** The values that stand for nothing. */
+const nothing: unknown[] = [null, '', false, 'PARTITIONS_UNSPECIFIED']
+
 /** Returns the rule of a policy: what can be edited, without its name and what the server sets. */
 export function ruleOf(p: Policy): Policy {
   const given = Object.entries(p).filter(
-    ([key, v]) => !fixed.includes(key) && v !== null && v !== '' && !(Array.isArray(v) && v.length === 0),
+    ([key, v]) =>
+      !fixed.includes(key) && (key === 'enabled' || !nothing.includes(v)) && !(Array.isArray(v) && v.length === 0),
   )
   return Object.fromEntries(given)
 }

@@ -200,6 +200,9 @@ type Policy struct {
 	// What matching rows are changed to, if they are kept: the columns are overwritten, and a row that has these values
 	// already does not match. Empty, the default: matching rows are deleted. At most 50.
 	Assign []*Assign `protobuf:"bytes,10,rep,name=assign,proto3" json:"assign,omitempty"`
+	// True of rows that no row of another table refers to by a foreign key, of any kind. INVALID_ARGUMENT if no foreign
+	// key of another table refers to the table; the role needs SELECT on the tables that have one.
+	Unreferenced bool `protobuf:"varint,15,opt,name=unreferenced,proto3" json:"unreferenced,omitempty"`
 	// What becomes of a partition of which all rows match, where `older_than` is the only condition and rows are deleted.
 	// INVALID_ARGUMENT for DETACH with other conditions, with `assign`, or if the table is no range partitioned table by
 	// the column of `older_than` alone.
@@ -317,6 +320,13 @@ func (x *Policy) GetAssign() []*Assign {
 		return x.Assign
 	}
 	return nil
+}
+
+func (x *Policy) GetUnreferenced() bool {
+	if x != nil {
+		return x.Unreferenced
+	}
+	return false
 }
 
 func (x *Policy) GetPartitions() Partitions {
@@ -644,11 +654,16 @@ func (x *KeepNewest) GetCount() int32 {
 type Assign struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The column; required. Columns of the primary key and of `older_than`, columns that a foreign key refers to, and
-	// generated columns cannot be assigned. A column of a unique index or an exclusion constraint can be assigned NULL
-	// only, and not if the index is declared NULLS NOT DISTINCT, or has the column in an expression or its condition.
+	// generated columns cannot be assigned. A column of a unique index or an exclusion constraint can be assigned
+	// `value_from_key`, or NULL, unless the index is declared NULLS NOT DISTINCT, or has the column in an expression or
+	// its condition.
 	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
 	// The value, as PostgreSQL reads it for the type of the column. Absent: NULL, if the column allows it.
-	Value         *string `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	Value *string `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	// A text, instead of a value, in which `{key}` stands for the row's primary key and `{hash}` for the MD5 of that in
+	// hexadecimal, such as `deleted-{key}`: each row gets another value, so that the column may be unique. The key must be
+	// one integer or UUID, and the column a text that is long enough for the longest key.
+	ValueFromKey  string `protobuf:"bytes,3,opt,name=value_from_key,json=valueFromKey,proto3" json:"value_from_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,6 +708,13 @@ func (x *Assign) GetColumn() string {
 func (x *Assign) GetValue() string {
 	if x != nil && x.Value != nil {
 		return *x.Value
+	}
+	return ""
+}
+
+func (x *Assign) GetValueFromKey() string {
+	if x != nil {
+		return x.ValueFromKey
 	}
 	return ""
 }
@@ -1212,7 +1234,7 @@ var File_cleanup_v1_policy_proto protoreflect.FileDescriptor
 const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"\x17cleanup/v1/policy.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xa2\x04\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xc6\x04\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12 \n" +
@@ -1226,7 +1248,8 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\vkeep_newest\x18\t \x01(\v2\x16.cleanup.v1.KeepNewestR\n" +
 	"keepNewest\x12*\n" +
 	"\x06assign\x18\n" +
-	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x126\n" +
+	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x12\"\n" +
+	"\funreferenced\x18\x0f \x01(\bR\funreferenced\x126\n" +
 	"\n" +
 	"partitions\x18\x0e \x01(\x0e2\x16.cleanup.v1.PartitionsR\n" +
 	"partitions\x12\x12\n" +
@@ -1250,10 +1273,11 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"KeepNewest\x12\x10\n" +
 	"\x03per\x18\x01 \x03(\tR\x03per\x12\x19\n" +
 	"\border_by\x18\x02 \x01(\tR\aorderBy\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"E\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"k\n" +
 	"\x06Assign\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12\x19\n" +
-	"\x05value\x18\x02 \x01(\tH\x00R\x05value\x88\x01\x01B\b\n" +
+	"\x05value\x18\x02 \x01(\tH\x00R\x05value\x88\x01\x01\x12$\n" +
+	"\x0evalue_from_key\x18\x03 \x01(\tR\fvalueFromKeyB\b\n" +
 	"\x06_value\"Q\n" +
 	"\x13ListPoliciesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +

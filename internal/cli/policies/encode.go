@@ -56,12 +56,18 @@ func messageNode(m protoreflect.Message) *yaml.Node {
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		// enabled is written out, and so is a value that is NULL
-		shown := m.Has(f) || f.Kind() == protoreflect.BoolKind || f.HasOptionalKeyword()
+		shown := m.Has(f) || f.Name() == "enabled" || assignsNull(m, f)
 		if shown && !isServers(f) {
 			n.Content = append(n.Content, textNode(f.JSONName()), fieldNode(m, f))
 		}
 	}
 	return n
+}
+
+// assignsNull reports whether a column is assigned NULL by a value that is absent.
+func assignsNull(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
+	a, is := m.Interface().(*cleanupv1.Assign)
+	return is && f.Name() == "value" && a.GetValueFromKey() == ""
 }
 
 func fieldNode(m protoreflect.Message, f protoreflect.FieldDescriptor) *yaml.Node {

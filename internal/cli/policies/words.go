@@ -75,7 +75,10 @@ func action(p *cleanupv1.Policy) string {
 	var columns []string
 	for _, a := range p.GetAssign() {
 		value := "NULL"
-		if a.Value != nil {
+		switch {
+		case a.GetValueFromKey() != "":
+			value = fmt.Sprintf("%q", a.GetValueFromKey())
+		case a.Value != nil:
 			value = fmt.Sprintf("%q", a.GetValue())
 		}
 		columns = append(columns, a.GetColumn()+" = "+value)
@@ -103,6 +106,9 @@ func conditions(p *cleanupv1.Policy) (parts []string) {
 	}
 	if o := p.GetOrphanOf(); o != nil {
 		parts = append(parts, fmt.Sprintf("no %s with %s = %s", o.GetParentTable(), o.GetParentColumn(), o.GetColumn()))
+	}
+	if p.GetUnreferenced() {
+		parts = append(parts, "no row of another table refers to it")
 	}
 	if k := p.GetKeepNewest(); k != nil {
 		per := ""

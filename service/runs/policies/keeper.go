@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Keeper checks policies against the database before it stores them.
@@ -223,13 +224,13 @@ func (s Stored) Unproven() []message.Message {
 
 // warnings returns what an operator should know about a policy; table is nil if it does not exist.
 func warnings(
-	ctx context.Context, db campaign.Querier, env plan.Env, s Stored, table *campaign.Table,
+	ctx context.Context, tx pgx.Tx, env plan.Env, s Stored, table *campaign.Table,
 ) (found []message.Message, err error) {
 	found = s.Unproven()
 	if table == nil {
 		return found, nil
 	}
-	owners, err := campaign.Owners(ctx, db, table.OID)
+	owners, err := campaign.Owners(ctx, tx, table.OID)
 	if err != nil {
 		return found, err
 	}
@@ -255,10 +256,14 @@ func warnings(
 		found = append(found,
 			message.PolicyCascades.With("table", table.Quoted(), "tables", strings.Join(dependent, ", ")))
 	}
-	references, err := table.References(ctx, db)
+	references, err := table.References(ctx, tx)
 	if references.Refusing != nil {
-		found = append(found,
-			message.PolicyRefused.With("table", table.Quoted(), "tables", strings.Join(references.Refusing, ", ")))
+		refused := message.PolicyRefused.With("table", table.Quoted(), "tables", strings.Join(references.Refusing, ", "))
+		if rows, counted := countRefused(ctx, tx, env, s); counted {
+			refused = message.PolicyRowsRefused.With("table", table.Quoted(), "rows", rows,
+				"tables", strings.Join(references.Refusing, ", "))
+		}
+		found = append(found, refused)
 	}
 	if references.Unindexed != nil {
 		found = append(found,
@@ -266,6 +271,30 @@ func warnings(
 				"statements", strings.Join(references.Unindexed, "; ")))
 	}
 	return found, err
+}
+
+// countRefused counts the rows that match now, and that foreign keys keep. It gives up after two seconds.
+func countRefused(ctx context.Context, tx pgx.Tx, env plan.Env, s Stored) (rows int64, counted bool) {
+	compiled, err := plan.Compile(s.Task(), env)
+	if err != nil || len(compiled.Jobs) == 0 {
+		return 0, false
+	}
+	within, err := tx.Begin(ctx)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = within.Rollback(ctx) }() // also of the timeouts
+	_, err = within.Exec(ctx, "SET LOCAL statement_timeout = '2s'; SET LOCAL lock_timeout = '500ms'")
+	for _, j := range compiled.Jobs {
+		if err != nil || j.Refused.IsZero() || j.Newest != nil { // the newest rows are not in the condition
+			return 0, false
+		}
+		var n int64
+		err = sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE (%s) AND (%s)", j.Relation, j.Where, j.Refused).
+			QueryRow(ctx, within).Scan(&n)
+		rows += n
+	}
+	return rows, err == nil
 }
 
 // covering returns the other tasks that change rows of the table.

@@ -74,12 +74,12 @@ function List({ context }: { context: Context }) {
                     p.assign.map(a => (
                       <div key={a.column}>
                         <Code>
-                          {a.column} = {a.value ?? 'NULL'}
+                          {a.column} = {a.valueFromKey || (a.value ?? 'NULL')}
                         </Code>
                       </div>
                     ))
                   ) : (
-                    <>{t('policies.delete')}</>
+                    <>{t(p.partitions === 'PARTITIONS_DETACH' ? 'preview.detach' : 'policies.delete')}</>
                   ),
               },
               {

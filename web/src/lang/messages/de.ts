@@ -1,6 +1,8 @@
 // The messages of runs by their codes: see docs/reference/messages.md. {name|one|many} is one if name is 1.
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table}: Zeile {row} führte zu einem Fehler und bleibt erhalten: {error}',
+  ROWS_REFERENCED:
+    '{table}: {rows} weitere veraltete {rows|Zeile wird|Zeilen werden} durch Fremdschlüssel von {children} gehalten, und {rows|ihre|ihre} Löschung würde scheitern',
   ROWS_FAILED:
     '{table}: {rows} veraltete {rows|Zeile führte|Zeilen führten} zu einem Fehler und {rows|bleibt|bleiben} erhalten',
   TOO_MANY_ROWS_FAILED:
@@ -169,6 +171,8 @@ export const messages: Record<string, string> = {
   POLICY_NOTHING_PROVEN:
     'Keine Zeile wurde gelöscht oder geändert, was nichts beweist: Die Schutzregel {guard} verweigert die Richtlinie weiterhin in Ausführungen ohne gespeicherten Plan',
   POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
+  POLICY_ROWS_REFUSED:
+    '{rows} {rows|Zeile|Zeilen} von {table}, die jetzt {rows|passt|passen}, {rows|wird|werden} durch Fremdschlüssel ohne ON DELETE von Zeilen von {tables} gehalten, die auf sie verweisen',
   POLICY_REFUSED:
     'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
   POLICY_KEY_UNINDEXED:

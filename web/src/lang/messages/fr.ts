@@ -1,6 +1,8 @@
 // The messages of runs by their codes: see docs/reference/messages.md. {name|one|many} is one if name is 1.
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table} : la ligne {row} a provoqué une erreur et est conservée : {error}',
+  ROWS_REFERENCED:
+    '{table} : {rows} {rows|autre ligne obsolète est retenue|autres lignes obsolètes sont retenues} par des clés étrangères de {children}, et {rows|sa|leur} suppression échouerait',
   ROWS_FAILED:
     '{table} : {rows} {rows|ligne obsolète a provoqué une erreur et est conservée|lignes obsolètes ont provoqué une erreur et sont conservées}',
   TOO_MANY_ROWS_FAILED: '{table} : plus de {rows} lignes ont provoqué une erreur, le reste de la table a été ignoré',
@@ -167,6 +169,8 @@ export const messages: Record<string, string> = {
   POLICY_NOTHING_PROVEN:
     'Aucune ligne n’a été supprimée ni modifiée, ce qui ne prouve rien : le garde-fou {guard} continue de refuser la règle dans les exécutions sans plan enregistré',
   POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
+  POLICY_ROWS_REFUSED:
+    '{rows} {rows|ligne|lignes} de {table} qui {rows|correspond|correspondent} maintenant {rows|est retenue|sont retenues} par des lignes de {tables} qui y font référence, par des clés étrangères sans ON DELETE',
   POLICY_REFUSED:
     'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',
   POLICY_KEY_UNINDEXED:

@@ -1,6 +1,7 @@
 // The messages of runs by their codes: see docs/reference/messages.md.
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table}：行 {row} はエラーになり、保持されます：{error}',
+  ROWS_REFERENCED: '{table}: さらに {rows} 行が不要ですが、{children} の外部キーにより保持され、削除は失敗します',
   ROWS_FAILED: '{table}：古い行 {rows} 行がエラーになり、保持されます',
   TOO_MANY_ROWS_FAILED: '{table}：{rows} 行を超える行がエラーになったため、テーブルの残りはスキップされました',
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
@@ -152,6 +153,8 @@ export const messages: Record<string, string> = {
   POLICY_NOTHING_PROVEN:
     '行が1行も削除も更新もされなかったため、何も実証されていません：保存済みプランのない実行では、ガード {guard} が引き続きこのポリシーを拒否します',
   POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
+  POLICY_ROWS_REFUSED:
+    '現在条件に合う {table} の {rows} 行は、ON DELETE のない外部キーで参照する {tables} の行により保持されます',
   POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
   POLICY_KEY_UNINDEXED:
     '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',

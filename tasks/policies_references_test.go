@@ -1,0 +1,131 @@
+package tasks_test
+
+import (
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Of 40 old customers, ten each have an order, which keeps them, a visit, which goes with them, and a note.
+const customers = `CREATE TABLE customer (id int PRIMARY KEY, seen date);
+	CREATE TABLE orders (id int PRIMARY KEY, customer int REFERENCES customer);
+	CREATE TABLE visit (customer int REFERENCES customer ON DELETE CASCADE);
+	CREATE TABLE note (customer int REFERENCES customer ON DELETE SET NULL);
+	INSERT INTO customer SELECT i, '2020-01-01' FROM generate_series(1, 40) i;
+	INSERT INTO orders SELECT i, i FROM generate_series(1, 10) i;
+	INSERT INTO visit SELECT i FROM generate_series(11, 20) i;
+	INSERT INTO note SELECT i FROM generate_series(21, 30) i;`
+
+func goneCustomers(unreferenced bool) policy.Policy {
+	return policy.Policy{
+		Name: "gone", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},
+		Unreferenced: unreferenced,
+	}
+}
+
+// With unreferenced, only rows go to which no row of another table refers, by a key of any kind, and nothing else
+// changes.
+func TestUnreferencedRows(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(customers)
+	p := goneCustomers(true)
+	for _, isDry := range []bool{true, false} {
+		j, err := runPolicies(t, db, isDry, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.checkDeleted(t, p.TaskName(), 10)
+		j.checkRetained(t, p.TaskName(), purge.Retained{})
+		if j.cascaded[p.TaskName()] != 0 || j.updated[p.TaskName()] != 0 {
+			t.Errorf("rows of others went, too: %v %v", j.cascaded, j.updated)
+		}
+	}
+	checkCount(t, db, 30, "SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM visit) + "+
+		"(SELECT count(customer) FROM note)")
+	checkCount(t, db, 30, "SELECT count(*) FROM customer")
+}
+
+// Rows that refer to a row since a moment ago keep it, also if their key would delete them.
+func TestUnreferencedRowThatGetsAChild(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(customers + `CREATE FUNCTION visits() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO visit VALUES (OLD.id); RETURN OLD; END';
+		CREATE TRIGGER visits BEFORE DELETE ON customer FOR EACH ROW WHEN (OLD.id = 35) EXECUTE FUNCTION visits()`)
+	p := goneCustomers(true)
+	j, err := runPolicies(t, db, false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.checkDeleted(t, p.TaskName(), 9)
+	j.checkRetained(t, p.TaskName(), purge.Retained{Failed: 1})
+	checkCount(t, db, 1, "SELECT count(*) FROM customer WHERE id = 35")
+}
+
+// A preview does not promise rows that foreign keys keep, and says how many these are and which tables keep them,
+// unless another policy deletes their rows before.
+func TestRowsThatForeignKeysKeep(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(customers + "ALTER TABLE orders ADD placed date DEFAULT '2020-01-01'; UPDATE orders SET placed = '2026-02-28' " +
+		"WHERE id > 7")
+	gone := goneCustomers(false)
+	orders := policy.Policy{
+		Name: "orders", Table: "orders", OlderThan: &policy.OlderThan{Column: "placed", Days: new(365)},
+	}
+	j, err := runPolicies(t, db, true, gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.checkDeleted(t, gone.TaskName(), 30)
+	j.checkRetained(t, gone.TaskName(), purge.Retained{Dependent: 10})
+	j.checkLog(t, "WARNING", "customer: 10 further obsolete rows are kept by foreign keys of orders")
+	for _, isDry := range []bool{true, false} {
+		if j, err = runPolicies(t, db, isDry, orders, gone); err != nil {
+			t.Fatal(err)
+		}
+		j.checkState(t, gone.TaskName(), pipeline.Succeeded)
+		j.checkDeleted(t, orders.TaskName(), 7)
+		j.checkDeleted(t, gone.TaskName(), 37)
+	}
+	checkCount(t, db, 3, "SELECT count(*) FROM customer")
+}
+
+// Without a foreign key of another table, unreferenced would be true of every row: it is refused, and if the last key
+// goes later, nothing is deleted.
+func TestUnreferencedWithoutKeys(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE customer (id int PRIMARY KEY, seen date, by int REFERENCES customer);
+		INSERT INTO customer SELECT i, '2020-01-01' FROM generate_series(1, 40) i`)
+	p := goneCustomers(true)
+	checkError(t, checkPolicy(t, db, p), "policy.unreferenced", "true of every row")
+	j, err := runPolicies(t, db, false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.checkRetained(t, p.TaskName(), purge.Retained{Tables: 1})
+	checkCount(t, db, 40, "SELECT count(*) FROM customer")
+}
+
+// The rows of tables with foreign keys must be visible to the role.
+func TestUnreferencedWithoutRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(customers + "GRANT SELECT, DELETE ON customer, orders, visit TO " + role)
+	p := goneCustomers(true)
+	checkError(t, checkPolicy(t, db.For(role), p), `GRANT SELECT ON "public"."note" TO "`+role+`"`)
+	db.Do("GRANT SELECT ON note TO " + role + "; ALTER TABLE note ENABLE ROW LEVEL SECURITY")
+	checkError(t, checkPolicy(t, db.For(role), p), "row security")
+	j, err := runPolicies(t, db.For(role), false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.checkRetained(t, p.TaskName(), purge.Retained{Tables: 1})
+	checkCount(t, db, 40, "SELECT count(*) FROM customer")
+}
