@@ -164,6 +164,22 @@ func TestRequestIDOverREST(t *testing.T) {
 	}
 }
 
+// What cannot be read in a body is a field violation, also of a part of a message that is the body, and in a PATCH.
+func TestViolationsOfBodies(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for _, c := range []struct{ method, path, body, field string }{
+		{"POST", "/v1/runs", `{"dryrun": true}`, "dryrun"},
+		{"PUT", "/v1/policies/x", `{"olderThan": {"dayz": 3}}`, "olderThan.dayz"},
+		{"PATCH", "/v1/policies/x", `{"filters": [{"op": "LIKE"}]}`, "filters[0].op"},
+	} {
+		got := s.call(t, c.method, c.path, c.body)
+		if got.code != 400 || !strings.Contains(got.body, `"field":"`+c.field+`"`) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, got.code, got.body)
+		}
+	}
+}
+
 func refusals(t *testing.T, s *server) {
 	const unknown = "/v1/runs/00000000-0000-0000-0000-000000000000"
 	for _, c := range []struct {

@@ -117,7 +117,10 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 				return j.Unmarshal(clamped, v)
 			}
 		}
-		return err
+		if err != nil {
+			return explainJSON(body, v, err)
+		}
+		return nil
 	})
 }
 
@@ -209,7 +212,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &routing) {
 		s = status.Convert(routing.Err)
 	}
-	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), s)
+	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), violation(s))
 }
 
 // writeStatus wraps the status in {"error": …} if the route streams, as the gateway does in mid-stream.

@@ -1,0 +1,157 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// located is what protojson writes about a value: where it is, and what is wrong.
+var located = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`)
+
+var unknownField = regexp.MustCompile(`^unknown field ".*"$`)
+
+// pathEnd is between the path and the problem in the text of an error. The gateway passes on only the text of a
+// decoder's error.
+const pathEnd = "\x1f"
+
+// explainJSON adds to an error of protojson the path of the value in the body, and the similar name of an unknown
+// field. The body was to be read into a message, or into a pointer to one. Other errors are unchanged.
+func explainJSON(body []byte, into any, err error) error {
+	found := located.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\u00a0", " "))
+	if found == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(found[1])
+	column, _ := strconv.Atoi(found[2])
+	path, problem := pathAt(body, line, column), found[3]
+	if unknownField.MatchString(problem) {
+		m, is := into.(proto.Message)
+		if !is {
+			m, is = reflect.ValueOf(into).Elem().Interface().(proto.Message)
+		}
+		if problem = "there is no such field"; is {
+			problem += similarField(m.ProtoReflect().Descriptor(), path)
+		}
+	}
+	return errors.New(path + pathEnd + problem)
+}
+
+// violation returns a status with the field violation of an error of explainJSON, and others unchanged.
+func violation(s *status.Status) *status.Status {
+	path, problem, ok := strings.Cut(s.Message(), pathEnd)
+	if !ok {
+		return s
+	}
+	v := status.New(codes.InvalidArgument, fmt.Sprintf("the body is not valid: %s: %s", path, problem))
+	detailed, err := v.WithDetails(&errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: path, Description: problem}},
+	})
+	if err != nil {
+		return v
+	}
+	return detailed
+}
+
+// pathAt returns the path of the value or the key that is at a place of a JSON text, such as policy.filters[1].op.
+func pathAt(text []byte, line, column int) string {
+	at := int64(0) // the offset of the place: columns count characters, and lines end with \n
+	for rest := text; line > 1; line-- {
+		end := bytes.IndexByte(rest, '\n') + 1
+		at, rest = at+int64(end), rest[end:]
+	}
+	for _, r := range string(text[at:]) {
+		if column--; column < 1 {
+			break
+		}
+		at += int64(len(string(r)))
+	}
+	type level struct {
+		array bool
+		index int
+		key   string
+		named bool // the key of the next value is known
+	}
+	var levels []level
+	path := func() string {
+		var b strings.Builder
+		for i, l := range levels {
+			switch {
+			case l.array:
+				fmt.Fprintf(&b, "[%d]", l.index)
+			case l.key != "" && i > 0 && b.Len() > 0:
+				b.WriteString("." + l.key)
+			default:
+				b.WriteString(l.key)
+			}
+		}
+		return b.String()
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return path()
+		}
+		var top *level
+		if len(levels) > 0 {
+			top = &levels[len(levels)-1]
+		}
+		closes := token == json.Delim('}') || token == json.Delim(']')
+		isKey := top != nil && !top.array && !top.named && !closes
+		if isKey {
+			top.key, top.named = token.(string), true
+		}
+		if d.InputOffset() > at {
+			return path()
+		}
+		switch {
+		case isKey:
+		case closes:
+			levels = levels[:len(levels)-1]
+		case token == json.Delim('{'), token == json.Delim('['):
+			levels = append(levels, level{array: token == json.Delim('[')})
+			continue
+		}
+		if !isKey && len(levels) > 0 { // a value ends
+			top = &levels[len(levels)-1]
+			top.index, top.named = top.index+1, false
+		}
+	}
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// similarField returns a hint with the fields of the same message whose names are similar to the last of the path.
+func similarField(m protoreflect.MessageDescriptor, path string) string {
+	parts := strings.Split(indexes.ReplaceAllString(path, ""), ".")
+	for _, part := range parts[:len(parts)-1] {
+		f := m.Fields().ByJSONName(part)
+		if f == nil {
+			f = m.Fields().ByName(protoreflect.Name(part))
+		}
+		if f == nil || f.Message() == nil || f.IsMap() {
+			return ""
+		}
+		m = f.Message()
+	}
+	var names []string
+	for i := range m.Fields().Len() {
+		names = append(names, m.Fields().Get(i).JSONName())
+	}
+	return flags.Similar(parts[len(parts)-1], names)
+}

@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// An error in a body names the path of the value, and the similar name of an unknown field.
+func TestErrorsInBodies(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"tabel": "x"}`: "tabel: there is no such field (did you mean table?)",
+		`{"table": "x", "older_than": {"column": "c", "dayz": 3}}`:       "older_than.dayz: there is no such field (did you mean days?)",
+		"{\n  \"table\": \"ü\",\n  \"filters\": [{}, {\"colum\": 1}]\n}": "filters[1].colum: there is no such field (did you mean column?)",
+		`{"filters": [{"column": "c"}, {"column": "d", "op": "LIKE"}]}`:  `filters[1].op: invalid value for enum field op: "LIKE"`,
+		`{"olderThan": {"days": "x"}}`:                                   `olderThan.days: invalid value for int32 field days: "x"`,
+		`{"limit": 5000000000}`:                                          `limit: invalid value for int32 field limit: 5000000000`,
+		`{"äöü": 1, "filters": []}`:                                      "äöü: there is no such field",
+		`{"enabled": true, "enabled": true}`:                             `enabled: duplicate field "enabled"`,
+	} {
+		p := &cleanupv1.Policy{}
+		for _, into := range []any{p, &p} {
+			explained := explainJSON([]byte(body), into, protojson.Unmarshal([]byte(body), p))
+			s := violation(status.New(codes.InvalidArgument, explained.Error()))
+			got := ""
+			for _, d := range s.Details() {
+				v := d.(*errdetails.BadRequest).GetFieldViolations()[0]
+				got = v.GetField() + ": " + v.GetDescription()
+			}
+			if got != want || s.Message() != "the body is not valid: "+want {
+				t.Errorf("%s: %s, %s; want %s", body, got, s.Message(), want)
+			}
+		}
+	}
+	if s := status.New(codes.NotFound, "x"); violation(s) != s {
+		t.Error("another status was changed")
+	}
+}
