@@ -125,17 +125,18 @@ func TestValuesFromKeysThatAreRefused(t *testing.T) {
 		want   string
 	}{
 		"fits":            {"by_id", policy.Assign{Column: "email", ValueFromKey: "gone-{key}-"}, ""},
-		"too long":        {"by_id", policy.Assign{Column: "short", ValueFromKey: "gone-{key}--"}, "value_from_key: does not fit"},
+		"too long":        {"by_id", policy.Assign{Column: "short", ValueFromKey: "gone-{key}--"}, "key: does not fit"},
 		"a hash":          {"by_id", policy.Assign{Column: "email", ValueFromKey: "{hash}"}, "does not fit"},
 		"no text":         {"by_id", policy.Assign{Column: "n", ValueFromKey: "{key}"}, "is a text, and n is"},
 		"the key":         {"by_text", policy.Assign{Column: "login", ValueFromKey: "{key}"}, "primary key"},
 		"two keys":        {"by_two", policy.Assign{Column: "email", ValueFromKey: "{key}"}, "one integer or UUID"},
 		"a text as a key": {"by_text", policy.Assign{Column: "email", ValueFromKey: "{key}"}, "one integer or UUID"},
 		"nothing of it":   {"by_id", policy.Assign{Column: "email", ValueFromKey: "gone"}, "must have {key} or {hash}"},
-		"and a value":     {"by_id", policy.Assign{Column: "email", Value: &value, ValueFromKey: "{key}"}, "combined with value"},
+		"and a value":     {"by_id", policy.Assign{Column: "email", Value: &value, ValueFromKey: "{key}"}, "combined"},
 	} {
 		p := policy.Policy{
-			Name: "p", Table: c.table, OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}, Assign: []policy.Assign{c.assign},
+			Name: "p", Table: c.table, OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
+			Assign: []policy.Assign{c.assign},
 		}
 		err := p.Validate()
 		if err == nil {

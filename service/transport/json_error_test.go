@@ -14,27 +14,31 @@ import (
 // An error in a body names the path of the value, and the similar name of an unknown field.
 func TestErrorsInBodies(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]string{
-		`{"tabel": "x"}`: "tabel: there is no such field (did you mean table?)",
-		`{"table": "x", "older_than": {"column": "c", "dayz": 3}}`:       "older_than.dayz: there is no such field (did you mean days?)",
-		"{\n  \"table\": \"ü\",\n  \"filters\": [{}, {\"colum\": 1}]\n}": "filters[1].colum: there is no such field (did you mean column?)",
-		`{"filters": [{"column": "c"}, {"column": "d", "op": "LIKE"}]}`:  `filters[1].op: invalid value for enum field op: "LIKE"`,
-		`{"olderThan": {"days": "x"}}`:                                   `olderThan.days: invalid value for int32 field days: "x"`,
-		`{"limit": 5000000000}`:                                          `limit: invalid value for int32 field limit: 5000000000`,
-		`{"äöü": 1, "filters": []}`:                                      "äöü: there is no such field",
-		`{"enabled": true, "enabled": true}`:                             `enabled: duplicate field "enabled"`,
+	for body, want := range map[string][2]string{
+		`{"tabel": "x"}`: {"tabel", "there is no such field (did you mean table?)"},
+		`{"older_than": {"column": "c", "dayz": 3}}`: {"older_than.dayz", "there is no such field (did you mean days?)"},
+		"{\n  \"table\": \"ü\",\n  \"filters\": [{}, {\"colum\": 1}]\n}": {
+			"filters[1].colum", "there is no such field (did you mean column?)",
+		},
+		`{"filters": [{"column": "c"}, {"column": "d", "op": "LIKE"}]}`: {
+			"filters[1].op", `invalid value for enum field op: "LIKE"`,
+		},
+		`{"olderThan": {"days": "x"}}`:       {"olderThan.days", `invalid value for int32 field days: "x"`},
+		`{"limit": 5000000000}`:              {"limit", "invalid value for int32 field limit: 5000000000"},
+		`{"äöü": 1, "filters": []}`:          {"äöü", "there is no such field"},
+		`{"enabled": true, "enabled": true}`: {"enabled", `duplicate field "enabled"`},
 	} {
 		p := &cleanupv1.Policy{}
 		for _, into := range []any{p, &p} {
 			explained := explainJSON([]byte(body), into, protojson.Unmarshal([]byte(body), p))
 			s := violation(status.New(codes.InvalidArgument, explained.Error()))
-			got := ""
+			var got [2]string
 			for _, d := range s.Details() {
 				v := d.(*errdetails.BadRequest).GetFieldViolations()[0]
-				got = v.GetField() + ": " + v.GetDescription()
+				got = [2]string{v.GetField(), v.GetDescription()}
 			}
-			if got != want || s.Message() != "the body is not valid: "+want {
-				t.Errorf("%s: %s, %s; want %s", body, got, s.Message(), want)
+			if got != want || s.Message() != "the body is not valid: "+want[0]+": "+want[1] {
+				t.Errorf("%s: %q, %s; want %q", body, got, s.Message(), want)
 			}
 		}
 	}

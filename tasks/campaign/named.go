@@ -262,7 +262,8 @@ ORDER BY a.attrelid, a.attnum`
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise, &column.NotNull,
 		&column.HasNulls, &column.Unique, &column.NullCollides, &column.Primary, &column.Referenced, &column.Generated,
-		&column.Indexed, &column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity, &column.Generates,
+		&column.Indexed, &column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity,
+		&column.Generates,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		column.operators = slices.Clone(column.operators)

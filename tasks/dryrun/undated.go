@@ -25,7 +25,9 @@ func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	}
 	j := a.Jobs[0] // a policy has one table
 	remark := func(format string, args ...any) {
-		done := map[preview.Action]string{preview.Delete: "deleted", preview.Update: "changed", preview.Detach: "detached"}[actionOf(j)]
+		done := map[preview.Action]string{
+			preview.Delete: "deleted", preview.Update: "changed", preview.Detach: "detached",
+		}[actionOf(j)]
 		text := fmt.Sprintf("never "+done+": "+format, args...)
 		x.found.tables.at(j.Table.Quoted(), actionOf(j), a.Plan.Describe(j)).remark(text)
 	}

@@ -173,7 +173,8 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *sk
 			continue
 		}
 		s := Statement{
-			Table: j.Table.Quoted(), Action: preview.ActionOf(j.Set != nil, j.Partitions), Rule: a.Plan.Describe(j), Partitions: 1,
+			Table: j.Table.Quoted(), Action: preview.ActionOf(j.Set != nil, j.Partitions), Rule: a.Plan.Describe(j),
+			Partitions: 1,
 		}
 		sweep, err := a.Binder.Sweep(ctx, &j, parents[:min(len(parents), figures.ParentsAtOnce)])
 		if err != nil {

@@ -301,7 +301,8 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 {
 		return nil
 	}
-	parts := slices.DeleteFunc(slices.Clone(s.step.Rules[0]), func(p Part) bool { _, ok := p.(inWholePartition); return ok })
+	isWhole := func(p Part) bool { _, is := p.(inWholePartition); return is }
+	parts := slices.DeleteFunc(slices.Clone(s.step.Rules[0]), isWhole)
 	if len(parts) != 1 {
 		return nil
 	}

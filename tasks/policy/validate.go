@@ -48,7 +48,8 @@ func (p Policy) Validate() error {
 	switch p.Partitions {
 	case "", purge.DropPartitions, purge.DeleteRows:
 	case purge.DetachPartitions:
-		if p.OlderThan == nil || p.Filters != nil || p.OrphanOf != nil || p.KeepNewest != nil || p.Unreferenced || p.Assign != nil {
+		alone := p.Filters == nil && p.OrphanOf == nil && p.KeepNewest == nil && !p.Unreferenced
+		if p.OlderThan == nil || !alone || p.Assign != nil {
 			wrong.Add("policy.partitions", "can be DETACH only with older_than alone, and without assign: a partition leaves "+
 				"with all of its rows")
 		}

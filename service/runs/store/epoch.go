@@ -75,7 +75,8 @@ type Execer interface {
 // An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the
 // current task are not progress, since the next attempt counts that task again.
 const progressHash = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN NOT run.dry_run OR t.state <> 'RUNNING'
-	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.partitions_removed, t.cursor) END), ',' ORDER BY t.position))
+	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.partitions_removed, t.cursor)
+	END), ',' ORDER BY t.position))
 		FROM cleanupd.task t WHERE t.run_id = run.id)`
 
 // RenewLease fails with ErrFenced if the epoch has ended.

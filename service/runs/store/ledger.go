@@ -75,7 +75,8 @@ WITH space AS (
 counts AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
     rows_cascaded = rows_cascaded + @cascaded,
-    tables_dropped = tables_dropped + @dropped, partitions_removed = partitions_removed + @partitions, batches = batches + @batches, cursor = @cursor,
+    tables_dropped = tables_dropped + @dropped, partitions_removed = partitions_removed + @partitions,
+    batches = batches + @batches, cursor = @cursor,
     remote_deliveries_retained = remote_deliveries_retained + @recorded, ` + setRetained + `
   WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING'
   RETURNING ` + instructions + ` AS fields)
