@@ -36,7 +36,11 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		PauseStopsClock: r.PauseStopsClock,
 	}
 	for i := range r.Results {
-		out.Results = append(out.Results, resultMessage(&r.Results[i]))
+		result := resultMessage(&r.Results[i])
+		out.Results = append(out.Results, result)
+		for _, p := range result.GetPreview() {
+			out.TrippedGuards = append(out.TrippedGuards, p.GetGuards()...)
+		}
 	}
 	return out
 }

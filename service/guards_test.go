@@ -83,11 +83,10 @@ func TestGuards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := &cleanupv1.TrippedGuard{
-		Guard:  cleanupv1.GuardKind_GUARD_KIND_SHARE,
-		Table:  `"public"."xtkaudit"`,
-		Number: 20,
+	if len(dry.GetTrippedGuards()) != 1 {
+		t.Fatalf("the dry run says of guards: %v", dry.GetTrippedGuards())
 	}
+	guard := dry.GetTrippedGuards()[0]
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
 		"accept_guards": {AcceptGuards: []*cleanupv1.TrippedGuard{guard}},
 		"accept_guards[0].guard": {

@@ -94,7 +94,7 @@ var knownPlans = func() rpc.Source {
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 	return rpc.Complete(server, func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
-		for _, g := range watch.TrippedGuards(resp.GetRun()) {
+		for _, g := range resp.GetRun().GetTrippedGuards() {
 			value := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
 			list = append(list, cobra.CompletionWithDesc(value, watch.DescribeGuard(g)))
 		}

@@ -94,7 +94,7 @@ func NewRun() *cobra.Command {
 				return err
 			}
 			dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
-			if guards := watch.TrippedGuards(dryRun.GetRun()); len(guards) > 0 {
+			if guards := dryRun.GetRun().GetTrippedGuards(); len(guards) > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Guards would refuse this plan. To accept it: %s\n",
 					watch.AcceptCommand(id, guards))
 			}
@@ -155,7 +155,7 @@ func runAfterPreview(
 	if err != nil {
 		return err
 	}
-	guards := watch.TrippedGuards(dryRun.GetRun())
+	guards := dryRun.GetRun().GetTrippedGuards()
 	if yes && len(guards) > 0 {
 		return fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
 			watch.AcceptCommand(id, guards))

@@ -36,7 +36,7 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 		printPreviewList(s, shown)
 	}
 	printMore(s, len(list)-limit, more)
-	for _, t := range TrippedGuards(r) {
+	for _, t := range r.GetTrippedGuards() {
 		fmt.Fprintln(s, s.Wrap(DescribeGuard(t), 2))
 	}
 	return err
@@ -105,15 +105,6 @@ func affected(p *cleanupv1.TablePreview) int64 {
 		return p.GetTables()
 	}
 	return p.GetRows()
-}
-
-func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
-	for _, t := range dryRun.GetResults() {
-		for _, p := range t.GetPreview() {
-			guards = append(guards, p.GetGuards()...)
-		}
-	}
-	return guards
 }
 
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {

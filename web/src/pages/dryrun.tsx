@@ -11,7 +11,7 @@ import { tripOf } from '../trips'
 export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   const tasks = tasksOf(run)
   const descriptions = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
-  const guards = [...new Map(tasks.flatMap(task => task.guards).map(g => [keyOfGuard(g), g])).values()]
+  const guards = [...new Map((run.trippedGuards ?? []).map(g => [keyOfGuard(g), g])).values()]
   const sum = (value: (task: TaskPreview) => number) => tasks.reduce((n, task) => n + value(task), 0)
   const tables = number(sum(task => task.dropped))
   return (
