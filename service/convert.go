@@ -33,6 +33,8 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		Pace:            paceMessage(r.Pace),
 		PauseTime:       timestamp(r.PauseTime),
 		PausedBy:        r.PausedBy,
+		WindowOpenTime:  timestamp(r.WindowOpenTime),
+		WaitsForRunId:   r.WaitsFor,
 		PauseStopsClock: r.PauseStopsClock,
 	}
 	for i := range r.Results {

@@ -401,7 +401,19 @@ func TestMetricsOfPauses(t *testing.T) {
 			t.Errorf("by %q: paused since %v, want %v", by, shown, since)
 		}
 	}
-	_, got := serve(t, database(t), true).scrape(t)
+	s := serve(t, database(t), true)
+	s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_GENTLE})
+	s.db.Do(`UPDATE cleanupd.run SET slot = 3, state = 'PAUSED', pause_time = to_timestamp(1000), paused_by = 'schedule'`)
+	s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_FAST})
+	_, got := s.scrape(t)
+	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "false paused": 1})
+	if paces := got.series("cleanupd_run_pace"); paces["fast"] != 1 || paces["gentle"] != 0 {
+		t.Errorf("beside a run that waits: paces %v", paces)
+	}
+	if since := got.series("cleanupd_run_paused_since_timestamp_seconds"); since["schedule"] != 1000 {
+		t.Errorf("beside a run by hand: paused since %v", since)
+	}
+	_, got = serve(t, database(t), true).scrape(t)
 	if paces := got.series("cleanupd_run_pace"); !maps.Equal(
 		paces, map[string]float64{"gentle": 0, "balanced": 0, "fast": 0},
 	) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
@@ -115,6 +116,50 @@ func TestPaceCommands(t *testing.T) {
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in the audit\n%s", part, out)
+		}
+	}
+}
+
+// A run of the schedule says until when it waits, and for which run by hand.
+func TestARunThatWaitsForItsWindow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := startServer(t, "--database-url", db.URL(), "--schedule")
+	opens := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
+	at := opens.Format(time.RFC3339)
+	window := opens.Format("15:04") + "-" + opens.Add(time.Hour).Format("15:04")
+	if code, out, errs := r.run(t, "schedule set --enabled --time-zone UTC --window "+window); code != 0 {
+		t.Fatal(out, errs)
+	}
+	db.Do("UPDATE cleanupd.schedule SET next_run_time = now() - interval '1 minute'")
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED'")
+	waiting := db.Strings("SELECT id::text FROM cleanupd.run")[0]
+	shows := func(command, part string) {
+		t.Helper()
+		if code, out, errs := r.run(t, command); code != 0 || !strings.Contains(out, part) {
+			t.Errorf("%s: %d %s%s, want %q", command, code, out, errs, part)
+		}
+	}
+	shows("runs", waiting+"  paused until "+at)
+	shows("runs show "+waiting, ", until its window opens at "+at+": cleanupd runs resume "+waiting)
+	shows("runs show "+waiting+" -o json", `"windowOpenTime":`)
+	db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('1', '2000-01-01');
+		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION wait()`)
+	shows("run --yes --detach --task sessions", "started")
+	byHand := db.Strings("SELECT id::text FROM cleanupd.run WHERE id <> $1", waiting)[0]
+	shows("runs show "+waiting, ", until its window opens at "+at+", and run "+byHand+" has ended.")
+	if code, _, errs := r.run(t, "runs resume "+waiting); code != 1 ||
+		!strings.Contains(errs, "run "+byHand+" is active; watch it with cleanupd runs watch "+byHand) {
+		t.Errorf("resumed beside a run by hand: %d %s", code, errs)
+	}
+	shows("runs cancel "+waiting, "is cancelled")
+	_, out, _ := r.run(t, "runs watch "+waiting)
+	for _, part := range []string{
+		"paused by the schedule until its window opens at " + at, "continues in its window, and after run " + byHand,
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in %s", part, out)
 		}
 	}
 }

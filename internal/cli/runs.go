@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -208,6 +209,9 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 		state, done, foreseen := format.EnumName(r.GetState()), humanize.Comma(deleted), ""
 		if r.GetDryRun() {
 			state, done, foreseen = state+" (dry)", "", done
+		}
+		if opens := r.GetWindowOpenTime(); opens.AsTime().After(time.Now()) {
+			state += " until " + format.Time(opens)
 		}
 		table = append(table,
 			terminal.Row{

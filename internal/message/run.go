@@ -24,6 +24,18 @@ var (
 		"An operator paused the run, or no window of its schedule is open (schedule).",
 		"`cleanupd runs resume` lets it continue; a pause by the schedule ends when a window opens.",
 	)
+	RunAwaitsWindow = runs.info(
+		"RUN_AWAITS_WINDOW",
+		"paused by the schedule until its window opens at {time}",
+		"No window of the schedule is open.",
+		"`cleanupd runs resume` lets the run continue before. A run that you start yourself works meanwhile.",
+	)
+	RunOvertaken = runs.info(
+		"RUN_OVERTAKEN",
+		"continues in its window, and after run {run}, which {caller} started by hand",
+		"A run was started by hand while this one waited for a window of the schedule.",
+		"Nothing.",
+	)
 	CommitsNotMeasured = runs.warning(
 		"COMMITS_NOT_MEASURED",
 		"cannot measure how long commits take; the pace GENTLE uses fixed pauses instead: {error}",

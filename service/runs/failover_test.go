@@ -229,7 +229,7 @@ func TestOneActiveRun(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			run, err := m.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}})
-			var active *runs.ActiveError
+			var active *store.ActiveError
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

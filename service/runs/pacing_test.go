@@ -92,7 +92,7 @@ func TestPause(t *testing.T) {
 }
 
 func isActive(err error, id string) bool {
-	active := (*runs.ActiveError)(nil)
+	active := (*store.ActiveError)(nil)
 	return errors.As(err, &active) && active.RunID == id
 }
 

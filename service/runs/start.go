@@ -31,18 +31,6 @@ func tooManyDryRuns(req Request) error {
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }
 
-const RunActive = "RUN_ACTIVE"
-
-type ActiveError struct{ RunID string }
-
-func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
-
-func (*ActiveError) Kind() failure.Kind { return failure.Conflict }
-
-func (e *ActiveError) Info() (reason string, metadata map[string]string) {
-	return RunActive, map[string]string{"run_id": e.RunID}
-}
-
 var ErrNoTasks = failure.New(
 	failure.Precondition,
 	"there is nothing to run: no policy is set (cleanupd tables --suggest prints some); if this is a database of Adobe "+
@@ -50,7 +38,7 @@ var ErrNoTasks = failure.New(
 )
 
 // Start stores a run for any replica to claim. If the request id was used before, it returns the run of that
-// request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, an ActiveError,
+// request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, a store.ActiveError,
 // ErrTooManyDryRuns, store.ErrRequestReused, or a refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	list, err := m.Tasks.Read(ctx, m.calls)
@@ -90,7 +78,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 		case req.DryRun && len(active) == len(req.slots()):
 			return nil, tooManyDryRuns(req)
 		case !req.DryRun && len(active) == 1:
-			return nil, &ActiveError{active[0].ID}
+			return nil, &store.ActiveError{RunID: active[0].ID}
 		}
 		// The run that was active has just ended: try again.
 	}

@@ -40,7 +40,8 @@ const (
 	RunState_RUN_STATE_FAILED RunState = 4
 	// Stopped by CancelRun or at `max_duration`, or paused for too long.
 	RunState_RUN_STATE_CANCELLED RunState = 5
-	// Active, and paused by PauseRun or outside of the windows of its schedule: no replica works on it.
+	// Active, and paused by PauseRun or outside of the windows of its schedule: no replica works on it. Outside of its
+	// windows it leaves its place to a run by hand.
 	RunState_RUN_STATE_PAUSED RunState = 6
 )
 
@@ -644,7 +645,13 @@ type Run struct {
 	PauseStopsClock bool `protobuf:"varint,19,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
 	// Of a dry run: the guards that would refuse a run, as RunCleanup takes them in `accept_guards` if an administrator
 	// accepts them. Empty in ListRuns, which has no previews either.
-	TrippedGuards []*TrippedGuard `protobuf:"bytes,21,rep,name=tripped_guards,json=trippedGuards,proto3" json:"tripped_guards,omitempty"`
+	TrippedGuards []*TrippedGuard `protobuf:"bytes,22,rep,name=tripped_guards,json=trippedGuards,proto3" json:"tripped_guards,omitempty"`
+	// When the window opens in which a run that the schedule has paused continues; in the past if the run then
+	// waits for `waits_for_run_id`. Absent if the schedule has not paused the run.
+	WindowOpenTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=window_open_time,json=windowOpenTime,proto3" json:"window_open_time,omitempty"`
+	// The id of the run by hand that was started while this one waited for its window, and has to end before it continues;
+	// empty without one.
+	WaitsForRunId string `protobuf:"bytes,21,opt,name=waits_for_run_id,json=waitsForRunId,proto3" json:"waits_for_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,6 +824,20 @@ func (x *Run) GetTrippedGuards() []*TrippedGuard {
 		return x.TrippedGuards
 	}
 	return nil
+}
+
+func (x *Run) GetWindowOpenTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WindowOpenTime
+	}
+	return nil
+}
+
+func (x *Run) GetWaitsForRunId() string {
+	if x != nil {
+		return x.WaitsForRunId
+	}
+	return ""
 }
 
 // TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
@@ -3751,7 +3772,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x06\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\a\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -3776,7 +3797,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"pause_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tpauseTime\x12\x1b\n" +
 	"\tpaused_by\x18\x12 \x01(\tR\bpausedBy\x12*\n" +
 	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\x12?\n" +
-	"\x0etripped_guards\x18\x15 \x03(\v2\x18.cleanup.v1.TrippedGuardR\rtrippedGuards\"\xcb\b\n" +
+	"\x0etripped_guards\x18\x16 \x03(\v2\x18.cleanup.v1.TrippedGuardR\rtrippedGuards\x12D\n" +
+	"\x10window_open_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0ewindowOpenTime\x12'\n" +
+	"\x10waits_for_run_id\x18\x15 \x01(\tR\rwaitsForRunId\"\xcb\b\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4191,99 +4214,100 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	54, // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
 	51, // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
 	53, // 11: cleanup.v1.Run.tripped_guards:type_name -> cleanup.v1.TrippedGuard
-	1,  // 12: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	51, // 13: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	51, // 14: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	12, // 15: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	55, // 16: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
-	11, // 17: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,  // 18: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	48, // 19: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,  // 20: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	51, // 21: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	51, // 22: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	53, // 23: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	51, // 24: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 25: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	15, // 26: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	17, // 27: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	18, // 28: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	19, // 29: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	20, // 30: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	9,  // 31: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,  // 32: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	16, // 33: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,  // 34: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	54, // 35: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
-	10, // 36: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 37: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	49, // 38: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	9,  // 39: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	7,  // 40: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
-	56, // 41: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	52, // 42: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	53, // 43: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	54, // 44: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
-	13, // 45: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	13, // 46: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 47: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	8,  // 48: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,  // 49: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	51, // 50: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	51, // 51: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	9,  // 52: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	9,  // 53: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	54, // 54: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
-	9,  // 55: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
-	9,  // 56: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
-	9,  // 57: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
-	21, // 58: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	52, // 59: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 60: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 61: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 62: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	50, // 63: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
-	52, // 64: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	57, // 65: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	52, // 66: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 67: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 68: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 69: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	59, // 70: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	59, // 71: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	57, // 72: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	59, // 73: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	22, // 74: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	24, // 75: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	26, // 76: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	28, // 77: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	30, // 78: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	32, // 79: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	34, // 80: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	36, // 81: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	38, // 82: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	40, // 83: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	42, // 84: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	44, // 85: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	46, // 86: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	23, // 87: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	25, // 88: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	27, // 89: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	29, // 90: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	31, // 91: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	33, // 92: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	35, // 93: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	37, // 94: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	39, // 95: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	41, // 96: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	43, // 97: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	45, // 98: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	47, // 99: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	87, // [87:100] is the sub-list for method output_type
-	74, // [74:87] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	51, // 12: cleanup.v1.Run.window_open_time:type_name -> google.protobuf.Timestamp
+	1,  // 13: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	51, // 14: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	51, // 15: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	12, // 16: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	55, // 17: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	11, // 18: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,  // 19: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	48, // 20: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,  // 21: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	51, // 22: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	51, // 23: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	53, // 24: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	51, // 25: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 26: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	15, // 27: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	17, // 28: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	18, // 29: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	19, // 30: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	20, // 31: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	9,  // 32: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,  // 33: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	16, // 34: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,  // 35: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	54, // 36: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	10, // 37: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 38: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	49, // 39: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	9,  // 40: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	7,  // 41: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
+	56, // 42: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	52, // 43: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	53, // 44: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	54, // 45: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	13, // 46: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	13, // 47: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 48: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	8,  // 49: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,  // 50: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	51, // 51: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	51, // 52: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	9,  // 53: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	9,  // 54: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	54, // 55: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	9,  // 56: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	9,  // 57: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	9,  // 58: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	21, // 59: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	52, // 60: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 61: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 62: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 63: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	50, // 64: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
+	52, // 65: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	57, // 66: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 67: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 68: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 69: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 70: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	59, // 71: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	59, // 72: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	57, // 73: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	59, // 74: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	22, // 75: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	24, // 76: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	26, // 77: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	28, // 78: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	30, // 79: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	32, // 80: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	34, // 81: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	36, // 82: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	38, // 83: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	40, // 84: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	42, // 85: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	44, // 86: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	46, // 87: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	23, // 88: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	25, // 89: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	27, // 90: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	29, // 91: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	31, // 92: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	33, // 93: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	35, // 94: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	37, // 95: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	39, // 96: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	41, // 97: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	43, // 98: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	45, // 99: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	47, // 100: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	88, // [88:101] is the sub-list for method output_type
+	75, // [75:88] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }

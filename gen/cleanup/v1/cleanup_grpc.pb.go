@@ -51,7 +51,7 @@ type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
+	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
 	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
 	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
@@ -88,7 +88,7 @@ type CleanupServiceClient interface {
 	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*PauseRunResponse, error)
 	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
 	// opens and closes. It returns a run that is not paused unchanged. NOT_FOUND for an unknown run; FAILED_PRECONDITION if
-	// the run has ended.
+	// the run has ended; ABORTED, as in RunCleanup, while the run has to wait for another one (`waits_for_run_id`).
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*ResumeRunResponse, error)
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
@@ -283,7 +283,7 @@ type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
+	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
 	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
 	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
@@ -320,7 +320,7 @@ type CleanupServiceServer interface {
 	PauseRun(context.Context, *PauseRunRequest) (*PauseRunResponse, error)
 	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
 	// opens and closes. It returns a run that is not paused unchanged. NOT_FOUND for an unknown run; FAILED_PRECONDITION if
-	// the run has ended.
+	// the run has ended; ABORTED, as in RunCleanup, while the run has to wait for another one (`waits_for_run_id`).
 	ResumeRun(context.Context, *ResumeRunRequest) (*ResumeRunResponse, error)
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.

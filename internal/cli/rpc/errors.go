@@ -14,7 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // Explain adds what the user can do: watch the run that is already active, or check the address of a server that
@@ -22,7 +22,7 @@ import (
 func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
-		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
+		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == store.RunActive {
 			return status.Errorf(s.Code(), "%s; watch it with %s", s.Message(),
 				server.Command("runs watch", info.GetMetadata()["run_id"]))
 		}

@@ -33,8 +33,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
 	}
 	if r.GetPauseTime() != nil {
-		fmt.Fprintf(s, "It is paused by %s since %s: %s lets it continue.\n", terminal.Printable(r.GetPausedBy()),
-			format.Time(r.GetPauseTime()), server.Command("runs resume", r.GetId()))
+		fmt.Fprintln(s, describePause(r, server))
 	}
 	if r.GetEndTime() == nil {
 		if !r.GetDryRun() {
@@ -54,6 +53,18 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		fmt.Fprintln(s, s.Wrap("Error: "+terminal.OneLine(r.GetError()), 2))
 	}
 	return err
+}
+
+func describePause(r *cleanupv1.Run, server *rpc.Server) string {
+	text := fmt.Sprintf("It is paused by %s since %s", terminal.Printable(r.GetPausedBy()),
+		format.Time(r.GetPauseTime()))
+	if r.GetWindowOpenTime() != nil {
+		text += ", until its window opens at " + format.Time(r.GetWindowOpenTime())
+	}
+	if r.GetWaitsForRunId() != "" {
+		return text + fmt.Sprintf(", and run %s has ended.", r.GetWaitsForRunId())
+	}
+	return text + fmt.Sprintf(": %s lets it continue.", server.Command("runs resume", r.GetId()))
 }
 
 // printResults also prints the sizes of the tables, the preview of a dry run, and totals.

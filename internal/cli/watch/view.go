@@ -76,7 +76,10 @@ func (v *View) Note(line string) error {
 }
 
 // changes are messages about a change of the run itself, which explain why it pauses or is slower.
-var changes = []string{message.RunPaused.Code, message.RunContinued.Code, message.PaceChanged.Code}
+var changes = []string{
+	message.RunPaused.Code, message.RunAwaitsWindow.Code, message.RunOvertaken.Code, message.RunContinued.Code,
+	message.PaceChanged.Code,
+}
 
 // noteIndent is the column where the text of a task's line begins.
 const noteIndent = 8

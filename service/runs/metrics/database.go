@@ -56,7 +56,7 @@ var (
 		[]string{"pace"}, nil)
 	pausedSince = prometheus.NewDesc(
 		"cleanupd_run_paused_since_timestamp_seconds",
-		"Since when the active run is paused, by whom: schedule outside of its windows, otherwise caller; 0 if it is not. "+
+		"Since when a run is paused, by whom: schedule outside of its windows, otherwise caller; 0 if none is. "+
 			"Dry runs do not count.",
 		[]string{"by"},
 		nil,

@@ -70,11 +70,14 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 	}
 }
 
-// Resume fails with store.ErrNotFound, or errEnded.
+// Resume fails with store.ErrNotFound, errEnded, or a store.ActiveError while a run by hand has the run's slot.
 func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
 	return p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State != store.Paused {
 			return nil
+		}
+		if run.WaitsFor != "" {
+			return &store.ActiveError{RunID: run.WaitsFor}
 		}
 		return resumeRun(ctx, tx, e, caller)
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,13 +33,17 @@ func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("the stored schedule: %w", err)
 	}
+	var until *time.Time
 	if phase == nil { // the windows were removed
-		err = store.SetWindowUntil(ctx, tx, run.RunID, nil)
 		phase = &schedule.Phase{Open: true}
 	} else {
-		err = store.SetWindowUntil(ctx, tx, run.RunID, &phase.Until)
+		until = &phase.Until
 	}
-	if err != nil {
+	awaits := run.State == store.Paused && run.PausedBy == store.RequestedBySchedule
+	if awaits && phase.Open && run.Yields { // tried again until the run by hand has ended, or the window closes
+		return nil
+	}
+	if err := store.SetWindowUntil(ctx, tx, run.RunID, until); err != nil {
 		return err
 	}
 	if to := cmp.Or(phase.Pace, stored.Pace, p.Pace); phase.Open && to != run.Pace {
@@ -47,10 +52,15 @@ func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	switch {
-	case !phase.Open && run.State != store.Paused:
-		return pauseRun(ctx, tx, run.Epoch, store.RequestedBySchedule)
-	case phase.Open && run.State == store.Paused && run.PausedBy == store.RequestedBySchedule:
+	case phase.Open && awaits:
 		return resumeRun(ctx, tx, run.Epoch, store.RequestedBySchedule)
+	case phase.Open, run.State == store.Paused && !awaits:
+		return nil
 	}
-	return nil
+	if !awaits {
+		if err := store.PauseRun(ctx, tx, run.RunID, store.RequestedBySchedule); err != nil {
+			return err
+		}
+	}
+	return store.LogWindow(ctx, tx, run.Epoch, phase.Until)
 }

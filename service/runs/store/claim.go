@@ -213,8 +213,9 @@ func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err e
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
+// EndRun also gives the slot of the run back to the scheduled run that it overtook.
 func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
-	return tx.QueryRow(
+	if err := tx.QueryRow(
 		ctx,
 		`UPDATE cleanupd.run
 			SET state = @state, error = @error, cause = @cause, end_time = clock_timestamp(), lease_until = NULL,
@@ -226,5 +227,8 @@ func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 			"error":  connection.Text(run.Error),
 			"cause":  string(run.Cause),
 		},
-	).Scan(&run.EndTime, &run.PauseTime, &run.PausedBy)
+	).Scan(&run.EndTime, &run.PauseTime, &run.PausedBy); err != nil {
+		return err
+	}
+	return returnSlot(ctx, tx)
 }

@@ -16,20 +16,13 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
-)
-
-// A run takes the first free slot of its list, and each slot has at most one active run. Viewers may use only one
-// of the two slots for dry runs, so that the other one stays free for callers with more rights.
-var (
-	DeletingSlots  = []int16{0}
-	DryRunSlots    = []int16{2, 1}
-	ViewerRunSlots = []int16{1}
 )
 
 // RequestedBySchedule is the RequestedBy of scheduled runs. It cannot be the name of a caller, because those
@@ -85,8 +78,9 @@ func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID
 // TraceHeader is the W3C header under which a run stores the trace context of the call that requested it.
 const TraceHeader = "traceparent"
 
-// InsertRun stores a run and notifies the replicas that it waits. It returns nil if no slot is free, or if another
-// call has stored a run of the same request in the meantime.
+// InsertRun stores a run and notifies the replicas that it waits. A run by hand takes the slot of a scheduled run that
+// waits for its window. InsertRun returns nil if no slot is free, or if another call has stored a run of the same
+// request in the meantime.
 func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -113,6 +107,12 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		r.Pace = cmp.Or(r.Phase.Pace, r.Pace)
 	}
 	r.Pace = cmp.Or(r.Pace, pace.Balanced)
+	var yielding *Epoch // of the run whose slot this one takes
+	if !r.DryRun && r.RequestedBy != RequestedBySchedule {
+		if yielding, err = yieldSlot(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
 	for _, slot := range r.Slots {
 		tag, err := tx.Exec(
 			ctx,
@@ -149,14 +149,23 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		if err := insertTasks(ctx, tx, id, r); err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}
+		if yielding != nil {
+			overtaken := message.RunOvertaken.With("run", id, "caller", r.RequestedBy)
+			if err := LogToRun(ctx, tx, *yielding, overtaken); err != nil {
+				return nil, err
+			}
+		}
 		if r.Phase != nil && !r.Phase.Open {
 			if err := PauseRun(ctx, tx, id, RequestedBySchedule); err != nil {
+				return nil, err
+			}
+			if err := LogWindow(ctx, tx, Epoch{RunID: id}, r.Phase.Until); err != nil {
 				return nil, err
 			}
 		}
 		return GetRun(ctx, tx, id)
 	}
-	return nil, nil
+	return nil, returnSlot(ctx, tx)
 }
 
 func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {

@@ -96,6 +96,11 @@ func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error 
 	return AppendEvents(ctx, tx, e, LogEvent("", m))
 }
 
+// LogWindow writes to the log of a run, as LogToRun does, that the schedule has paused it until its window opens.
+func LogWindow(ctx context.Context, tx pgx.Tx, e Epoch, opens time.Time) error {
+	return LogToRun(ctx, tx, e, message.RunAwaitsWindow.With("time", opens.UTC().Format(time.RFC3339)))
+}
+
 // PausedRun is a paused run that has to end.
 type PausedRun struct {
 	ID   uuid.UUID
@@ -135,6 +140,7 @@ type WindowedRun struct {
 	State    State
 	PausedBy string
 	Pace     pace.Pace
+	Yields   bool // whether a run by hand has its slot
 }
 
 // LockWindowedRun returns the run for which a window has opened or closed. It returns nil if there is none, or if
@@ -142,11 +148,11 @@ type WindowedRun struct {
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,
-		`SELECT id, epoch, state, paused_by, pace FROM cleanupd.run
+		`SELECT id, epoch, state, paused_by, pace, `+yields+` FROM cleanupd.run
 		WHERE `+active+` AND window_until <= clock_timestamp() LIMIT 1 FOR UPDATE SKIP LOCKED`,
 	)
 	r, err := pgx.CollectOneRow(rows, func(row pgx.CollectableRow) (r WindowedRun, err error) {
-		return r, row.Scan(&r.RunID, &r.Number, &r.State, &r.PausedBy, &r.Pace)
+		return r, row.Scan(&r.RunID, &r.Number, &r.State, &r.PausedBy, &r.Pace, &r.Yields)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -162,7 +168,7 @@ func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Ti
 
 // ReapplyWindows makes the windows of the schedule apply again to its active run.
 func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = clock_timestamp() WHERE requested_by = $1 AND "+active,
 		RequestedBySchedule)
 	return err
 }

@@ -19,6 +19,7 @@ const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
+  CASE WHEN paused_by = '` + RequestedBySchedule + `' THEN window_until END, COALESCE(` + overtaking + `::text, ''),
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
     'PartitionsRemoved', partitions_removed,
@@ -62,7 +63,7 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 		var previews map[string][]preview.Table
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
 			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Pace, &r.PauseTime,
-			&r.PausedBy, &r.PauseStopsClock, &r.Results, &spaces, &previews)
+			&r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor, &r.Results, &spaces, &previews)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
 		}
@@ -84,10 +85,6 @@ func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error
 		return nil, ErrNotFound
 	}
 	return list[0], nil
-}
-
-func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
-	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
 }
 
 // Filter selects runs; its zero value selects all of them.

@@ -79,6 +79,11 @@ type Run struct {
 	// PauseTime and PausedBy say since when and by whom the run is paused; PauseTime is nil if it is not paused.
 	PauseTime *time.Time `json:"PauseTime,omitempty"`
 	PausedBy  string     `json:"PausedBy,omitempty"`
+	// WindowOpenTime is when the window opens for which the schedule has paused the run. It has passed if the run waits
+	// for a run by hand in an open window. It is nil without such a pause.
+	WindowOpenTime *time.Time `json:"-"`
+	// WaitsFor is the id of the run by hand that has to end before this one continues; "" if none.
+	WaitsFor string `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool     `json:"PauseStopsClock,omitempty"`
 	LastSequence    int64    `json:"-"`

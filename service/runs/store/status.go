@@ -23,7 +23,8 @@ type Status struct {
 	ScheduleEnabled float64  // 1 or 0
 	NextRunTime     *float64 // in Unix seconds; nil if no run is due
 	// Pace is that of the active run that deletes; "" without such a run. PausedByCaller and PausedBySchedule say
-	// since when this run has been paused by a caller or by the schedule, in Unix seconds; 0 if it is not.
+	// since when it, or the run that waits for it, has been paused by a caller or by the schedule, in Unix seconds; 0 if
+	// none is.
 	Pace                             pace.Pace
 	PausedByCaller, PausedBySchedule float64
 }
@@ -33,9 +34,9 @@ func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
   AND NOT t.chosen) AS part
   FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
-active AS (SELECT state, dry_run, pace, pause_time, paused_by FROM cleanupd.run WHERE `+active+`),
-deleting AS (SELECT pace, extract(epoch FROM pause_time)::float8 AS since, paused_by = $1 AS by_schedule FROM active
-  WHERE NOT dry_run LIMIT 1)
+active AS (SELECT slot, state, dry_run, pace, pause_time, paused_by FROM cleanupd.run WHERE `+active+`),
+paused AS (SELECT extract(epoch FROM pause_time)::float8 AS since, paused_by = $1 AS by_schedule FROM active
+  WHERE NOT dry_run)
 SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELECT COALESCE(max(at), 0)::float8
   FROM success WHERE part),
   count(*) FILTER (WHERE state = 'QUEUED' AND NOT dry_run)::float8,
@@ -46,8 +47,9 @@ SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELEC
   count(*) FILTER (WHERE state = 'PAUSED' AND dry_run)::float8,
   (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8
     FROM cleanupd.schedule),
-  COALESCE((SELECT pace FROM deleting), ''), COALESCE((SELECT since FROM deleting WHERE NOT by_schedule), 0),
-  COALESCE((SELECT since FROM deleting WHERE by_schedule), 0)
+  COALESCE((SELECT pace FROM active WHERE slot = 0), ''),
+  COALESCE((SELECT min(since) FROM paused WHERE NOT by_schedule), 0),
+  COALESCE((SELECT min(since) FROM paused WHERE by_schedule), 0)
 FROM active`, RequestedBySchedule)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }

@@ -20,7 +20,7 @@ CREATE TABLE cleanupd.replica (
 
 CREATE TABLE cleanupd.run (
   id                uuid PRIMARY KEY,
-  slot              smallint NOT NULL,      -- 0 for a run that deletes, 1 and 2 for dry runs
+  slot              smallint NOT NULL,      -- 0 for a run that deletes, 1 and 2 for dry runs, 3 for a run that waits for slot 0
   state             text NOT NULL DEFAULT 'QUEUED' CHECK (state IN ('QUEUED', 'RUNNING', 'PAUSED', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
   dry_run           boolean NOT NULL,
   plan              uuid,                   -- the dry run that it does
@@ -54,13 +54,14 @@ CREATE TABLE cleanupd.run (
   paused_by         text NOT NULL DEFAULT '',    -- a caller, or "schedule" outside of its windows
   paused_for        interval NOT NULL DEFAULT '0', -- the time of earlier pauses
   pause_stops_clock boolean NOT NULL DEFAULT false,
-  window_until      timestamptz,                 -- when the windows apply again; NULL without windows
+  window_until      timestamptz,                 -- when the windows apply again; NULL without windows; in the past while the run waits for slot 0 in an open one
 
   last_sequence     bigint NOT NULL DEFAULT 0,   -- of its events
   notified          boolean NOT NULL DEFAULT false, -- its notifications are stored
-  pruned            boolean NOT NULL DEFAULT false  -- PruneDryRuns has been at it
+  pruned            boolean NOT NULL DEFAULT false, -- PruneDryRuns has been at it
+  CONSTRAINT run_waits_for_its_slot CHECK (slot <> 3 OR state NOT IN ('QUEUED', 'RUNNING'))
 );
--- One active run that deletes, and at most two dry ones beside it.
+-- One active run that deletes, at most two dry ones beside it, and one that waits until the first one has ended.
 CREATE UNIQUE INDEX run_one_active_a_slot ON cleanupd.run (slot) WHERE state IN ('QUEUED', 'RUNNING', 'PAUSED');
 CREATE UNIQUE INDEX run_request_id ON cleanupd.run (request_id);
 CREATE INDEX run_newest_first ON cleanupd.run (create_time DESC, id DESC);
