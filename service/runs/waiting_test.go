@@ -12,7 +12,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // awaitingWindow starts a run of the schedule outside of its windows; the next one opens in two hours.
@@ -259,5 +261,49 @@ func TestARepeatedRequestTakesNoSlot(t *testing.T) {
 	active, err := store.ActiveRuns(t.Context(), db.Pool, store.DeletingSlots)
 	if err != nil || len(active) != 1 || active[0].ID != waiting.ID {
 		t.Errorf("%+v, %v", active, err)
+	}
+}
+
+// A plan is stale after a run by hand that ended while the run of the plan waited, also if that had begun, and after a
+// run that worked since, and waits for its window.
+func TestPlansOfWaitingRuns(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]bool{"before it begins": false, "in the middle": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 2_000)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.KeepSchedule, c.MaxRows = true, 1 })
+			work()
+			earlier := dryRun(t, m, "sessions")
+			plan := dryRun(t, m, "sessions")
+			s := schedule.Schedule{Enabled: true, TimeZone: "UTC", Windows: []schedule.Window{at(2, 4)}, NextPlan: plan}
+			if begun {
+				s.Windows[0] = at(-1, 1)
+			}
+			setSchedule(t, m, s)
+			db.Do(due)
+			if begun {
+				db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'RUNNING'")
+				untilDeleting(t, db, readSchedule(t, m).LastRunID)
+				windowed(t, m, at(2, 4))
+			}
+			db.Until(pausedRuns + "'schedule' AND replica = ''")
+			id := readSchedule(t, m).LastRunID
+			refusal := (*refused.Error)(nil)
+			run, err := m.Start(t.Context(), runs.Request{Plan: earlier})
+			if stale := errors.As(err, &refusal) && refusal.Reason == refused.PlanStale; stale != begun {
+				t.Errorf("a run by an earlier plan: %v", err)
+			}
+			if begun {
+				run = start(t, m, runs.Request{Tasks: []string{"audit-trail"}})
+			}
+			watch(t, m, run.ID)
+			windowed(t, m, at(-1, 1))
+			events := watch(t, m, id)
+			if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != refused.PlanStale {
+				t.Errorf("%s: %s", last.State, last.Error)
+			}
+		})
 	}
 }

@@ -30,18 +30,22 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 }
 
 // CheckPlan fails with a refused.Error if the saved plan is older than maxAge, or if another run has ended since
-// then. A run that was refused by a guard before it changed anything does not count.
+// then, or has worked until the schedule paused it. A run that was refused by a guard before it changed anything does
+// not count.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
 		age   time.Duration
-		later *string
+		later *string // what another run has done since
 	)
-	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run r
-		WHERE NOT dry_run AND end_time > p.reference_time AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT format('run %s has %s since', id,
+			CASE WHEN end_time IS NULL THEN 'worked' ELSE 'ended' END) FROM cleanupd.run r
+		WHERE NOT dry_run AND (end_time > p.reference_time
+			OR paused_by = $3 AND start_time IS NOT NULL AND pause_time > p.reference_time)
+		AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
 			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
 				DISTINCT FROM $2)
 			AND sum(rows_deleted + rows_updated + tables_dropped + partitions_removed) = 0)
-		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard).
+		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard, RequestedBySchedule).
 		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -49,7 +53,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	case err != nil:
 		return err
 	case later != nil:
-		return refused.StalePlan(fmt.Sprintf("run %s has ended since", *later))
+		return refused.StalePlan(*later)
 	case age > maxAge:
 		return refused.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), maxAge))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -122,12 +123,16 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	}
 	config := a.config(chosen, all)
 	if c.Plan != uuid.Nil {
-		if !c.Resumed { // the scheduler may have started it long after the plan was checked
-			if err := store.CheckPlan(ctx, a.w.Pool, c.Plan, a.w.PlanMaxAge); sqlstate.Lost(err) {
-				return lost(err)
-			} else if err != nil {
-				return err
-			}
+		// The scheduler may have started the run long after the plan was checked, and a run by hand may have ended while it
+		// waited for its window.
+		maxAge := a.w.PlanMaxAge
+		if c.Resumed {
+			maxAge = math.MaxInt64
+		}
+		if err := store.CheckPlan(ctx, a.w.Pool, c.Plan, maxAge); sqlstate.Lost(err) {
+			return lost(err)
+		} else if err != nil {
+			return err
 		}
 		if config.SavedPlan, err = store.SavedPlan(ctx, a.w.Pool, c.Plan); err != nil {
 			return lost(err)
