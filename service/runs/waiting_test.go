@@ -307,3 +307,27 @@ func TestPlansOfWaitingRuns(t *testing.T) {
 		})
 	}
 }
+
+// What a waiting run has deleted counts for the share of a table that a run by hand may delete.
+func TestShareBesideAWaitingRun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do(cleanedByHand)
+	audits(db, 1, 40, "1 year")
+	audits(db, 41, 100, "1 day")
+	db.Do(`CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId > 20) EXECUTE FUNCTION wait()`)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.KeepSchedule, c.MaxRows = true, 1 })
+	setGuards(t, m, nil)
+	windowed(t, m, at(-1, 1))
+	db.Do(due)
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_deleted = 20")
+	windowed(t, m, at(2, 4))
+	db.Until(pausedRuns + "'schedule' AND replica = ''")
+	audits(db, 101, 125, "1 year")
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "share 63" {
+		t.Errorf("the run by hand was refused for %q", got)
+	}
+}

@@ -164,7 +164,7 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
-// readDeletions returns for each table what all runs have deleted, including the given run unless it is a dry run.
+// readDeletions returns for each table what all runs have deleted, including those that have not ended.
 // Recent rows leave out the runs in which the share guard was accepted for the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
@@ -177,7 +177,8 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 		  FROM cleanupd.deletion t
 		  UNION ALL
 		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false
-		    FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = @run_id),
+		    FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id
+		    WHERE NOT r.dry_run AND r.`+active+`),
 		begun AS (SELECT start_time FROM cleanupd.run WHERE id = @run_id)
 		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint,
 			COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint,
