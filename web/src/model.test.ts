@@ -82,6 +82,23 @@ test('messages pause, resume and pace the run', () => {
   expect(model.run.pace).toBe('PACE_GENTLE')
 })
 
+test('messages say until when the run waits', () => {
+  model.run.startTime = time
+  model.take(said(1, 'RUN_AWAITS_WINDOW', { time: '2026-03-01T20:00:00Z' }))
+  model.take(said(2, 'RUN_OVERTAKEN', { run: 'another', caller: 'ann' }))
+  expect(model.run).toMatchObject({
+    state: 'RUN_STATE_PAUSED',
+    pauseTime: time,
+    pausedBy: 'schedule',
+    windowOpenTime: '2026-03-01T20:00:00Z',
+    waitsForRunId: 'another',
+  })
+  model.take(said(3, 'RUN_PAUSED', { caller: 'ann' }))
+  expect(model.run).toMatchObject({ pausedBy: 'ann', windowOpenTime: undefined, waitsForRunId: 'another' })
+  model.take(said(4, 'RUN_CONTINUED', { caller: 'ben' }))
+  expect(model.run).toMatchObject({ state: 'RUN_STATE_RUNNING', windowOpenTime: undefined, waitsForRunId: '' })
+})
+
 test('a run that had not started is queued after a pause', () => {
   model.take(said(1, 'RUN_PAUSED', { caller: 'ann' }))
   model.take(said(2, 'RUN_CONTINUED', { caller: 'ann' }))

@@ -114,20 +114,33 @@ export class Model {
         state: 'RUN_STATE_PAUSED',
         pauseTime: this.run.pauseTime ?? time,
         pausedBy: params.caller,
+        windowOpenTime: undefined,
       }
+    if (code === 'RUN_AWAITS_WINDOW')
+      this.run = {
+        ...this.run,
+        state: 'RUN_STATE_PAUSED',
+        pauseTime: this.run.pauseTime ?? time,
+        pausedBy: 'schedule',
+        windowOpenTime: params.time,
+      }
+    if (code === 'RUN_OVERTAKEN') this.run = { ...this.run, waitsForRunId: params.run }
     if (code === 'RUN_CONTINUED')
       this.run = {
         ...this.run,
         state: this.run.startTime ? 'RUN_STATE_RUNNING' : 'RUN_STATE_QUEUED',
         pauseTime: undefined,
         pausedBy: '',
+        windowOpenTime: undefined,
+        waitsForRunId: '',
       }
     if (code === 'PACE_CHANGED') this.run = { ...this.run, pace: `PACE_${params.pace}` as Run['pace'] }
   }
 
   /** Applies the response to a change of the pause or the pace, unless later events are known. */
-  change({ state, pace, pauseTime, pausedBy, lastSequence }: Run) {
-    if (Number(lastSequence) >= this.last) this.run = { ...this.run, state, pace, pauseTime, pausedBy }
+  change({ state, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId, lastSequence }: Run) {
+    if (Number(lastSequence) >= this.last)
+      this.run = { ...this.run, state, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId }
   }
 
   private append(events: RunEvent[], upTo: number) {

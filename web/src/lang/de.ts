@@ -115,6 +115,8 @@ export const words: Words = {
   'run.resume': 'Fortsetzen',
   'run.pausedby': 'von {caller}',
   'run.outside': 'außerhalb der Zeitfenster des Zeitplans',
+  'run.opens': 'ihr Zeitfenster öffnet sich',
+  'run.waitsfor': 'wartet auf eine von Hand gestartete Ausführung',
   'run.cancel': 'Ausführung abbrechen',
   'run.cancel.help':
     'Die Ausführung endet nach den laufenden Batches. Bis dahin gelöschte Zeilen lassen sich nicht wiederherstellen.',

@@ -111,6 +111,8 @@ export const en = {
   'run.resume': 'Resume',
   'run.pausedby': 'by {caller}',
   'run.outside': 'outside of the windows of the schedule',
+  'run.opens': 'its window opens',
+  'run.waitsfor': 'waits for a run by hand',
   'run.cancel': 'Cancel the run',
   'run.cancel.help': 'The run ends after its current batches. Rows deleted by then cannot be restored.',
   'run.trouble': 'Connection lost; reconnecting.',

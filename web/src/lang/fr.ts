@@ -117,6 +117,8 @@ export const words: Words = {
   'run.resume': 'Reprendre',
   'run.pausedby': 'par {caller}',
   'run.outside': 'hors des plages horaires de la planification',
+  'run.opens': 'ouverture de sa plage horaire',
+  'run.waitsfor': 'attend une exécution lancée manuellement',
   'run.cancel': 'Annuler l’exécution',
   'run.cancel.help':
     'L’exécution se termine après les lots en cours. Les lignes déjà supprimées ne peuvent pas être restaurées.',

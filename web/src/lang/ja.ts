@@ -116,6 +116,8 @@ export const words: Words = {
   'run.resume': '再開',
   'run.pausedby': '{caller} による',
   'run.outside': 'スケジュールの時間帯外',
+  'run.opens': '時間帯の開始：',
+  'run.waitsfor': '手動で開始された実行を待機中',
   'run.cancel': '実行をキャンセル',
   'run.cancel.help': '実行中のバッチが終わると停止します。それまでに削除された行は復元できません。',
   'run.trouble': '接続が切れました。再接続しています。',

@@ -163,6 +163,16 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
           {paused && (awaitsWindow(run) ? t('run.outside') : t('run.pausedby', { caller: run.pausedBy ?? '' }))}
         </span>{' '}
         {active ? t('run.since') : t('run.ended')} <Moment at={timeOf(run)} ago={active} /> ·{' '}
+        {run.windowOpenTime && (
+          <>
+            {t('run.opens')} <Moment at={run.windowOpenTime} /> ·{' '}
+          </>
+        )}
+        {run.waitsForRunId && (
+          <>
+            <a href={`#/runs/${run.waitsForRunId}`}>{t('run.waitsfor')}</a> ·{' '}
+          </>
+        )}
         <span lang="en">{run.requestedBy}</span>
         {run.plan && (
           <>

@@ -67,6 +67,8 @@ export const messages: Record<string, string> = {
     '{reason}; Replikat {replica} fährt nach dem letzten abgeschlossenen Batch fort (Versuche ohne Fortschritt: {attempts} von höchstens {limit})',
   RUN_RELEASED: 'Replikat {replica} hat die Ausführung abgegeben: {reason}',
   RUN_PAUSED: 'Pausiert von {caller}',
+  RUN_AWAITS_WINDOW: 'Vom Zeitplan pausiert, bis sich ihr Zeitfenster öffnet: {time}',
+  RUN_OVERTAKEN: 'Geht in ihrem Zeitfenster weiter, und nach der Ausführung {run}, die {caller} von Hand gestartet hat',
   COMMITS_NOT_MEASURED:
     'Wie lange Commits dauern, ist nicht messbar, daher arbeitet das Tempo GENTLE mit festen Pausen: {error}',
   RUN_CONTINUED: 'Fortgesetzt von {caller}',

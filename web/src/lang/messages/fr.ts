@@ -67,6 +67,8 @@ export const messages: Record<string, string> = {
     '{reason} ; le réplica {replica} continue après le dernier lot validé (tentatives sans progrès : {attempts} sur {limit} au plus)',
   RUN_RELEASED: 'Le réplica {replica} a abandonné l’exécution : {reason}',
   RUN_PAUSED: 'Mise en pause par {caller}',
+  RUN_AWAITS_WINDOW: 'Mise en pause par la planification jusqu’à l’ouverture de sa plage horaire : {time}',
+  RUN_OVERTAKEN: 'Reprendra dans sa plage horaire, et après l’exécution {run} lancée manuellement par {caller}',
   COMMITS_NOT_MEASURED:
     'La durée des commits ne peut pas être mesurée, donc la cadence GENTLE utilise des pauses fixes : {error}',
   RUN_CONTINUED: 'Reprise par {caller}',

@@ -56,6 +56,8 @@ export const messages: Record<string, string> = {
     '{reason}。レプリカ {replica} が最後にコミットされたバッチの後から続行します（進捗のない試行：最大 {limit} 回中 {attempts} 回）',
   RUN_RELEASED: 'レプリカ {replica} が実行を手放しました：{reason}',
   RUN_PAUSED: '{caller} が一時停止しました',
+  RUN_AWAITS_WINDOW: 'スケジュールにより、時間帯が始まる {time} まで一時停止しています',
+  RUN_OVERTAKEN: '{caller} が手動で開始した実行 {run} の終了後に、時間帯の中で続行します',
   COMMITS_NOT_MEASURED: 'コミットの所要時間を測定できないため、ペース GENTLE は固定の休止時間で動作します：{error}',
   RUN_CONTINUED: '{caller} が再開しました',
   PACE_CHANGED: '{caller} の設定により、以降のペースは {pace} です',
