@@ -2240,7 +2240,7 @@ type RunCleanupRequest struct {
 	// The id of a dry run that succeeded. The run does what that dry run found, with its tasks and its reference time,
 	// and deletes no list, delivery or table that it did not find. `tasks`, `skip_tasks` and `dry_run` must be empty
 	// then. NOT_FOUND if there is no such run. FAILED_PRECONDITION with the reason PLAN_STALE if a run has ended since,
-	// if it is older than `serve --plan-max-age`, or if options, delivery mappings, flags or the program have changed;
+	// or has worked and now waits for its window, if it is older than `serve --plan-max-age`, or if options, delivery mappings, flags or the program have changed;
 	// each task compares again. A task that would delete more rows of a table than were found, plus 1 % and 1,000,
 	// stops before that batch: PLAN_EXCEEDED.
 	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
