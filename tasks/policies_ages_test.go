@@ -17,7 +17,7 @@ func TestAgesOfPolicies(t *testing.T) {
 		rule string
 	}{
 		"hours":    {policy.OlderThan{Hours: new(36)}, "2,3,4,5,6", "expires older than 36 hours (2026-02-28 00:00 UTC)"},
-		"days":     {policy.OlderThan{Days: new(1)}, "3,4,5,6", "expires older than 1 days (2026-02-28 12:00 UTC)"},
+		"days":     {policy.OlderThan{Days: new(1)}, "3,4,5,6", "expires older than 1 day (2026-02-28 12:00 UTC)"},
 		"no days":  {policy.OlderThan{Days: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
 		"no hours": {policy.OlderThan{Hours: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
 	} {

@@ -99,11 +99,18 @@ func (p Age) describe(env Env) string {
 	case delay == 0:
 		return fmt.Sprintf("%s %s %s", column, p.text, at)
 	case p.inHours:
-		return fmt.Sprintf("%s %s %d hours (%s)", column, p.text, delay/time.Hour, at)
+		return fmt.Sprintf("%s %s %s (%s)", column, p.text, count(delay/time.Hour, "hour"), at)
 	case delay%campaign.Day == 0:
-		return fmt.Sprintf("%s %s %d days (%s)", column, p.text, delay/campaign.Day, at)
+		return fmt.Sprintf("%s %s %s (%s)", column, p.text, count(delay/campaign.Day, "day"), at)
 	}
 	return fmt.Sprintf("%s %s %s (%s)", column, p.text, delay, at)
+}
+
+func count(n time.Duration, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 func (p Age) option() campaign.Option { return p.Delay }
