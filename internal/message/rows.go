@@ -104,10 +104,17 @@ var (
 	)
 	HoldHidden = rows.warning(
 		"HOLD_HIDDEN",
-		"rows of {table} are retained while there are holds: with them, a foreign key deletes or changes rows of "+
-			"{child}, which may be on hold and cannot be seen: {statement}",
+		"rows of {table} are retained while there are holds: foreign keys connect them with rows of {child}, which may "+
+			"be on hold and cannot be seen: {statement}",
 		"The role cannot read all rows of a table that foreign keys reach, so a row on hold might be deleted.",
 		"Let an administrator of the database run the statement in the message.",
+	)
+	HoldUnusable = rows.warning(
+		"HOLD_UNUSABLE",
+		"rows of {table} are retained while there is a hold of rows of {held}, which can no longer be found: {problem}",
+		"The table or a column that a hold names was dropped, renamed or given another type after the hold was created. "+
+			"All rows that may be on hold by it are retained.",
+		"Let an admin release the hold, and create it again for the table as it is now.",
 	)
 	OtherServerRowsUncounted = rows.warning(
 		"OTHER_SERVER_ROWS_UNCOUNTED",

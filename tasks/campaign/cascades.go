@@ -12,9 +12,9 @@ import (
 
 // Cascade is a foreign key by which deleting a row deletes or changes the rows of Table that refer to it.
 type Cascade struct {
-	// Table is the table that has the foreign key. Its Columns refer to Keys of the other table. Equal has, for each
-	// pair, how a key is compared with its column.
-	Table         *Table
+	// Table is the table that has the foreign key. Its Columns refer to Keys of Parent. Equal has, for each pair, how a
+	// key is compared with its column.
+	Parent, Table *Table
 	Columns, Keys []string // quoted
 	Equal         []Equality
 	Action        Action
@@ -42,6 +42,10 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
   ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i)
     JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i),
   (SELECT json_agg(json_build_object('Operator', format('OPERATOR(%I.%s)', n.nspname, o.oprname),
+      'Type', (SELECT concat(format('%I.%I', tn.nspname, t.typname), (SELECT format(' COLLATE %I.%I', cn.nspname,
+          tc.collname) FROM pg_collation tc JOIN pg_namespace cn ON cn.oid = tc.collnamespace
+          WHERE tc.oid = p.attcollation))
+        FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = p.atttypid),
       'Key', CASE WHEN l.typtype <> 'p' AND l.oid <> p.atttypid THEN format('::%I.%I', ln.nspname, l.typname)
         ELSE '' END || coalesce(by.collation, ''),
       'Column', CASE WHEN r.typtype <> 'p' AND r.oid <> f.atttypid THEN format('::%I.%I', rn.nspname, r.typname)
@@ -64,8 +68,8 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
 ORDER BY c.relname, k.conname`
 
 // readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables. Of
-// the keys that refuse, it reads those between the tables found, and all to the tables that the scope names.
-func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
+// the keys that refuse, it reads those between the tables found and all to the tables that the scope names, or all.
+func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error {
 	type key struct {
 		Parent, Child uint32
 		Columns, Keys []string
@@ -91,7 +95,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	var others []uint32
 	for _, k := range keys {
 		for _, oid := range []uint32{k.Parent, k.Child} {
-			if tables[oid] == nil && (k.Action != Refuses || named[k.Parent]) {
+			if tables[oid] == nil && (k.Action != Refuses || all || named[k.Parent]) {
 				others = append(others, oid)
 			}
 		}
@@ -112,7 +116,10 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
-				cascade := Cascade{child, k.Columns, k.Keys, k.Equal, k.Action}
+				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action}
+				if t.OID == k.Parent {
+					child.ForeignKeys = append(child.ForeignKeys, cascade)
+				}
 				if k.Action == Refuses {
 					t.Refusals = append(t.Refusals, cascade)
 				} else {
@@ -135,7 +142,7 @@ func (t *Table) NameIn(schema string) string {
 // Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or
 // through other tables whose rows are deleted. The table itself is included if keys lead back to it.
 func (t *Table) Dependents() (list []*Table) {
-	t.followCascades(func(k Cascade) {
+	t.followCascades(func(k *Cascade) {
 		if !slices.Contains(list, k.Table) {
 			list = append(list, k.Table)
 		}
@@ -143,7 +150,7 @@ func (t *Table) Dependents() (list []*Table) {
 	return list
 }
 
-func (t *Table) followCascades(visit func(Cascade)) {
+func (t *Table) followCascades(visit func(*Cascade)) {
 	followed := map[*Table]bool{}
 	var follow func(t *Table)
 	follow = func(t *Table) {
@@ -182,7 +189,7 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
 
 func (t *Table) References(ctx context.Context, db Querier) (r References, err error) {
 	oids := []uint32{t.OID}
-	t.followCascades(func(k Cascade) {
+	t.followCascades(func(k *Cascade) {
 		if k.Action == Deletes {
 			oids = append(oids, k.Table.OID)
 		}

@@ -165,7 +165,7 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	for _, t := range list {
 		c.tables[t.Name] = t
 	}
-	if err := readNamed(ctx, db, c, scope.Named); err != nil {
+	if err := readNamed(ctx, db, c, slices.Concat(scope.Named, scope.Held)); err != nil {
 		return nil, err
 	}
 	const server = "SELECT current_user::text, current_setting('server_version_num')::int, " +
@@ -177,13 +177,13 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		return nil, err
 	}
 	for _, read := range []func(context.Context, Querier) error{
-		c.readSequences, c.readMappings, c.readInPlace, c.readCascades, c.readZone,
+		c.readSequences, c.readMappings, c.readInPlace, c.readZone,
 	} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return c, c.readCascades(ctx, db, len(scope.Held) > 0)
 }
 
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {

@@ -15,6 +15,9 @@ import (
 type Scope struct {
 	// Named are further tables of any schema, as policies name them.
 	Named []string
+	// Held are further tables that have rows on hold. If there are any, all tables with foreign keys are covered, since
+	// rows may belong to these by keys of any kind.
+	Held []string
 	// NoCampaign is set if the database is not read as the application's, and may have none of its tables.
 	NoCampaign bool
 }

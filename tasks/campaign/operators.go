@@ -12,8 +12,9 @@ import (
 // Equality compares a key with a column that refers to it. Its Operator includes the schema, because PostgreSQL
 // would look up "=" on the search path. Key and Column are casts to the types that the operator compares, for
 // columns of other types: text = char(8) is not the operator of a foreign key between such columns. If collations
-// differ, both casts have the key's collation.
-type Equality struct{ Operator, Key, Column string }
+// differ, both casts have the key's collation. Type is the key's type, with its collation, if a foreign key refers to
+// it.
+type Equality struct{ Operator, Type, Key, Column string }
 
 // Of returns the condition that a column refers to a key.
 func (e Equality) Of(key, column string) string {

@@ -36,10 +36,12 @@ type Table struct {
 	// OfRecipients is set if another column than iRecipientId is the id of a recipient, by a foreign key.
 	OfRecipients bool
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
-	Cascades []Cascade
+	Cascades []*Cascade
 	// Refusals are the foreign keys that keep a row from being deleted while others refer to it: all to a table that
 	// the scope names, for other tables only those between tables of the catalog.
-	Refusals []Cascade
+	Refusals []*Cascade
+	// ForeignKeys are those of both kinds by which rows of the table refer to tables of the catalog.
+	ForeignKeys []*Cascade
 	// UpdateTriggers are the triggers of a table that the scope names, and of its partitions or children.
 	UpdateTriggers []Trigger
 	columns        []string
@@ -60,8 +62,19 @@ type Rights struct {
 }
 
 // KeysTo returns the foreign keys of other tables that refer to the table.
-func (t *Table) KeysTo() []Cascade {
-	return slices.DeleteFunc(slices.Concat(t.Cascades, t.Refusals), func(k Cascade) bool { return k.Table == t })
+func (t *Table) KeysTo() []*Cascade {
+	return slices.DeleteFunc(slices.Concat(t.Cascades, t.Refusals), func(k *Cascade) bool { return k.Table == t })
+}
+
+// lowerName matches names that mean the same with and without quotes.
+var lowerName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// FullName returns the name with the schema, as a policy may write it: in quotes only where these are needed.
+func (t *Table) FullName() string {
+	if lowerName.MatchString(t.Schema) && lowerName.MatchString(t.Name) {
+		return t.Schema + "." + t.Name
+	}
+	return t.Quoted()
 }
 
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }

@@ -131,7 +131,9 @@ func (d *Database) Binder(p *plan.Plan, state binding.State) *binding.Binder {
 }
 
 func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds) (plan.Env, error) {
-	catalog, err := campaign.LoadCatalog(ctx, pool, c.Scope())
+	scope := c.Scope()
+	scope.Held = holds.TablesOfRows()
+	catalog, err := campaign.LoadCatalog(ctx, pool, scope)
 	if err != nil {
 		return plan.Env{}, err
 	}

@@ -22,7 +22,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		}
 		return slices.Index(tables, t)
 	}
-	key := func(parent int, k campaign.Cascade) purge.ForeignKey {
+	key := func(parent int, k *campaign.Cascade) purge.ForeignKey {
 		return purge.ForeignKey{
 			Parent: parent, Child: index(k.Table),
 			Keys: k.Keys, Columns: k.Columns, Equal: k.Equal,
@@ -84,7 +84,7 @@ func (c *compiler) refused(step Step) (condition sqlexpr.Expr) {
 		return condition
 	}
 	goes := c.table.Dependents()
-	keys := slices.DeleteFunc(c.table.KeysTo(), func(k campaign.Cascade) bool {
+	keys := slices.DeleteFunc(c.table.KeysTo(), func(k *campaign.Cascade) bool {
 		return k.Action != campaign.Refuses || !k.Table.CanSelect || !k.Table.ShowsAllRows() ||
 			k.Table.Location != "" || slices.Contains(goes, k.Table)
 	})

@@ -148,7 +148,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
 					return true
 				}
-			case slices.ContainsFunc(job.Table.Cascades, func(k campaign.Cascade) bool { return k.Table.OID == t.OID }):
+			case slices.ContainsFunc(job.Table.Cascades, func(k *campaign.Cascade) bool { return k.Table.OID == t.OID }):
 				return true
 			case job.Table == t && !itself && !c.accounted(p.Task, t):
 				return true

@@ -39,6 +39,9 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	for _, l := range own.columns {
 		sides = append(sides, l.of(r.alias))
 	}
+	for _, h := range own.rows {
+		sides = append(sides, h.condition(&c.sql, r))
+	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(c.sql.env, c.sql.plan) {
 			if c.sql.hidesRows(log) {
@@ -54,8 +57,9 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 }
 
 // withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if
-// none can be. path has the tables through which foreign keys were followed.
-func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr {
+// none can be. path has the tables through which foreign keys were followed, the last one by the key arrived: whether
+// the row is on hold since it refers by this key to a row on hold is judged for that row.
+func (c *holdCompiler) withChildren(r row, arrived *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
 		if t == r.table {
@@ -68,6 +72,12 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr 
 		return sqlexpr.SQL("true")
 	}
 	sides := []sqlexpr.Expr{c.row(r)}
+	for _, k := range c.linker.referring(r.table) {
+		if k != arrived {
+			condition, _ := c.belongs(r, k)
+			sides = append(sides, condition)
+		}
+	}
 	for _, k := range r.table.Cascades {
 		sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
 	}
@@ -75,15 +85,15 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr 
 }
 
 // child is the condition that a row on hold refers to the row by a foreign key. It is empty if none can be.
-func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
+func (c *holdCompiler) child(r row, k *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
-	if !c.linker.mayLink(k.Table, map[*campaign.Table]bool{}) {
+	if !c.linker.mayLink(k, map[*campaign.Cascade]bool{}) {
 		return sqlexpr.Expr{}
 	}
 	if !c.sql.plan.seesRowsOnHold(c.sql.env, r.table, k.Table) {
 		return sqlexpr.SQL("true")
 	}
-	onHold := c.withChildren(child, path)
+	onHold := c.withChildren(child, k, path)
 	if onHold.IsZero() {
 		return onHold
 	}

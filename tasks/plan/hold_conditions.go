@@ -30,12 +30,15 @@ type holdFinder struct {
 }
 
 // findOnHold returns the ways in which a row r of a table is on hold. A row also counts as on hold if a row that
-// would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes.
+// would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes. So does a row
+// that refers to rows on hold, if these are HeldRows.
 func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
 	switch {
 	case len(env.Holds.Names) == 0:
 		return nil, nil
 	case holdLinker{env: env}.links(table).whole:
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
+	case p.lost(env, table):
 		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
 	}
 	linker, err := newHoldLinker(env)
@@ -45,7 +48,7 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	f := holdFinder{env, p, table, linker}
 	found := f.byColumns()
 	paired, err := f.byPairedRows()
-	found = slices.Concat(found, paired, f.byCascades())
+	found = slices.Concat(found, f.byForeignKeys(), paired, f.byCascades())
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
@@ -78,6 +81,9 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 			IDs: sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(),
 				condition),
 		})
+	}
+	for _, h := range own.rows {
+		found = append(found, HoldCondition{Condition: h.condition(&f.newCompiler().sql, row{"r", f.table})})
 	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(f.env, f.plan) {
@@ -122,6 +128,20 @@ func (f holdFinder) through(
 	}
 }
 
+// byForeignKeys returns the ways in which r refers to a row that is on hold as HeldRows.
+func (f holdFinder) byForeignKeys() (found []HoldCondition) {
+	for _, k := range f.linker.referring(f.table) {
+		c := f.newCompiler()
+		condition, ids := c.belongs(row{"r", f.table}, k)
+		h := HoldCondition{Condition: condition, ReadsOthers: true, ReadsDistributed: c.sql.distributed}
+		if !ids.IsZero() {
+			h.Column, h.IDs = k.Columns[0], ids
+		}
+		found = append(found, h)
+	}
+	return found
+}
+
 // byPairedRows returns the ways in which a row of a paired table with the same id is on hold.
 func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	for _, t := range f.env.Pipeline {
@@ -152,18 +172,18 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	path := []*campaign.Table{f.table}
 	if paired == f.table {
 		for _, log := range logs {
-			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, path) }
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, nil, path) }
 			found = append(found, f.through(key, row{"l", log}, id, onHold))
 		}
 		return found, nil
 	}
 	return []HoldCondition{f.through(id, row{"t", paired}, key, func(c *holdCompiler) sqlexpr.Expr {
-		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, path)}
+		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, nil, path)}
 		for _, log := range logs {
 			if log == f.table { // the row of this table with the same id is r
 				continue
 			}
-			switch where := c.withChildren(row{"l", log}, path); {
+			switch where := c.withChildren(row{"l", log}, nil, path); {
 			case where.IsZero():
 			case c.sql.hidesRows(log):
 				return sqlexpr.SQL("true")
@@ -182,12 +202,12 @@ func (f holdFinder) byCascades() (found []HoldCondition) {
 	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {
 		switch {
-		case !f.linker.mayLink(k.Table, map[*campaign.Table]bool{}):
+		case !f.linker.mayLink(k, map[*campaign.Cascade]bool{}):
 		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
 			found = append(found, HoldCondition{Condition: sqlexpr.SQL("true")})
 		case len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]):
 			child := row{"k1", k.Table}
-			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, path) }
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, k, path) }
 			found = append(found, f.through(k.Keys[0], child, k.Columns[0], onHold))
 		default:
 			c := f.newCompiler()

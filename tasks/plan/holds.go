@@ -20,6 +20,8 @@ type Holds struct {
 	Deliveries, Lists, Workflows []int64
 	// Rows with one of these ids in iRecipientId are on hold.
 	Recipients []int64
+	// Rows are on hold with the rows that refer to them.
+	Rows []HeldRows
 }
 
 // idsOf returns the ids of rows of a table that are on hold with the rows that belong to them.
@@ -75,6 +77,7 @@ type holdLinks struct {
 	leaves   []uint32   // rows in partitions with these object ids are on hold
 	columns  []holdLink // rows with one of the ids are on hold
 	messages []holdLink // rows with the id of a log whose delivery is one of the ids are on hold
+	rows     []HeldRows
 }
 
 type holdLinker struct {
@@ -122,6 +125,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 			own.leaves = append(own.leaves, leaf.OID)
 		}
 	}
+	own.rows = holds.matching(l.env.Catalog, table)
 	columns := map[string][]int64{"iRecipientId": holds.Recipients, "iWorkflowId": holds.Workflows}
 	belongs := false
 	for _, step := range l.steps {
@@ -146,16 +150,17 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	return own
 }
 
-// mayLink reports whether a row of the table can be on hold, or a row that foreign keys delete with it. Tables in
-// visited are skipped.
-func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]bool) bool {
-	if visited[table] {
+// mayLink reports whether a row that a foreign key deletes or changes can be on hold for another reason than the row
+// to which it refers, or a row that foreign keys delete with it. Keys in visited are skipped.
+func (l holdLinker) mayLink(k *campaign.Cascade, visited map[*campaign.Cascade]bool) bool {
+	if visited[k] {
 		return false
 	}
-	visited[table] = true
-	own := l.links(table)
-	return own.whole || len(own.leaves)+len(own.columns)+len(own.messages) > 0 ||
-		slices.ContainsFunc(table.Cascades, func(k campaign.Cascade) bool { return l.mayLink(k.Table, visited) })
+	visited[k] = true
+	own := l.links(k.Table)
+	return own.whole || len(own.leaves)+len(own.columns)+len(own.messages)+len(own.rows) > 0 ||
+		slices.ContainsFunc(l.referring(k.Table), func(other *campaign.Cascade) bool { return other != k }) ||
+		slices.ContainsFunc(k.Table.Cascades, func(k *campaign.Cascade) bool { return l.mayLink(k, visited) })
 }
 
 // messageLogs returns the logs of messages that have the id of a delivery, even those that are not cleaned. It

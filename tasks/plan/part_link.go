@@ -90,7 +90,7 @@ func (Unreferenced) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 }
 
 // referredBy is the condition that a row of another table refers to the row by one of some foreign keys.
-func (c *compiler) referredBy(r row, keys []campaign.Cascade) (condition sqlexpr.Expr) {
+func (c *compiler) referredBy(r row, keys []*campaign.Cascade) (condition sqlexpr.Expr) {
 	for _, k := range keys {
 		var on []string
 		for i := range k.Keys {

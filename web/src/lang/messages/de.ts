@@ -41,7 +41,9 @@ export const messages: Record<string, string> = {
   HOLD_TOO_DEEP:
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn Fremdschlüssel von ihnen zu {last} führen: Was Schlüssel darüber hinaus ändern, wird nicht geprüft',
   HOLD_HIDDEN:
-    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Ein Fremdschlüssel löscht oder ändert mit ihnen Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
+    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
+  HOLD_UNUSABLE:
+    'Zeilen von {table} bleiben erhalten, solange es eine Sperre von Zeilen von {held} gibt, die nicht mehr gefunden werden können: {problem}',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',
   REMOTE_DELIVERIES_RETAINED:

@@ -40,7 +40,9 @@ export const messages: Record<string, string> = {
   HOLD_TOO_DEEP:
     'Des lignes de {table} sont conservées tant qu’il y a des blocages, si des clés étrangères mènent d’elles à {last} : ce que les clés modifient au-delà n’est pas examiné',
   HOLD_HIDDEN:
-    'Des lignes de {table} sont conservées tant qu’il y a des blocages : avec elles, une clé étrangère supprime ou modifie des lignes de {child}, peut-être bloquées et non visibles : {statement}',
+    'Des lignes de {table} sont conservées tant qu’il y a des blocages : des clés étrangères les relient à des lignes de {child}, peut-être bloquées et non visibles : {statement}',
+  HOLD_UNUSABLE:
+    'Des lignes de {table} sont conservées tant qu’il y a un blocage de lignes de {held}, qui ne peuvent plus être trouvées : {problem}',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',
   REMOTE_DELIVERIES_RETAINED:

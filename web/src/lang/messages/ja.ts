@@ -31,7 +31,9 @@ export const messages: Record<string, string> = {
   HOLD_TOO_DEEP:
     '保留がある間、外部キーが {last} に至る {table} の行は保持されます：その先でキーが変更する行は調べられません',
   HOLD_HIDDEN:
-    '保留がある間、{table} の行は保持されます：外部キーがこれらとともに {child} の行を削除または変更しますが、その行は保留中の可能性があり、参照できません：{statement}',
+    '保留がある間、{table} の行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
+  HOLD_UNUSABLE:
+    '{held} の行の保留がある間、{table} の行は保持されます：保留された行を見つけられなくなりました：{problem}',
   OTHER_SERVER_ROWS_UNCOUNTED:
     '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
   REMOTE_DELIVERIES_RETAINED:

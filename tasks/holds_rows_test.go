@@ -1,0 +1,262 @@
+package tasks_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// heldRows returns holds of the rows of a table with given values. Each column is its name, its type and the value.
+func heldRows(table string, columns ...[3]string) plan.Holds {
+	rows := plan.HeldRows{Table: table}
+	for _, c := range columns {
+		rows.Columns = append(rows.Columns, plan.HeldColumn{Column: c[0], Type: "pg_catalog." + c[1], Value: c[2]})
+	}
+	return plan.Holds{Names: []string{"a hold"}, Rows: []plan.HeldRows{rows}}
+}
+
+// Rows are on hold by their values, with the rows that refer to them by foreign keys of any kind, directly or through
+// others, and with rows whose deletion would delete or change one of these. All other rows are deleted.
+func TestHoldsOfRows(t *testing.T) {
+	t.Parallel()
+	const shop = `CREATE SCHEMA shop; SET search_path = shop;
+CREATE TABLE customer (id bigint PRIMARY KEY, code uuid UNIQUE, email text COLLATE "C" UNIQUE, "Region" text, born date,
+	main int, at timestamptz DEFAULT '2020-01-01', UNIQUE (id, "Region"));
+CREATE TABLE address (id int PRIMARY KEY, customer bigint REFERENCES customer, at timestamptz DEFAULT '2020-01-01');
+ALTER TABLE customer ADD FOREIGN KEY (main) REFERENCES address ON DELETE SET NULL;
+CREATE TABLE product (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01');
+CREATE TABLE bill (id int PRIMARY KEY, customer bigint REFERENCES customer ON DELETE CASCADE,
+	at timestamptz DEFAULT '2020-01-01');
+CREATE TABLE line (bill int REFERENCES bill ON DELETE CASCADE, number int,
+	product int REFERENCES product ON DELETE CASCADE, at timestamptz DEFAULT '2020-01-01', PRIMARY KEY (bill, number));
+CREATE TABLE remark (id int PRIMARY KEY, bill int, line int, reply int REFERENCES remark, at timestamptz
+	DEFAULT '2020-01-01', FOREIGN KEY (bill, line) REFERENCES line);
+CREATE TABLE login (id int PRIMARY KEY, email text REFERENCES customer (email), code uuid REFERENCES customer (code),
+	at timestamptz DEFAULT '2020-01-01');
+CREATE TABLE visit (id int, customer bigint, region text, at timestamptz DEFAULT '2020-01-01',
+	FOREIGN KEY (customer, region) REFERENCES customer (id, "Region"));
+INSERT INTO customer SELECT i, ('00000000-0000-0000-0000-00000000000' || i)::uuid, 'Customer ' || i,
+	CASE WHEN i < 3 THEN 'EU' ELSE 'US' END, date '1990-01-01' + i::int FROM generate_series(1, 4) i;
+INSERT INTO address SELECT i, i FROM generate_series(1, 4) i; UPDATE customer SET main = id;
+INSERT INTO product SELECT i FROM generate_series(1, 5) i;
+INSERT INTO bill SELECT i, i FROM generate_series(1, 4) i;
+INSERT INTO line SELECT i, n, CASE n WHEN 1 THEN 5 ELSE i END FROM generate_series(1, 4) i, generate_series(1, 2) n;
+INSERT INTO remark SELECT i, i, 1 FROM generate_series(1, 4) i;
+INSERT INTO remark SELECT 10 * n + i, NULL, NULL, CASE n WHEN 1 THEN i ELSE 10 * (n - 1) + i END
+	FROM generate_series(1, 5) n, generate_series(1, 4) i;
+INSERT INTO login SELECT i, 'Customer ' || i FROM generate_series(1, 4) i;
+INSERT INTO login SELECT 10 + i, NULL, ('00000000-0000-0000-0000-00000000000' || i)::uuid FROM generate_series(1, 4) i;
+INSERT INTO visit SELECT i, i, CASE WHEN i < 3 THEN 'EU' ELSE 'US' END FROM generate_series(1, 4) i;
+RESET search_path;`
+	// those that stay of customer 2
+	second := []string{
+		"address 2", "bill 2", "customer 2", "line 1", "line 2", "login 12", "login 2", "product 2", "product 5",
+		"remark 12", "remark 2", "remark 22", "remark 32", "remark 42", "remark 52", "visit 2",
+	}
+	tables := []string{"visit", "login", "remark", "line", "bill", "address", "customer", "product"}
+	for name, c := range map[string]struct {
+		setup string
+		holds plan.Holds
+		only  []string // the tables with a policy; nil for all
+		kept  []string
+	}{
+		"a bigint":      {holds: heldRows("shop.customer", [3]string{"id", "int8", "2"}), kept: second},
+		"a text":        {holds: heldRows("shop.customer", [3]string{"email", "text", "Customer 2"}), kept: second},
+		"a date":        {holds: heldRows("shop.customer", [3]string{"born", "date", "1990-01-03"}), kept: second},
+		"another":       {holds: heldRows("shop.customer", [3]string{"email", "text", "customer 2"})},
+		"not SQL":       {holds: heldRows("shop.customer", [3]string{"email", "text", "' OR true --"})},
+		"no such value": {holds: heldRows("shop.customer", [3]string{"id", "int8", "77"})},
+		"a uuid": {
+			holds: heldRows("shop.customer", [3]string{"code", "uuid", "00000000-0000-0000-0000-000000000002"}),
+			kept:  second,
+		},
+		"several columns": {
+			holds: heldRows("shop.customer", [3]string{"Region", "text", "EU"}, [3]string{"id", "int8", "2"}),
+			kept:  second,
+		},
+		"columns of different rows": {
+			holds: heldRows("shop.customer", [3]string{"Region", "text", "US"}, [3]string{"id", "int8", "2"}),
+		},
+		"a timestamp": {
+			setup: "UPDATE shop.customer SET at = '2021-06-07T08:09:10.123456Z' WHERE id = 2",
+			holds: heldRows("shop.customer", [3]string{"at", "timestamptz", "2021-06-07T10:09:10.123456+02"}),
+			kept:  second,
+		},
+		"rows that nothing refers to": {
+			setup: "DROP TABLE shop.remark",
+			holds: heldRows("shop.visit", [3]string{"customer", "int8", "3"}),
+			kept:  []string{"visit 3"},
+			only:  []string{"visit", "product"},
+		},
+		"by tables without a policy": {
+			holds: heldRows("shop.customer", [3]string{"id", "int8", "2"}),
+			only:  []string{"remark"},
+			kept:  []string{"remark 12", "remark 2", "remark 22", "remark 32", "remark 42", "remark 52"},
+		},
+		"by a parent that is not on hold": {
+			setup: "DROP TABLE shop.remark",
+			holds: heldRows("shop.line", [3]string{"bill", "int4", "3"}, [3]string{"number", "int4", "2"}),
+			only:  []string{"product"},
+			kept:  []string{"product 3"},
+		},
+		"by a parent of rows that belong": {
+			setup: "DROP TABLE shop.remark",
+			holds: heldRows("shop.bill", [3]string{"id", "int4", "3"}),
+			only:  []string{"product"},
+			kept:  []string{"product 3", "product 5"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(shop + c.setup)
+			if c.only == nil {
+				c.only = tables
+			}
+			var policies []policy.Policy
+			for i, table := range tables {
+				if slices.Contains(c.only, table) {
+					policies = append(policies, policy.Policy{
+						Name: fmt.Sprintf("p%d-%s", i, table), Table: "shop." + table,
+						OlderThan: &policy.OlderThan{Column: "at", Days: new(365)},
+					})
+				}
+			}
+			keep(t, db, c.holds, policies, func(onHold int64) {
+				var got []string
+				for _, table := range c.only {
+					id := map[string]string{"line": "number"}[table]
+					if id == "" {
+						id = "id"
+					}
+					got = append(got, db.Strings(fmt.Sprintf("SELECT '%[1]s ' || %[2]s FROM shop.%[1]s", table, id))...)
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, c.kept) || onHold != int64(len(got)) {
+					t.Errorf("%d rows are on hold, and these remain: %q, want %q", onHold, got, c.kept)
+				}
+			})
+		})
+	}
+}
+
+// keep runs policies with holds, dry and then for good, and checks that both count the same rows on hold.
+func keep(t *testing.T, db *pgtest.DB, holds plan.Holds, policies []policy.Policy, check func(onHold int64)) *journal {
+	t.Helper()
+	var counted [2]int64
+	var j *journal
+	for i, isDry := range []bool{true, false} {
+		j = newJournal(db)
+		j.holds = func() plan.Holds { return holds }
+		err := runWith(t, j, func(c *pipeline.Config) {
+			c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = isDry, true, nil, nil
+			for _, p := range policies {
+				p.Enabled = true
+				c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, retained := range j.retained {
+			counted[i] += retained.OnHold
+		}
+	}
+	if counted[0] != counted[1] {
+		t.Errorf("the dry run counted %d rows on hold, the run %d", counted[0], counted[1])
+	}
+	check(counted[1])
+	return j
+}
+
+// A partition with a row on hold is neither dropped nor detached, and a row on hold is not overwritten.
+func TestHoldsOfRowsInPartitions(t *testing.T) {
+	t.Parallel()
+	for partitions, left := range map[purge.Partitions]int64{
+		purge.DropPartitions: 1, purge.DeleteRows: 1, purge.DetachPartitions: 30,
+	} {
+		db := pgtest.Empty(t)
+		db.Do(months)
+		keep(t, db, heldRows("event", [3]string{"id", "int4", "7"}, [3]string{"at", "timestamptz", "2025-11-07T12:00:00Z"}),
+			[]policy.Policy{oldEvents(partitions)}, func(int64) {})
+		checkCount(t, db, left, "SELECT count(*) FROM event_2025_11")
+		checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = 'event_2025_11'::regclass")
+	}
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE account (id int PRIMARY KEY, mail text, at timestamptz); INSERT INTO account " +
+		"SELECT i, i::text, '2020-01-01' FROM generate_series(1, 3) i")
+	none := "none"
+	keep(t, db, heldRows("account", [3]string{"id", "int4", "2"}), []policy.Policy{{
+		Name: "mask", Table: "account", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
+		Assign: []policy.Assign{{Column: "mail", Value: &none}},
+	}}, func(onHold int64) {
+		if onHold != 1 {
+			t.Errorf("%d rows are on hold", onHold)
+		}
+	})
+	checkRows(t, db, "SELECT mail FROM account ORDER BY id", "none", "2", "none")
+}
+
+// If the table or a column of a hold was dropped, renamed or changed, all rows that may be on hold by it are retained,
+// and the log says why.
+func TestHoldsOfRowsThatAreLost(t *testing.T) {
+	t.Parallel()
+	for change, c := range map[string]struct {
+		left int64
+		why  string
+	}{
+		"SELECT":                                                {6, ""},
+		"ALTER TABLE topic ALTER at TYPE date":                  {6, ""},
+		"ALTER TABLE topic ALTER id TYPE bigint":                {3_000, "its column id is now of the type pg_catalog.int8"},
+		"ALTER TABLE topic RENAME id TO number":                 {3_000, "it has no column id any longer"},
+		"ALTER TABLE topic RENAME TO other":                     {3_000, "there is no such table any longer"},
+		"DROP TABLE topic CASCADE":                              {3_000, "there is no such table any longer"},
+		"DROP TABLE topic CASCADE; CREATE VIEW topic AS SELECT": {3_000, "there is no such table any longer"},
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(threads + `; ALTER TABLE note ADD at timestamptz DEFAULT '2020-01-01';
+				UPDATE note SET topic = 8 WHERE topic = 7 AND id > 900; ` + change)
+			j := keep(t, db, heldRows("topic", [3]string{"id", "int4", "7"}), []policy.Policy{
+				{Name: "notes", Table: "note", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}},
+			}, func(onHold int64) {
+				if onHold != c.left {
+					t.Errorf("%d rows are on hold, want %d", onHold, c.left)
+				}
+			})
+			checkCount(t, db, c.left, "SELECT count(*) FROM note")
+			if c.why != "" {
+				j.checkLog(t, "WARNING", "while there is a hold of rows of topic", c.why)
+			}
+		})
+	}
+}
+
+// Rows are retained if the role cannot see whether they belong to rows on hold.
+func TestHoldsOfRowsOutOfSight(t *testing.T) {
+	t.Parallel()
+	for hide, help := range map[string]string{
+		"REVOKE SELECT ON hidden.topic FROM PUBLIC":          `GRANT SELECT ON "hidden"."topic"`,
+		"ALTER TABLE hidden.topic ENABLE ROW LEVEL SECURITY": "BYPASSRLS",
+	} {
+		db := pgtest.Empty(t)
+		db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.topic (id int PRIMARY KEY); " +
+			"INSERT INTO hidden.topic VALUES (1), (2); " +
+			"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT, REFERENCES ON hidden.topic TO PUBLIC")
+		db.Do("CREATE TABLE note (topic int REFERENCES hidden.topic, at timestamptz); INSERT INTO note VALUES " +
+			"(1, '2020-01-01'), (2, '2020-01-01')")
+		db.Superuser(hide)
+		j := keep(t, db, heldRows("hidden.topic", [3]string{"id", "int4", "2"}), []policy.Policy{
+			{Name: "notes", Table: "note", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}},
+		}, func(int64) {})
+		checkCount(t, db, 2, "SELECT count(*) FROM note")
+		j.checkLog(t, "WARNING", help)
+	}
+}
