@@ -8,6 +8,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 func (s *Service) CreateHold(
@@ -26,6 +27,11 @@ func (s *Service) CreateHold(
 		hold.Kind, hold.IDs = store.HoldRecipients, what.Recipients.GetIds()
 	case *cleanupv1.Hold_Table:
 		hold.Kind, hold.Table = store.HoldTable, what.Table.GetName()
+	case *cleanupv1.Hold_Rows:
+		hold.Kind, hold.Rows = store.HoldRows, &plan.HeldRows{Table: what.Rows.GetTable()}
+		for _, c := range what.Rows.GetColumns() {
+			hold.Rows.Columns = append(hold.Rows.Columns, plan.HeldColumn{Column: c.GetColumn(), Value: c.GetValue()})
+		}
 	case *cleanupv1.Hold_Everything:
 		hold.Kind = store.HoldEverything
 	}
@@ -89,6 +95,12 @@ func holdMessage(h *store.Hold) *cleanupv1.Hold {
 		out.What = &cleanupv1.Hold_Recipients{Recipients: rows}
 	case store.HoldTable:
 		out.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: h.Table}}
+	case store.HoldRows:
+		held := &cleanupv1.HeldTableRows{Table: h.Rows.Table}
+		for _, c := range h.Rows.Columns {
+			held.Columns = append(held.Columns, &cleanupv1.HeldColumn{Column: c.Column, Value: c.Value})
+		}
+		out.What = &cleanupv1.Hold_Rows{Rows: held}
 	case store.HoldEverything:
 		out.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
 	}

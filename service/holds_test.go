@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -311,5 +313,116 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != field {
 			t.Errorf("a hold that nothing can honor: %v, want a violation of %s", err, field)
 		}
+	}
+}
+
+// A hold of rows is listed as it was checked, with the full name of its table, over REST, too. A run of a policy keeps
+// its rows, an explanation says so, and the audit trail has it.
+func TestHoldsOfRows(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do("CREATE TABLE shop.note (line bigint NOT NULL REFERENCES shop.order_line ON DELETE CASCADE); " +
+		"INSERT INTO shop.note SELECT id FROM shop.order_line WHERE note = 'note 99'")
+	s.db.Do("UPDATE shop.order_line SET note = 'note 98', status = 'closed' WHERE id % 2 = 0")
+	setPolicy(t, s, oldOrders())
+	const obsoleteLines = "FROM shop.order_line WHERE status = 'closed' AND placed < now() - interval '730 days'"
+	obsolete := s.db.Int("SELECT count(*) " + obsoleteLines)
+	kept := s.db.Int("SELECT count(*) " + obsoleteLines + " AND note = 'note 98'")
+	got := s.call(t, "POST", "/v1/holds", `{"reason": "a lawsuit", "rows": {"table": "SHOP.order_line",
+		"columns": [{"column": "NOTE", "value": "note 98"}, {"column": "status", "value": "closed"}]}}`)
+	const held = `"rows":{"table":"shop.order_line", "columns":[{"column":"note", "value":"note 98"}, ` +
+		`{"column":"status", "value":"closed"}]}`
+	if got.code != 200 || !strings.Contains(strings.ReplaceAll(got.body, ", ", ","), strings.ReplaceAll(held, ", ", ",")) {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	dry, run := approve(t, s, "policy/old-orders")
+	for _, done := range []*cleanupv1.Run{dry, run} {
+		if r := done.GetResults()[0]; r.GetRowsOnHold() != kept || r.GetRowsDeleted() != obsolete-kept {
+			t.Errorf("%v, want %d rows on hold of %d", r, kept, obsolete)
+		}
+	}
+	key := fmt.Sprint(s.db.Int("SELECT min(id) " + obsoleteLines + " AND note = 'note 98'"))
+	row, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{
+		Table: "shop.order_line", Key: []*cleanupv1.KeyColumn{{Value: key}},
+	})
+	if err != nil || row.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED || !row.GetSteps()[0].GetOnHold() {
+		t.Errorf("%v, %v", row, err)
+	}
+	if list := s.call(t, "GET", "/v1/holds", ""); !strings.Contains(list.body, "note 98") {
+		t.Error(list.body)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE details #>> '{rows,table}' = 'shop.order_line'"); n != 1 {
+		t.Errorf("%d entries of the audit trail", n)
+	}
+}
+
+// A hold of rows that cannot be found, or that nothing would delete, is refused field by field.
+func TestHoldsOfRowsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TABLE shop.place (id int PRIMARY KEY, at point, since date, seen timestamptz, cost money);
+		CREATE TABLE shop.note (at date, place int REFERENCES shop.place);
+		CREATE TABLE shop.paid (id int PRIMARY KEY); CREATE VIEW shop.all_lines AS SELECT * FROM shop.order_line;
+		CREATE TABLE shop.part (id int) PARTITION BY LIST (id); CREATE TABLE shop.part1 PARTITION OF shop.part DEFAULT`)
+	setPolicy(t, s, oldOrders())
+	setPolicy(t, s, &cleanupv1.Policy{Name: "notes", Table: "shop.note", OlderThan: olderThan("at", 1)})
+	create := func(table string, columns ...*cleanupv1.HeldColumn) error {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
+			Reason: "a", What: &cleanupv1.Hold_Rows{Rows: &cleanupv1.HeldTableRows{Table: table, Columns: columns}},
+		}})
+		return err
+	}
+	is := func(column, value string) *cleanupv1.HeldColumn {
+		return &cleanupv1.HeldColumn{Column: column, Value: value}
+	}
+	type columns = []*cleanupv1.HeldColumn
+	many := slices.Repeat(columns{is("id", "1")}, 11)
+	for name, c := range map[string]struct {
+		table          string
+		columns        columns
+		field, problem string
+	}{
+		"no table":          {"", many[:1], "table", "no table"},
+		"another table":     {"shop.orders", many[:1], "table", "no table"},
+		"a NUL":             {"shop.order_line\x00", many[:1], "table", "no table"},
+		"not a name":        {`shop.order_line"; DROP`, many[:1], "table", "no table"},
+		"a view":            {"shop.all_lines", many[:1], "table", "is a view"},
+		"a partition":       {"shop.part1", many[:1], "table", "is a partition of"},
+		"nothing to keep":   {"shop.paid", many[:1], "table", "no task or policy"},
+		"no columns":        {"shop.order_line", nil, "columns", "1 to 10"},
+		"too many columns":  {"shop.order_line", many, "columns", "1 to 10"},
+		"a column twice":    {"shop.order_line", many[:2], "columns[1].column", "twice"},
+		"another column":    {"shop.order_line", columns{is("user", "1")}, "columns[0].column", "no column"},
+		"a type, no order":  {"shop.place", columns{is("at", "(1,2)")}, "columns[0].column", "point"},
+		"not a number":      {"shop.order_line", columns{is("id", "x")}, "columns[0].value", "invalid"},
+		"not a uuid":        {"shop.order_line", columns{is("customer", "7")}, "columns[0].value", "invalid"},
+		"a clock":           {"shop.place", columns{is("since", "today")}, "columns[0].value", "clock"},
+		"no time zone":      {"shop.place", columns{is("seen", "2026-02-03")}, "columns[0].value", "time zone"},
+		"an amount of cash": {"shop.place", columns{is("cost", "1,5")}, "columns[0].value", "lc_monetary"},
+		"a value with NUL":  {"shop.order_line", columns{is("status", "\x00")}, "columns[0].value", "character"},
+	} {
+		err := create(c.table, c.columns...)
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold.rows."+c.field ||
+			!strings.Contains(v[0].GetDescription(), c.problem) {
+			t.Errorf("%s: %v, want %q of %s", name, v, c.problem, c.field)
+		}
+	}
+	if err := create("shop.place", is("seen", "2026-02-03T16:05:00+01")); err != nil {
+		t.Errorf("rows to which those of a policy refer: %v", err)
+	}
+	s.db.Superuser("CREATE TABLE shop.secret (id int PRIMARY KEY); " +
+		"ALTER TABLE shop.note ADD secret int REFERENCES shop.secret")
+	err := create("shop.secret", is("id", "1"))
+	wantCode(t, err, codes.FailedPrecondition)
+	if !strings.Contains(err.Error(), `GRANT SELECT ON "shop"."secret"`) {
+		t.Error(err)
+	}
+	s.db.Do("INSERT INTO cleanupd.hold (id, kind, ids, table_name, rows, not_covered, reason, created_by) SELECT " +
+		"gen_random_uuid(), kind, ids, table_name, rows, not_covered, reason, created_by FROM cleanupd.hold, " +
+		"generate_series(1, 99)")
+	_, bad := wantCode(t, create("shop.order_line", is("id", "1")), codes.InvalidArgument)
+	if v := bad.GetFieldViolations(); len(v) != 1 || !strings.Contains(v[0].GetDescription(), "100 holds of rows") {
+		t.Errorf("%v", v)
 	}
 }

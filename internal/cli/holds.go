@@ -74,6 +74,7 @@ func listHolds(
 
 type holdFlags struct {
 	deliveries, lists, workflows, recipients []int64
+	rows                                     []string
 	table, reason, expires                   string
 	everything                               bool
 }
@@ -82,11 +83,12 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	var hold holdFlags
 	cmd := &cobra.Command{
 		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
-			"IDS | --everything)",
+			"IDS | --rows TABLE.COLUMN=VALUE | --everything)",
 		Short: "Create a hold, and wait until it applies to active runs",
 		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
-			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
+			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'\n" +
+			"  cleanupd holds create --rows shop.orders.user_id=17,region=EU --reason 'lawsuit 13/2026'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			message, err := hold.message()
@@ -113,6 +115,8 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.Int64SliceVar(&hold.recipients, "recipients", nil,
 		"the ids of recipients: rows that have one in iRecipientId are kept")
 	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
+	f.StringSliceVar(&hold.rows, "rows", nil, "rows to keep with all that refers to them by foreign keys, as "+
+		"TABLE.COLUMN=VALUE[,COLUMN=VALUE...]; a value with a comma is written as '\"COLUMN=VALUE\"'")
 	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
 	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
 	f.StringVar(&hold.expires, "expire-time", "",
@@ -144,6 +148,14 @@ func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 		kinds++
 		hold.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: f.table}}
 	}
+	if f.rows != nil {
+		kinds++
+		rows, err := parseHeldRows(f.rows)
+		if err != nil {
+			return nil, err
+		}
+		hold.What = &cleanupv1.Hold_Rows{Rows: rows}
+	}
 	if f.everything {
 		kinds++
 		hold.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
@@ -151,7 +163,7 @@ func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 	switch {
 	case kinds != 1:
 		return nil, flags.Errorf(
-			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything")
+			"give one of --deliveries, --lists, --workflows, --table, --recipients, --rows and --everything")
 	case f.reason == "":
 		return nil, flags.Errorf("--reason is required: give the reason, for those who find the hold years later")
 	case f.expires != "":
@@ -162,6 +174,30 @@ func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 		hold.ExpireTime = timestamppb.New(at)
 	}
 	return hold, nil
+}
+
+// parseHeldRows parses the values of --rows, of which the first one also names the table.
+func parseHeldRows(values []string) (*cleanupv1.HeldTableRows, error) {
+	rows := &cleanupv1.HeldTableRows{}
+	for i, text := range values {
+		column, value, ok := strings.Cut(text, "=")
+		if i == 0 {
+			dot := max(strings.LastIndex(column, "."), 0)
+			rows.Table, column = column[:dot], strings.TrimPrefix(column[dot:], ".")
+			ok = ok && rows.Table != ""
+		}
+		switch {
+		case ok && column != "":
+			rows.Columns = append(rows.Columns, &cleanupv1.HeldColumn{Column: column, Value: value})
+		case i == 0:
+			return nil, flags.Errorf("--rows: %q is not TABLE.COLUMN=VALUE, such as orders.user_id=17 or "+
+				"shop.orders.user_id=17,region=EU", text)
+		default:
+			return nil, flags.Errorf("--rows: %q is not COLUMN=VALUE, such as region=EU in "+
+				`orders.user_id=17,region=EU; a value with a comma is written as '"region=EU, UK"'`, text)
+		}
+	}
+	return rows, nil
 }
 
 func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -229,6 +265,12 @@ func holdSubject(h *cleanupv1.Hold) string {
 		return "recipients " + firstIDs(what.Recipients)
 	case *cleanupv1.Hold_Table:
 		return "table " + what.Table.GetName()
+	case *cleanupv1.Hold_Rows:
+		var columns []string
+		for _, c := range what.Rows.GetColumns() {
+			columns = append(columns, c.GetColumn()+"="+c.GetValue())
+		}
+		return "rows " + what.Rows.GetTable() + "." + strings.Join(columns, ",")
 	}
 	return "everything"
 }

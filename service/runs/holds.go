@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
@@ -27,12 +28,21 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := campaign.LoadCatalog(ctx, m.calls, config.Scope())
+	scope := config.Scope()
+	if h.Kind == store.HoldRows && connection.IsStorable(h.Rows.Table) {
+		scope.Held = []string{h.Rows.Table}
+	}
+	catalog, err := campaign.LoadCatalog(ctx, m.calls, scope)
 	if err != nil {
 		return nil, err
 	}
 	if err := validateHold(ctx, m.calls, catalog, &h); err != nil {
 		return nil, err
+	}
+	if h.Kind == store.HoldRows {
+		if err := checkConcerned(ctx, config, m.calls, &h); err != nil {
+			return nil, err
+		}
 	}
 	if h.Kind == store.HoldRecipients {
 		config.DryRun = true // so that it does not matter what the role may do to the tables
@@ -63,6 +73,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 			"kind":    stored.Kind,
 			"ids":     stored.IDs,
 			"table":   stored.Table,
+			"rows":    stored.Rows,
 			"reason":  stored.Reason,
 		})
 	})

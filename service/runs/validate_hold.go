@@ -10,24 +10,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 const (
-	maxHoldIDs    = 10_000  // in one hold
-	maxIDsOnHold  = 100_000 // in all holds together
-	maxHoldReason = 1_000   // in characters
+	maxHoldIDs     = 10_000  // in one hold
+	maxIDsOnHold   = 100_000 // in all holds together
+	maxHoldsOfRows = 100     // all together, since each is a condition of every statement
+	maxHoldReason  = 1_000   // in characters
 )
 
-// checkTotal fails with a failure.FieldError if the hold would put too many ids on hold in total.
+// checkTotal fails with a failure.FieldError if the hold would put too much on hold in total.
 func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
-	onHold, err := store.CountIDsOnHold(ctx, db)
+	onHold, ofRows, err := store.CountOnHold(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -38,11 +43,16 @@ func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 			len(h.IDs), onHold, maxIDsOnHold,
 		))
 	}
+	if h.Kind == store.HoldRows && ofRows >= maxHoldsOfRows {
+		return failure.Field("hold", fmt.Sprintf("is one more than the %d holds of rows there can be: release some, or "+
+			"hold a table or everything", maxHoldsOfRows))
+	}
 	return nil
 }
 
-// validateHold also completes the name of the table. It fails with failure.Violations.
-func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold) error {
+// validateHold also completes the names of the table and its columns. It fails with failure.Violations, or with a
+// failure.Precondition if the role may not read the columns.
+func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
 	idsField := map[store.HoldKind]string{
 		store.HoldDeliveries: "hold.deliveries.ids",
@@ -52,7 +62,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 	}
 	switch field := idsField[h.Kind]; {
 	case h.Kind == "":
-		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything")
+		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients, rows or everything")
 	case field != "" && c.Schema == "":
 		wrong.Add(strings.TrimSuffix(field, ".ids"),
 			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, or everything")
@@ -67,6 +77,10 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 		}
 		if h.Table = name; problem != "" {
 			wrong.Add("hold.table.name", problem)
+		}
+	case h.Kind == store.HoldRows:
+		if err := policy.CheckRows(ctx, db, c, h.Rows); !errors.As(err, &wrong) && err != nil {
+			return err
 		}
 	}
 	switch {
@@ -85,6 +99,22 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 		wrong.Add("hold.expire_time", "must be in the future")
 	}
 	return wrong.Err()
+}
+
+// checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.
+func checkConcerned(ctx context.Context, config pipeline.Config, pool *pgxpool.Pool, h *store.Hold) error {
+	config.DryRun = true // so that it does not matter what the role may do to the tables
+	env, err := pipeline.LoadEnv(ctx, config, pool, plan.Holds{Names: []string{""}, Rows: []plan.HeldRows{*h.Rows}})
+	switch {
+	case err != nil:
+		return err
+	case hold.Concerns(env):
+		return nil
+	case mayBeDropped(campaign.BaseName(h.Rows.Table)):
+		return failure.Field("hold.rows.table", "is a work table, which is dropped as a whole: hold the table")
+	}
+	return failure.Field("hold.rows.table", fmt.Sprintf("no task or policy deletes or changes rows of %s, or rows that "+
+		"foreign keys connect with them: there is nothing to keep", h.Rows.Table))
 }
 
 // findTable returns the stored name of a table or partition, and in problem why it cannot be held; "" if it can.

@@ -28,6 +28,20 @@ func NotCoveredByRecipients(env plan.Env) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
+// Concerns reports whether a task changes rows that the environment's holds keep. A task that cannot be compiled
+// changes none.
+func Concerns(env plan.Env) bool {
+	return slices.ContainsFunc(env.Pipeline, func(t plan.Task) bool {
+		p, err := plan.Compile(t, env)
+		if err != nil {
+			return false
+		}
+		isConcerned := func(j plan.Job) bool { return len(j.OnHold) > 0 }
+		return p.RollUpOnHold || (p.Parents != nil && !p.Parents.OnHold.IsZero()) ||
+			slices.ContainsFunc(slices.Concat(p.Jobs, p.Partitionless), isConcerned)
+	})
+}
+
 func reachesRecipients(t *campaign.Table) bool {
 	links := []string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"}
 	return t.OfRecipients ||

@@ -25,6 +25,7 @@ const (
 	HoldWorkflows  HoldKind = "WORKFLOWS"
 	HoldTable      HoldKind = "TABLE"
 	HoldRecipients HoldKind = "RECIPIENTS"
+	HoldRows       HoldKind = "ROWS"
 	HoldEverything HoldKind = "EVERYTHING"
 )
 
@@ -32,9 +33,11 @@ const (
 type Hold struct {
 	ID   string
 	Kind HoldKind
-	// IDs and Table say which rows are on hold: those with these ids, or all rows of the table.
+	// IDs, Table and Rows say which rows are on hold: those with these ids, all rows of the table, or those with given
+	// values.
 	IDs   []int64
 	Table string
+	Rows  *plan.HeldRows // nil unless Kind is HoldRows
 	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
 	// not cover their rows.
 	NotCovered  []string
@@ -46,7 +49,7 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-const holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
+const holdColumns = "id::text, kind, ids, table_name, rows, not_covered, reason, created_by, create_time, expire_time, " +
 	"release_time, released_by"
 
 func holdApplies(at string) string {
@@ -60,10 +63,11 @@ func LockHolds(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
-	err = db.QueryRow(ctx,
-		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()")).Scan(&n)
-	return n, err
+// CountOnHold returns how many ids all holds have, and how many holds are of rows by their values.
+func CountOnHold(ctx context.Context, db campaign.Querier) (ids, ofRows int, err error) {
+	err = db.QueryRow(ctx, "SELECT COALESCE(sum(cardinality(ids)), 0), count(rows) FROM cleanupd.hold WHERE "+
+		holdApplies("clock_timestamp()")).Scan(&ids, &ofRows)
+	return ids, ofRows, err
 }
 
 func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
@@ -73,13 +77,14 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	}
 	rows, _ := tx.Query(
 		ctx,
-		`INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
-		VALUES (@id, @kind, @ids, @table, @not_covered, @reason, @created_by, @expire_time) RETURNING `+holdColumns,
+		`INSERT INTO cleanupd.hold (id, kind, ids, table_name, rows, not_covered, reason, created_by, expire_time)
+		VALUES (@id, @kind, @ids, @table, @rows, @not_covered, @reason, @created_by, @expire_time) RETURNING `+holdColumns,
 		pgx.StrictNamedArgs{
 			"id":          id,
 			"kind":        h.Kind,
 			"ids":         append([]int64{}, h.IDs...),
 			"table":       h.Table,
+			"rows":        h.Rows,
 			"not_covered": append([]string{}, h.NotCovered...),
 			"reason":      connection.Text(h.Reason),
 			"created_by":  connection.Text(h.CreatedBy),
@@ -142,7 +147,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last
+		`SELECT last, id::text, kind, ids, table_name, rows FROM (SELECT COALESCE(max(number), 0) AS last
 			FROM cleanupd.hold) AS created
 		LEFT JOIN cleanupd.hold ON `+holdApplies("$1")+` ORDER BY number`,
 		at,
@@ -150,8 +155,9 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	var (
 		id, kind, table *string
 		ids             []int64
+		held            *plan.HeldRows
 	)
-	_, err = pgx.ForEachRow(rows, []any{&last, &id, &kind, &ids, &table}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&last, &id, &kind, &ids, &table, &held}, func() error {
 		if kind == nil {
 			return nil
 		}
@@ -167,6 +173,8 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 			all.Recipients = append(all.Recipients, ids...)
 		case HoldTable:
 			all.Tables = append(all.Tables, *table)
+		case HoldRows:
+			all.Rows = append(all.Rows, *held)
 		default: // a hold whose kind this version does not know holds everything
 			all.Everything = true
 		}

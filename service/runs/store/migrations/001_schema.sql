@@ -226,9 +226,10 @@ CREATE TABLE cleanupd.audit (
 CREATE TABLE cleanupd.hold (
   number       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   id           uuid NOT NULL UNIQUE,
-  kind         text NOT NULL CHECK (kind IN ('DELIVERIES', 'LISTS', 'WORKFLOWS', 'TABLE', 'RECIPIENTS', 'EVERYTHING')),
+  kind         text NOT NULL CHECK (kind IN ('DELIVERIES', 'LISTS', 'WORKFLOWS', 'TABLE', 'RECIPIENTS', 'ROWS', 'EVERYTHING')),
   ids          bigint[] NOT NULL,    -- of the rows that it is about
   table_name   text NOT NULL,        -- the table that it is about
+  rows         jsonb,                -- the rows of a table that it is about, by their values
   not_covered  text[] NOT NULL,      -- tables that reach its recipients otherwise
   reason       text NOT NULL,
   created_by   text NOT NULL,
