@@ -38,6 +38,7 @@ type Hold struct {
 	//	*Hold_Table
 	//	*Hold_Recipients
 	//	*Hold_Everything
+	//	*Hold_Rows
 	What isHold_What `protobuf_oneof:"what"`
 	// The reason, for people who find the hold years later; required, at most 1,000 characters.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -157,6 +158,15 @@ func (x *Hold) GetEverything() *HeldEverything {
 	return nil
 }
 
+func (x *Hold) GetRows() *HeldTableRows {
+	if x != nil {
+		if x, ok := x.What.(*Hold_Rows); ok {
+			return x.Rows
+		}
+	}
+	return nil
+}
+
 func (x *Hold) GetReason() string {
 	if x != nil {
 		return x.Reason
@@ -243,6 +253,12 @@ type Hold_Everything struct {
 	Everything *HeldEverything `protobuf:"bytes,7,opt,name=everything,proto3,oneof"`
 }
 
+type Hold_Rows struct {
+	// Rows of any table, with the rows that refer to them by foreign keys of any kind, directly or through others. At
+	// most 100 holds of rows can be in force. FAILED_PRECONDITION if the role may not read the columns.
+	Rows *HeldTableRows `protobuf:"bytes,15,opt,name=rows,proto3,oneof"`
+}
+
 func (*Hold_Deliveries) isHold_What() {}
 
 func (*Hold_Lists) isHold_What() {}
@@ -254,6 +270,8 @@ func (*Hold_Table) isHold_What() {}
 func (*Hold_Recipients) isHold_What() {}
 
 func (*Hold_Everything) isHold_What() {}
+
+func (*Hold_Rows) isHold_What() {}
 
 // HeldRows identifies rows by their ids.
 type HeldRows struct {
@@ -347,6 +365,120 @@ func (x *HeldTable) GetName() string {
 	return ""
 }
 
+// HeldTableRows identifies rows of a table by their values.
+type HeldTableRows struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the table, with its schema unless that is on the search path; in answers always with it.
+	// INVALID_ARGUMENT for a view, a partition or a work table, and if no task or policy changes rows of the table or
+	// rows that foreign keys connect with them.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// The values: 1 to 10 columns, each once. A row is on hold if it has all of them.
+	Columns       []*HeldColumn `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldTableRows) Reset() {
+	*x = HeldTableRows{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldTableRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldTableRows) ProtoMessage() {}
+
+func (x *HeldTableRows) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldTableRows.ProtoReflect.Descriptor instead.
+func (*HeldTableRows) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HeldTableRows) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *HeldTableRows) GetColumns() []*HeldColumn {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+// HeldColumn is the value of a column.
+type HeldColumn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the column. Its type must have a default B-tree operator class.
+	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
+	// The value, as text that PostgreSQL converts to the type of the column; at most 1,000 characters. It must mean the
+	// same whatever the settings are: dates are written as 2026-02-03, and times with a zone as 2026-02-03T16:05:00Z.
+	// No row is on hold by NULL.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldColumn) Reset() {
+	*x = HeldColumn{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldColumn) ProtoMessage() {}
+
+func (x *HeldColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldColumn.ProtoReflect.Descriptor instead.
+func (*HeldColumn) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *HeldColumn) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+func (x *HeldColumn) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // HeldEverything has no fields.
 type HeldEverything struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -356,7 +488,7 @@ type HeldEverything struct {
 
 func (x *HeldEverything) Reset() {
 	*x = HeldEverything{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[3]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +500,7 @@ func (x *HeldEverything) String() string {
 func (*HeldEverything) ProtoMessage() {}
 
 func (x *HeldEverything) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[3]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +513,7 @@ func (x *HeldEverything) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldEverything.ProtoReflect.Descriptor instead.
 func (*HeldEverything) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{3}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{5}
 }
 
 // CreateHoldRequest creates a hold.
@@ -395,7 +527,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +539,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +552,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{4}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -441,7 +573,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +585,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +598,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{5}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -491,7 +623,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +635,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +648,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{6}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -553,7 +685,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +697,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +710,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{7}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -606,7 +738,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +750,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +763,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{8}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -652,7 +784,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +796,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
+	mi := &file_cleanup_v1_hold_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +809,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -692,7 +824,7 @@ var File_cleanup_v1_hold_proto protoreflect.FileDescriptor
 const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\n" +
 	"\x15cleanup/v1/hold.proto\x12\n" +
-	"cleanup.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x05\n" +
+	"cleanup.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x05\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\n" +
@@ -706,7 +838,8 @@ const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"recipients\x12<\n" +
 	"\n" +
 	"everything\x18\a \x01(\v2\x1a.cleanup.v1.HeldEverythingH\x00R\n" +
-	"everything\x12\x16\n" +
+	"everything\x12/\n" +
+	"\x04rows\x18\x0f \x01(\v2\x19.cleanup.v1.HeldTableRowsH\x00R\x04rows\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\t \x01(\tR\tcreatedBy\x12;\n" +
@@ -724,7 +857,14 @@ const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\bHeldRows\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x03R\x03ids\"\x1f\n" +
 	"\tHeldTable\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
+	"\rHeldTableRows\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x120\n" +
+	"\acolumns\x18\x02 \x03(\v2\x16.cleanup.v1.HeldColumnR\acolumns\":\n" +
+	"\n" +
+	"HeldColumn\x12\x16\n" +
+	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x10\n" +
 	"\x0eHeldEverything\"9\n" +
 	"\x11CreateHoldRequest\x12$\n" +
 	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
@@ -755,19 +895,21 @@ func file_cleanup_v1_hold_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_hold_proto_rawDescData
 }
 
-var file_cleanup_v1_hold_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_cleanup_v1_hold_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_cleanup_v1_hold_proto_goTypes = []any{
 	(*Hold)(nil),                  // 0: cleanup.v1.Hold
 	(*HeldRows)(nil),              // 1: cleanup.v1.HeldRows
 	(*HeldTable)(nil),             // 2: cleanup.v1.HeldTable
-	(*HeldEverything)(nil),        // 3: cleanup.v1.HeldEverything
-	(*CreateHoldRequest)(nil),     // 4: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),    // 5: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),      // 6: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),     // 7: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),    // 8: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),   // 9: cleanup.v1.ReleaseHoldResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*HeldTableRows)(nil),         // 3: cleanup.v1.HeldTableRows
+	(*HeldColumn)(nil),            // 4: cleanup.v1.HeldColumn
+	(*HeldEverything)(nil),        // 5: cleanup.v1.HeldEverything
+	(*CreateHoldRequest)(nil),     // 6: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),    // 7: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),      // 8: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),     // 9: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),    // 10: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),   // 11: cleanup.v1.ReleaseHoldResponse
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_cleanup_v1_hold_proto_depIdxs = []int32{
 	1,  // 0: cleanup.v1.Hold.deliveries:type_name -> cleanup.v1.HeldRows
@@ -775,19 +917,21 @@ var file_cleanup_v1_hold_proto_depIdxs = []int32{
 	1,  // 2: cleanup.v1.Hold.workflows:type_name -> cleanup.v1.HeldRows
 	2,  // 3: cleanup.v1.Hold.table:type_name -> cleanup.v1.HeldTable
 	1,  // 4: cleanup.v1.Hold.recipients:type_name -> cleanup.v1.HeldRows
-	3,  // 5: cleanup.v1.Hold.everything:type_name -> cleanup.v1.HeldEverything
-	10, // 6: cleanup.v1.Hold.create_time:type_name -> google.protobuf.Timestamp
-	10, // 7: cleanup.v1.Hold.expire_time:type_name -> google.protobuf.Timestamp
-	10, // 8: cleanup.v1.Hold.release_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	0,  // 10: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	0,  // 11: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	0,  // 12: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 5: cleanup.v1.Hold.everything:type_name -> cleanup.v1.HeldEverything
+	3,  // 6: cleanup.v1.Hold.rows:type_name -> cleanup.v1.HeldTableRows
+	12, // 7: cleanup.v1.Hold.create_time:type_name -> google.protobuf.Timestamp
+	12, // 8: cleanup.v1.Hold.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 9: cleanup.v1.Hold.release_time:type_name -> google.protobuf.Timestamp
+	4,  // 10: cleanup.v1.HeldTableRows.columns:type_name -> cleanup.v1.HeldColumn
+	0,  // 11: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	0,  // 12: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	0,  // 13: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	0,  // 14: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_hold_proto_init() }
@@ -802,6 +946,7 @@ func file_cleanup_v1_hold_proto_init() {
 		(*Hold_Table)(nil),
 		(*Hold_Recipients)(nil),
 		(*Hold_Everything)(nil),
+		(*Hold_Rows)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -809,7 +954,7 @@ func file_cleanup_v1_hold_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_hold_proto_rawDesc), len(file_cleanup_v1_hold_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -19,7 +19,7 @@ import { t, type Key } from '../i18n'
 import type { Context } from '../context'
 
 const campaignKinds = ['deliveries', 'lists', 'workflows', 'recipients'] as const
-const kinds = [...campaignKinds, 'table', 'everything'] as const
+const kinds = [...campaignKinds, 'rows', 'table', 'everything'] as const
 type Kind = (typeof kinds)[number]
 
 const kindsOf = ({ server }: Context) =>
@@ -28,6 +28,7 @@ const kindsOf = ({ server }: Context) =>
 const kindOf = (hold: Hold) => kinds.find(kind => hold[kind])
 const whatOf = (hold: Hold) => {
   const kind = kindOf(hold)
+  if (kind === 'rows') return `${hold.rows!.table}.${hold.rows!.columns!.map(c => `${c.column}=${c.value}`).join(', ')}`
   return kind === undefined || kind === 'everything'
     ? ''
     : kind === 'table'
@@ -36,6 +37,17 @@ const whatOf = (hold: Hold) => {
 }
 const ended = (hold: Hold) =>
   hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'ON_HOLD'
+
+// rowsOf reads TABLE.COLUMN=VALUE, COLUMN=VALUE. The server refuses what is missing.
+const rowsOf = (text: string) => {
+  const [first = '', ...others] = text.trim().split(/,\s*(?=[^,=]+=)/)
+  const [, table = '', column = first] = /^([^=]*)\.(.*)$/s.exec(first) ?? []
+  const columns = [column, ...others].map(of => {
+    const at = of.indexOf('=')
+    return { column: of.slice(0, Math.max(at, 0)).trim(), value: of.slice(at + 1) }
+  })
+  return { table, columns }
+}
 
 export function Holds({ context }: { context: Context }) {
   const [all, setAll] = useState(false)
@@ -157,7 +169,9 @@ function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
           ? {}
           : kind === 'table'
             ? { name: draft.what.trim() }
-            : { ids: draft.what.split(/[\s,]+/).filter(id => id !== '') }
+            : kind === 'rows'
+              ? rowsOf(draft.what)
+              : { ids: draft.what.split(/[\s,]+/).filter(id => id !== '') }
       await call('POST', '/v1/holds', {
         [kind]: what,
         reason: draft.reason,
@@ -183,7 +197,7 @@ function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
         </select>
       </Field>
       {kind !== 'everything' && (
-        <Field label={t(kind === 'table' ? 'holds.table' : 'holds.ids')}>
+        <Field label={t(kind === 'table' || kind === 'rows' ? `holds.${kind}` : 'holds.ids')}>
           <input required spellcheck={false} value={draft.what} onInput={change('what')} />
         </Field>
       )}
