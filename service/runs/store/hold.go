@@ -49,7 +49,8 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-const holdColumns = "id::text, kind, ids, table_name, rows, not_covered, reason, created_by, create_time, expire_time, " +
+const holdColumns = "id::text, kind, ids, table_name, rows, not_covered, reason, created_by, create_time, " +
+	"expire_time, " +
 	"release_time, released_by"
 
 func holdApplies(at string) string {
