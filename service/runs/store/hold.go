@@ -50,8 +50,7 @@ type Hold struct {
 }
 
 const holdColumns = "id::text, kind, ids, table_name, rows, not_covered, reason, created_by, create_time, " +
-	"expire_time, " +
-	"release_time, released_by"
+	"expire_time, release_time, released_by"
 
 func holdApplies(at string) string {
 	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + at + ")"
