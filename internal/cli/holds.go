@@ -122,6 +122,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&hold.expires, "expire-time", "",
 		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
 	rpc.CompleteFlag(cmd, "table", rpc.Complete(server, knownTables))
+	flags.WithoutVariable(f, "rows") // of the demo it is a number
 	return cmd
 }
 
