@@ -91,9 +91,10 @@ func reason(p *cleanupv1.TablePreview) string {
 		if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH {
 			fate = "detached"
 		}
+		names := p.GetNames()[:min(len(p.GetNames()), 3)]
 		rule += fmt.Sprintf("; %s would be %s: %s", format.Count(n, "partition", "partitions"), fate,
-			strings.Join(p.GetNames(), ", "))
-		if more := n - int64(len(p.GetNames())); more > 0 {
+			strings.Join(names, ", "))
+		if more := n - int64(len(names)); more > 0 {
 			rule += fmt.Sprintf(" and %s more", humanize.Comma(more))
 		}
 	}
