@@ -75,6 +75,21 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 	checkError(t, err, `GRANT DELETE ON "public"."customer" TO "`+role+`"; GRANT SELECT ON "public"."customer" TO `)
 }
 
+// All missing rights are named at once, also if the rule cannot be compiled without them.
+func TestMissingRightsAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(family + `; CREATE TABLE tree (id int PRIMARY KEY, at date, parent int REFERENCES tree ON DELETE CASCADE);
+		CREATE TABLE leaf (tree int REFERENCES tree ON DELETE CASCADE)`)
+	orphan := orphanPurchases
+	err := checkPolicy(t, db.For(role), orphan)
+	checkError(t, err, `GRANT SELECT, DELETE ON "public"."purchase"`, `GRANT SELECT ON "public"."customer"`)
+	tree := policy.Policy{Name: "p", Table: "tree", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
+	err = checkPolicy(t, db.For(role), tree)
+	checkError(t, err, `GRANT SELECT, DELETE ON "public"."tree"`, `GRANT SELECT ON "public"."leaf"`)
+}
+
 // checkPolicy checks a policy as when it is set.
 func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
 	t.Helper()

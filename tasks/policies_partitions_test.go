@@ -149,6 +149,23 @@ func TestPartitionsThatCannotBeDetached(t *testing.T) {
 	}
 }
 
+// A preview says why partitions are emptied rather than dropped.
+func TestPartitionsThatCannotBeDropped(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Do(months + "GRANT SELECT, DELETE ON ALL TABLES IN SCHEMA public TO " + role)
+	p := oldEvents("")
+	j, err := runPolicies(t, db.For(role), true, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remarks := strings.Join(j.previews[p.TaskName()][0].Remarks, "; ")
+	if j.removed[p.TaskName()] != 0 || !strings.Contains(remarks, "emptied rather than dropped: the role is not its owner") {
+		t.Errorf("%d; %s", j.removed[p.TaskName()], remarks)
+	}
+}
+
 // A partition that a saved plan does not show is not detached by it.
 func TestPartitionAttachedAfterAPlan(t *testing.T) {
 	t.Parallel()
@@ -210,6 +227,8 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 			t.Errorf("%s: %v", table, err)
 		}
 	}
+	checkError(t, checkPolicy(t, db.For(db.Role("cleaner")), oldEvents(purge.DetachPartitions)), "policy.partitions",
+		"only the owner", "GRANT neolane TO test_")
 	filtered, unknown := oldEvents(purge.DetachPartitions), oldEvents("MOVE")
 	filtered.Filters = []policy.Filter{{Column: "id", Op: "EQUAL", Values: []string{"1"}}}
 	checkError(t, filtered.Validate(), "policy.partitions", "only with older_than alone")

@@ -176,15 +176,15 @@ func TestGrantsSuffice(t *testing.T) {
 	}
 	before := grants()
 	want := strings.ReplaceAll(`GRANT USAGE ON SCHEMA "Shop" TO "~"
-GRANT SELECT ON "Shop"."visit" TO "~"
 GRANT SELECT, DELETE ON "Shop"."account" TO "~"
+GRANT SELECT ON "Shop"."visit" TO "~"
 GRANT SELECT ON SEQUENCE "Shop".account_id_seq TO ~
 GRANT USAGE ON SCHEMA "Shop" TO "~"
 GRANT SELECT, UPDATE ON "Shop"."account" TO "~"
 GRANT SELECT ON SEQUENCE "Shop".account_id_seq TO ~
 GRANT USAGE ON SCHEMA "Shop" TO "~"
-GRANT SELECT ON "Shop"."account" TO "~"
 GRANT SELECT, DELETE ON "Shop"."event" TO "~"
+GRANT SELECT ON "Shop"."account" TO "~"
 GRANT SELECT, DELETE ON "Shop"."event_old" TO "~"
 ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA "Shop" GRANT SELECT, DELETE ON TABLES TO ~`, "~", role)
 	if got := strings.Join(before, "\n"); got != want {

@@ -20,8 +20,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "cleanupd",
 		Version: version.String(),
-		Short:   "Keeps a Campaign database on PostgreSQL from growing without end",
-		Long: "Keeps a Campaign database on PostgreSQL from growing without end.\n" +
+		Short:   "Keeps PostgreSQL databases from growing without end",
+		Long: "Keeps PostgreSQL databases from growing without end: by policies, and those of Adobe Campaign by its tasks.\n" +
 			"serve is the server; most other commands ask one.",
 		Example: "  cleanupd demo --keep             try it on a private database\n" +
 			"  cleanupd run --preview           show what would be deleted, ask, and delete exactly that\n" +

@@ -16,7 +16,7 @@ var (
 		"{table}: {rows} further obsolete {rows|row is|rows are} kept by foreign keys of {children}, and {rows|its|their} "+
 			"deletion would fail",
 		"A dry run found rows that match a policy, and to which rows of other tables refer by keys without ON DELETE. A run "+
-			"tries them, and counts them as failed; if they are more than a tenth of all, the task fails.",
+			"tries them, and counts them as failed.",
 		"Let the policy leave them out (`unreferenced: true`), or set a policy for the tables with the keys: it runs before.",
 	)
 	RowsFailed = rows.warning(

@@ -151,7 +151,13 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 	references, err := j.Table.References(ctx, t.Binder.Pool)
 	table := t.found.tables.at(j.Table.Quoted(), preview.Delete, "")
 	for _, refusing := range references.Refusing {
-		table.remark("rows of " + refusing + " that refer to these by a foreign key keep them")
+		text := "rows of " + refusing + " that refer to these by a foreign key keep them"
+		for _, k := range j.Table.KeysTo() {
+			if k.Table.FullName() == refusing && !k.Table.CanSelect {
+				text += fmt.Sprintf("; how many is not known: GRANT SELECT ON %s TO %s", refusing, t.Binder.Env.Catalog.Role)
+			}
+		}
+		table.remark(text)
 	}
 	for _, statement := range references.Unindexed {
 		table.remark("each deleted row costs a scan of a table whose foreign key has no index: " + statement)
@@ -161,7 +167,11 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 
 // countDrop counts the partition of a sweep if it would be dropped.
 func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
-	dropped, _, err := t.Binder.Engine.Removes(ctx, s)
+	dropped, problem, err := t.Binder.Engine.Removes(ctx, s)
+	if problem != "" {
+		t.found.tables.at(j.Table.Quoted(), preview.Delete, "").
+			remark("partitions that end before the cutoff are emptied rather than dropped: " + problem)
+	}
 	if err != nil || !dropped {
 		return t.Uncounted(ctx, j, s, err)
 	}

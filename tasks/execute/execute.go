@@ -69,7 +69,7 @@ func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err 
 	if err := t.advance(ctx); err != nil {
 		return true, err
 	}
-	if a.ProvesRule() && t.journal.Counts.Done() == 0 {
+	if a.ProvesRule() && t.journal.Counts.Done() == 0 && !t.detached {
 		t.Log(ctx, message.PolicyNothingProven.With("guard", guard.Policy))
 	}
 	return true, t.vacuumEmptied(ctx)

@@ -23,6 +23,8 @@ type task struct {
 	bounds  *bounded // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if unknown.
 	expected int64
+	// detached is set once a partition was detached, of which no row counts as deleted.
+	detached bool
 }
 
 // resume takes over the retained rows of a previous worker, and counts the rows that it left pending on another

@@ -104,9 +104,13 @@ const maxFailedShare = 10
 // Err returns why the attempt fails although its jobs were done.
 func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
 
-// tooManyFailed returns an error if too many rows failed.
+// tooManyFailed returns an error if too many rows failed. Rows that foreign keys keep from a policy are none of these:
+// every run finds them again, and its preview has counted them.
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
+	if a.Task.Kind == plan.Policy {
+		failed -= a.Kept
+	}
 	all := failed + a.run.Journal.Counts.Done()
 	text := fmt.Sprintf("%d of %d rows failed", failed, all)
 	switch {

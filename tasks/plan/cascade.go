@@ -64,6 +64,9 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		}
 		table, child, role := job.Table.Name, t.Quoted(), s.env.Catalog.Role
 		if cascade.Circular() {
+			if s.plan.Task.Kind == Policy {
+				s.plan.requireRights(s.env, t, "SELECT")
+			}
 			why := message.CircleHidden.With("table", table, "child", child, "role", role)
 			s.plan.Skip(job.Table, why)
 			return why.Text
@@ -79,11 +82,16 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 
 // refused is the condition that foreign keys of other tables keep a row r from being deleted. It is empty if none
 // does, or if that cannot be told from the rows: a table may lose its rows together with r.
-func (c *compiler) refused(step Step) (condition sqlexpr.Expr) {
+func (c *compiler) refused(step Step, r row) (condition sqlexpr.Expr) {
 	if c.plan.Task.Kind != Policy || step.Update != nil || step.childless() || c.cannotJoin() {
 		return condition
 	}
 	goes := c.table.Dependents()
+	if c.env.AllRights {
+		for _, k := range c.table.KeysTo() {
+			c.plan.requireRights(c.env, k.Table, "SELECT")
+		}
+	}
 	keys := slices.DeleteFunc(c.table.KeysTo(), func(k *campaign.Cascade) bool {
 		return k.Action != campaign.Refuses || !k.Table.CanSelect || !k.Table.ShowsAllRows() ||
 			k.Table.Location != "" || slices.Contains(goes, k.Table)
@@ -91,7 +99,7 @@ func (c *compiler) refused(step Step) (condition sqlexpr.Expr) {
 	if slices.Contains(goes, c.table) {
 		return condition
 	}
-	return c.referredBy(row{"r", c.table}, keys)
+	return c.referredBy(r, keys)
 }
 
 // pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.

@@ -60,7 +60,9 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 // deletedAlone is the condition that the task of a policy deletes a row v, if that depends on nothing but the row.
 // It is empty if it depends on something else, or if the task deletes no rows of the table.
 func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
-	alone := &compiler{env: c.env, plan: &Plan{Task: task}, table: t}
+	env := c.env
+	env.Predecessors = env.Predecessors[:slices.IndexFunc(env.Predecessors, func(p Task) bool { return p.Name == task.Name })]
+	alone := &compiler{env: env, plan: &Plan{Task: task}, table: t}
 	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
 		return deleted
 	}
@@ -70,7 +72,11 @@ func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.E
 			continue
 		}
 		if rules, _ := alone.anyRule(step.Rules, row{"v", t}); !rules.IsZero() {
-			deleted = sqlexpr.Or(deleted, sqlexpr.Format("%s%s", rules, excludeZeroRecord("v", t)))
+			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord("v", t))
+			if refused := alone.refused(step, row{"v", t}); !refused.IsZero() {
+				rules = sqlexpr.Format("%s AND (%s) IS NOT TRUE", rules, refused)
+			}
+			deleted = sqlexpr.Or(deleted, rules)
 		}
 	}
 	return deleted

@@ -11,14 +11,12 @@ import (
 )
 
 // furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
-// later, and to the sequences of its columns, which forecasts watch; and, if $4, the owner's own right to detach
-// partitions.
+// later, and to the sequences of its columns, which forecasts watch.
 const furtherGrants = `
 SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON TABLES TO %I',
   pg_get_userbyid(c.relowner), n.nspname, $2::text, $3::text)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1 AND c.relkind = 'p'
-UNION
-SELECT format('GRANT %I TO %I', pg_get_userbyid(c.relowner), $3::text) FROM pg_class c WHERE c.oid = $1 AND $4
+FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE (SELECT relkind = 'p' FROM pg_class WHERE oid = $1)
 UNION
 SELECT format('GRANT SELECT ON SEQUENCE %I.%I TO %I', n.nspname, s.relname, $3::text)
 FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_namespace n ON n.oid = s.relnamespace
@@ -46,15 +44,14 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) (
 		c.wrong.Addf("policy.table", "%s cannot be cleaned, whatever is granted: %s", c.table.Quoted(), notes(compiled))
 		return nil, c.wrong.Err()
 	}
-	detaches := p.Partitions == purge.DetachPartitions
 	rights := "SELECT, DELETE"
 	switch {
 	case p.Assign != nil:
 		rights = "SELECT, UPDATE"
-	case detaches:
+	case p.Partitions == purge.DetachPartitions: // which takes a membership that the owner cannot grant
 		rights = "SELECT"
 	}
-	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role, detaches)
+	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
 	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return append(compiled.Rights, further...), err
 }

@@ -56,7 +56,9 @@ func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	if o.result.FirstError == nil {
 		o.result.FirstError = err
 	}
-	if !sqlstate.Is(err, pgerrcode.ForeignKeyViolation) && !errors.Is(err, ErrTookMore) {
+	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
+		o.result.Kept += rows
+	} else {
 		o.raised += rows
 		o.result.GaveUp = o.before.Failed+o.raised > MaxFailedRows
 	}

@@ -25,7 +25,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policies [list | get | set | delete | export | apply | grants]",
 		Short: "Show and change policies, the retention rules for your own tables",
-		Long: "Show and change policies: retention rules for tables that the tasks of Campaign do not know. Each is\n" +
+		Long: "Show and change policies: retention rules for any tables. Each is\n" +
 			"a task of runs, " + policy.Prefix + "NAME. Its first run needs a preview: cleanupd run --preview.\n" +
 			"export and apply keep policies in files, such as in git.",
 		Example: "  cleanupd policies\n  cleanupd policies apply policies.yaml\n  cleanupd policies export " +
