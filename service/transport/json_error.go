@@ -38,14 +38,16 @@ func explainJSON(body []byte, into any, err error) error {
 	line, _ := strconv.Atoi(found[1])
 	column, _ := strconv.Atoi(found[2])
 	path, problem := pathAt(body, line, column), found[3]
-	if unknownField.MatchString(problem) {
-		m, is := into.(proto.Message)
-		if !is {
-			m, is = reflect.ValueOf(into).Elem().Interface().(proto.Message)
-		}
-		if problem = "there is no such field"; is {
-			problem += similarField(m.ProtoReflect().Descriptor(), path)
-		}
+	m, is := into.(proto.Message)
+	if !is {
+		m, is = reflect.ValueOf(into).Elem().Interface().(proto.Message)
+	}
+	unknown := unknownField.MatchString(problem)
+	if unknown {
+		problem = "there is no such field"
+	}
+	if is {
+		problem += hint(m.ProtoReflect().Descriptor(), path, unknown)
 	}
 	return errors.New(path + pathEnd + problem)
 }
@@ -56,7 +58,11 @@ func violation(s *status.Status) *status.Status {
 	if !ok {
 		return s
 	}
-	v := status.New(codes.InvalidArgument, fmt.Sprintf("the body is not valid: %s: %s", path, problem))
+	text := problem
+	if path != "" {
+		text = path + ": " + problem
+	}
+	v := status.New(codes.InvalidArgument, "the body is not valid: "+text)
 	detailed, err := v.WithDetails(&errdetails.BadRequest{
 		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: path, Description: problem}},
 	})
@@ -136,20 +142,33 @@ func pathAt(text []byte, line, column int) string {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// similarField returns a hint with the fields of the same message whose names are similar to the last of the path.
-func similarField(m protoreflect.MessageDescriptor, path string) string {
+// hint returns the fields of the same message whose names are similar to the last of the path, if that is unknown,
+// or else the names of an enum.
+func hint(m protoreflect.MessageDescriptor, path string, unknown bool) string {
+	byName := func(name string) protoreflect.FieldDescriptor {
+		if f := m.Fields().ByJSONName(name); f != nil {
+			return f
+		}
+		return m.Fields().ByName(protoreflect.Name(name))
+	}
 	parts := strings.Split(indexes.ReplaceAllString(path, ""), ".")
 	for _, part := range parts[:len(parts)-1] {
-		f := m.Fields().ByJSONName(part)
-		if f == nil {
-			f = m.Fields().ByName(protoreflect.Name(part))
-		}
+		f := byName(part)
 		if f == nil || f.Message() == nil || f.IsMap() {
 			return ""
 		}
 		m = f.Message()
 	}
 	var names []string
+	if f := byName(parts[len(parts)-1]); f != nil && f.Enum() != nil {
+		for i := range f.Enum().Values().Len() {
+			names = append(names, string(f.Enum().Values().Get(i).Name()))
+		}
+		return ": use one of " + strings.Join(names[1:], ", ")
+	}
+	if !unknown {
+		return ""
+	}
 	for i := range m.Fields().Len() {
 		names = append(names, m.Fields().Get(i).JSONName())
 	}

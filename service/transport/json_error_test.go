@@ -20,8 +20,9 @@ func TestErrorsInBodies(t *testing.T) {
 		"{\n  \"table\": \"ü\",\n  \"filters\": [{}, {\"colum\": 1}]\n}": {
 			"filters[1].colum", "there is no such field (did you mean column?)",
 		},
-		`{"filters": [{"column": "c"}, {"column": "d", "op": "LIKE"}]}`: {
-			"filters[1].op", `invalid value for enum field op: "LIKE"`,
+		`{"partitions": "DETACH"}`: {
+			"partitions", `invalid value for enum field partitions: "DETACH": use one of PARTITIONS_DROP, PARTITIONS_DETACH, ` +
+				"PARTITIONS_DELETE",
 		},
 		`{"olderThan": {"days": "x"}}`:       {"olderThan.days", `invalid value for int32 field days: "x"`},
 		`{"limit": 5000000000}`:              {"limit", "invalid value for int32 field limit: 5000000000"},

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -27,22 +29,23 @@ type row struct {
 type KeyColumn struct {
 	// Column may be in upper or lower case; it is empty for the table's own integer key.
 	Column string
-	// Value is an integer, a time as in RFC 3339, or a text.
+	// Value is an integer, a UUID, a time as in RFC 3339, a day as 2026-02-28, or a text.
 	Value string
 }
 
 func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
 	for _, c := range key {
-		name := strings.ToLower(strings.TrimSpace(c.Column))
+		name := strings.TrimSpace(c.Column)
+		own, _ := t.SingleKey()
 		switch {
-		case name == "" && len(key) == 1 && t.Key != "":
-			name = t.Key
+		case name == "" && len(key) == 1 && cmp.Or(t.Key, own.Name) != "":
+			name = cmp.Or(t.Key, own.Name)
 		case name == "":
 			return nil, fmt.Errorf("%w: give the columns of a unique key of %s with their values", ErrKey, t.Name)
 		case !t.Has(name):
 			return nil, fmt.Errorf("%w: %s has no column %.64q", ErrKey, t.Name, c.Column)
 		}
-		columns = append(columns, KeyColumn{name, c.Value})
+		columns = append(columns, KeyColumn{t.Stored(name), c.Value})
 	}
 	return columns, nil
 }
@@ -120,7 +123,8 @@ func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	return fmt.Errorf("%w: of %s give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
-// parse converts the value of a key. sqlType is the type in which it is compared: bigint, text or timestamptz.
+// parse converts the value of a key. sqlType is the type in which it is compared: bigint, uuid, date, timestamptz or
+// text.
 func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
 	if err := tx.QueryRow(ctx, "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND "+
 		"attname = $2 AND NOT attisdropped", t.OID, c.Column).
@@ -137,6 +141,18 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 			return nil, "", fmt.Errorf("%w: %s is an integer, and %.64q is none", ErrKey, c.Column, c.Value)
 		}
 		return n, "bigint", nil
+	case "uuid":
+		id, err := uuid.Parse(strings.TrimSpace(c.Value))
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: %s is a UUID, and %.64q is none", ErrKey, c.Column, c.Value)
+		}
+		return id.String(), "uuid", nil
+	case "date":
+		day, err := time.Parse(time.DateOnly, strings.TrimSpace(c.Value))
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: %s is a day, as 2026-02-28, and %.64q is none", ErrKey, c.Column, c.Value)
+		}
+		return day.Format(time.DateOnly), "date", nil
 	case "character varying", "text", "character":
 		return c.Value, "text", nil
 	case "timestamp with time zone", "timestamp without time zone":
@@ -147,7 +163,7 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 		}
 		return at, "timestamptz", nil
 	}
-	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a time is expected", ErrKey, c.Column, sqlType)
+	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a UUID, a text, a day or a time is expected", ErrKey, c.Column, sqlType)
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the

@@ -113,7 +113,8 @@ func (x *explanation) values(ctx context.Context, columns []string, r row) (valu
 			continue
 		}
 		var value *string
-		query := sqlexpr.Format("SELECT r.%s::text FROM %s AS r WHERE %s", column, r.relation, r.key)
+		query := sqlexpr.Format("SELECT r.%s::text FROM %s AS r WHERE %s", r.table.Spell(column), r.relation,
+			r.key)
 		err := query.QueryRow(ctx, x.tx).Scan(&value)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

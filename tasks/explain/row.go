@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -136,19 +137,27 @@ func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, 
 		if !exists {
 			return nil, notCovered(name, fmt.Sprintf("there is no table %.64q", name))
 		}
-		return nil, notCovered(name, coveredByNone(name))
 	}
+	var above []string // the tables with whose rows foreign keys delete or change rows of the table
 	for _, t := range e.config.Pipeline {
 		p, err := e.simulation.Database().Compile(t)
-		if err != nil || e.covers(p, table) {
+		if err != nil || (table != nil && e.covers(p, table)) {
 			return table, err
 		}
+		for _, j := range p.Jobs {
+			isNamed := func(t *campaign.Table) bool {
+				return t != j.Table && slices.Contains([]string{t.Name, t.FullName(), t.Quoted()}, name)
+			}
+			if slices.ContainsFunc(j.Affected, isNamed) && !slices.Contains(above, j.Table.FullName()) {
+				above = append(above, j.Table.FullName())
+			}
+		}
 	}
-	return nil, notCovered(table.Quoted(), coveredByNone(table.Name))
-}
-
-func coveredByNone(table string) string {
-	return fmt.Sprintf("no task and no policy covers %.64s: its rows are kept", table)
+	if above != nil {
+		return nil, notCovered(name, fmt.Sprintf("no task and no policy covers %.64s: foreign keys delete or change its "+
+			"rows with those of %s that they refer to, which can be explained", name, strings.Join(above, ", ")))
+	}
+	return nil, notCovered(name, fmt.Sprintf("no task and no policy covers %.64s: its rows are kept", name))
 }
 
 // tableExists returns whether any schema has a table of the name $1, however it is quoted.

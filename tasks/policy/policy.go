@@ -94,6 +94,9 @@ func (p Policy) Etag() string { return etag.Of(p) }
 // Basis changes if the rule does, or if a different relation has the name of one of its tables.
 func (p Policy) Basis() string {
 	p.Description, p.Enabled, p.Limit = "", false, 0
+	if p.Partitions == purge.DropPartitions {
+		p.Partitions = "" // which means the same
+	}
 	return etag.Of([]any{p, p.Relations})
 }
 

@@ -259,7 +259,7 @@ func warnings(
 	references, err := table.References(ctx, tx)
 	if references.Refusing != nil {
 		refused := message.PolicyRefused.With("table", table.Quoted(), "tables", strings.Join(references.Refusing, ", "))
-		if rows, counted := countRefused(ctx, tx, env, s); counted {
+		if rows, counted := countRefused(ctx, tx, env, s); counted && rows > 0 {
 			refused = message.PolicyRowsRefused.With("table", table.Quoted(), "rows", rows,
 				"tables", strings.Join(references.Refusing, ", "))
 		}
