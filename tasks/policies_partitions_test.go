@@ -161,7 +161,8 @@ func TestPartitionsThatCannotBeDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	remarks := strings.Join(j.previews[p.TaskName()][0].Remarks, "; ")
-	if j.removed[p.TaskName()] != 0 || !strings.Contains(remarks, "emptied rather than dropped: the role is not its owner") {
+	const why = "emptied rather than dropped: the role is not its owner"
+	if j.removed[p.TaskName()] != 0 || !strings.Contains(remarks, why) {
 		t.Errorf("%d; %s", j.removed[p.TaskName()], remarks)
 	}
 }

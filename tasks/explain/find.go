@@ -163,7 +163,8 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 		}
 		return at, "timestamptz", nil
 	}
-	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a UUID, a text, a day or a time is expected", ErrKey, c.Column, sqlType)
+	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a UUID, a text, a day or a time is expected", ErrKey, c.Column,
+		sqlType)
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the

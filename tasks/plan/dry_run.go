@@ -61,7 +61,8 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 // It is empty if it depends on something else, or if the task deletes no rows of the table.
 func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
 	env := c.env
-	env.Predecessors = env.Predecessors[:slices.IndexFunc(env.Predecessors, func(p Task) bool { return p.Name == task.Name })]
+	place := slices.IndexFunc(env.Predecessors, func(p Task) bool { return p.Name == task.Name })
+	env.Predecessors = env.Predecessors[:max(place, 0)]
 	alone := &compiler{env: env, plan: &Plan{Task: task}, table: t}
 	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
 		return deleted
