@@ -191,10 +191,10 @@ func TestGrantsOfAFile(t *testing.T) {
 	code, script, errs := f.do("grants", file)
 	const want = `BEGIN;
 GRANT USAGE ON SCHEMA "public" TO "neolane";
-GRANT SELECT ON "public"."line" TO "neolane";
 GRANT SELECT, DELETE ON "public"."orders" TO "neolane";
-GRANT SELECT ON "public"."customer" TO "neolane";
+GRANT SELECT ON "public"."line" TO "neolane";
 GRANT SELECT, UPDATE ON "public"."orders" TO "neolane";
+GRANT SELECT ON "public"."customer" TO "neolane";
 GRANT SELECT, DELETE ON "public"."event" TO "neolane";
 GRANT SELECT, DELETE ON "public"."event_old" TO "neolane";
 -- For partitions that are made later. It covers all tables that the role makes in the schema.
