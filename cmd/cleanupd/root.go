@@ -21,7 +21,7 @@ func newRoot() *cobra.Command {
 		Use:     "cleanupd",
 		Version: version.String(),
 		Short:   "Keeps PostgreSQL databases from growing without end",
-		Long: "Keeps PostgreSQL databases from growing without end: by policies, and those of Adobe Campaign by its tasks.\n" +
+		Long: "Keeps PostgreSQL databases from growing without end: by policies, and by the tasks of Adobe Campaign.\n" +
 			"serve is the server; most other commands ask one.",
 		Example: "  cleanupd demo --keep             try it on a private database\n" +
 			"  cleanupd run --preview           show what would be deleted, ask, and delete exactly that\n" +
