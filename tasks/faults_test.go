@@ -365,10 +365,6 @@ func (s *scene) underFaults(
 		counted[3] -= r.GetRowsCascaded()
 		for _, s := range r.GetSpace() {
 			counted[3] += s.GetRowsDeleted()
-			// A partition that was dropped is in no model. A foreign table never has a size.
-			if s.GetIndexBytesBefore() > 0 && s.GetTableBytesAfter()+s.GetIndexBytesAfter() == 0 {
-				counted[2]--
-			}
 		}
 	}
 	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; counted != want {
