@@ -122,7 +122,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		return nil
 	}
 	if s.plan.Task.Kind == Policy { // all that is missing is named at once, even if the rule cannot be compiled without
-		s.plan.requireRights(s.env, table, s.rights()...)
+		s.plan.requireRights(s.env, table, s.step.Rights()...)
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
@@ -159,7 +159,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	}
 	job.Refused = c.refused(s.step, row{"r", table})
 	job.Companion, job.CompanionWrites = c.companion(s.step)
-	rights := s.rights()
+	rights := s.step.Rights()
 	if s.step.Tables != nil {
 		job.TypedTables = sqlexpr.SQL("true") // any row may have a table if the rule is not applicable
 		r := row{"r", table}
@@ -196,19 +196,6 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
 	return nil
-}
-
-// rights returns the rights to a table that the step takes.
-func (s *stepCompiler) rights() []string {
-	switch {
-	case s.step.Partitions == purge.DetachPartitions: // which takes the owner
-		return []string{"SELECT"}
-	case s.step.Update != nil:
-		return []string{"SELECT", "UPDATE"}
-	case s.step.Tables != nil:
-		return []string{"SELECT", "DELETE", "UPDATE"}
-	}
-	return []string{"SELECT", "DELETE"}
 }
 
 // retain makes a skipped table retain the parents that its rows refer to, or all parents if its rows refer to

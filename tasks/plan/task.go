@@ -105,6 +105,19 @@ func (s Step) childless() bool {
 	return slices.ContainsFunc(slices.Concat(s.Rules...), func(p Part) bool { _, is := p.(Unreferenced); return is })
 }
 
+// Rights returns the rights to a table that the step takes.
+func (s Step) Rights() []string {
+	switch {
+	case s.Partitions == purge.DetachPartitions: // which takes a membership in the owner as well
+		return []string{"SELECT"}
+	case s.Update != nil:
+		return []string{"SELECT", "UPDATE"}
+	case s.Tables != nil:
+		return []string{"SELECT", "DELETE", "UPDATE"}
+	}
+	return []string{"SELECT", "DELETE"}
+}
+
 func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
 // Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.

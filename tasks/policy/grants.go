@@ -2,12 +2,12 @@ package policy
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
@@ -44,13 +44,7 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) (
 		c.wrong.Addf("policy.table", "%s cannot be cleaned, whatever is granted: %s", c.table.Quoted(), notes(compiled))
 		return nil, c.wrong.Err()
 	}
-	rights := "SELECT, DELETE"
-	switch {
-	case p.Assign != nil:
-		rights = "SELECT, UPDATE"
-	case p.Partitions == purge.DetachPartitions: // which takes a membership that the owner cannot grant
-		rights = "SELECT"
-	}
+	rights := strings.Join(compiled.Task.Steps[0].Rights(), ", ")
 	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
 	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return append(compiled.Rights, further...), err
