@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,6 +19,15 @@ type Cascade struct {
 	Columns, Keys []string // quoted
 	Equal         []Equality
 	Action        Action
+}
+
+// On returns the condition that a row of Table refers to a row of Parent, given the aliases of both.
+func (k *Cascade) On(parent, child string) string {
+	var on []string
+	for i := range k.Keys {
+		on = append(on, k.Equal[i].Of(parent+"."+k.Keys[i], child+"."+k.Columns[i]))
+	}
+	return strings.Join(on, " AND ")
 }
 
 // Action has the values of pg_constraint.confdeltype.

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -98,12 +97,8 @@ func (c *holdCompiler) child(r row, k *campaign.Cascade, path []*campaign.Table)
 		return onHold
 	}
 	c.sql.recordRead(k.Table)
-	var on []string
-	for i := range k.Columns {
-		on = append(on, k.Equal[i].Of(r.alias+"."+k.Keys[i], child.alias+"."+k.Columns[i]))
-	}
 	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias,
-		strings.Join(on, " AND "), onHold)
+		k.On(r.alias, child.alias), onHold)
 }
 
 // seesRowsOnHold reports whether the role can read all rows of the child table that may be on hold. If not, it

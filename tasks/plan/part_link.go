@@ -92,12 +92,8 @@ func (Unreferenced) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 // referredBy is the condition that a row of another table refers to the row by one of some foreign keys.
 func (c *compiler) referredBy(r row, keys []*campaign.Cascade) (condition sqlexpr.Expr) {
 	for _, k := range keys {
-		var on []string
-		for i := range k.Keys {
-			on = append(on, k.Equal[i].Of(r.alias+"."+k.Keys[i], "c."+k.Columns[i]))
-		}
 		condition = sqlexpr.Or(condition, sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)",
-			c.afterPredecessors(k.Table), strings.Join(on, " AND ")))
+			c.afterPredecessors(k.Table), k.On(r.alias, "c")))
 	}
 	return condition
 }

@@ -52,11 +52,7 @@ func (k ForeignKey) deletes() bool { return !k.Clears && !k.Refuses }
 
 // on is the condition that a row of the child refers to a row of the parent, given the aliases of both.
 func (k ForeignKey) on(parent, child string) string {
-	var on []string
-	for i := range k.Keys {
-		on = append(on, k.Equal[i].Of(parent+"."+k.Keys[i], child+"."+k.Columns[i]))
-	}
-	return strings.Join(on, " AND ")
+	return (&campaign.Cascade{Keys: k.Keys, Columns: k.Columns, Equal: k.Equal}).On(parent, child)
 }
 
 // Circular reports whether keys lead back to the swept table, so that its rows depend on each other.
