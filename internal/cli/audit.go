@@ -15,7 +15,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
-	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
@@ -25,7 +24,6 @@ import (
 func NewAudit() *cobra.Command {
 	var (
 		server rpc.Server
-		url    string
 		since  = flags.NewSince("30d")
 		limit  int32
 		asJSON bool
@@ -36,36 +34,26 @@ func NewAudit() *cobra.Command {
 		Short: "List who did what, newest first",
 		Long: "List the calls that changed something, or tried to, or searched for a person, newest first: who made\n" +
 			"them, with which role, from where, and how they ended. The service appends them to cleanupd.audit " +
-			"and\nnever deletes them. With --database-url, and without --server and --context, the command reads " +
-			"the\ndatabase itself, which no service needs to be running for.",
+			"and\nnever deletes them.",
 		Example: "  cleanupd audit --since 24h\n  cleanupd audit --database-url " +
 			"postgres://neolane@db.example/campaign\n  cleanupd audit -o json | jq 'select(.result != \"OK\")'",
 		Args: flags.NoArguments,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if limit < 1 {
 				return flags.Errorf("--limit must be 1 or more, not %d", limit)
 			}
 			if asJSON {
 				output = "json"
 			}
-			list := func(entries []audit.Entry, err error) error {
-				if err != nil {
-					return err
-				}
-				return printAudit(cmd, output, entries, int(limit))
+			entries, err := requestAudit(cmd.Context(), client, since.Time(), int(limit))
+			if err != nil {
+				return err
 			}
-			if url != "" && !cmd.Flags().Changed("server") && !cmd.Flags().Changed("context") {
-				return list(readAudit(cmd.Context(), url, since.Time(), int(limit)))
-			}
-			return rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
-				return list(requestAudit(cmd.Context(), client, since.Time(), int(limit)))
-			})(cmd, args)
-		},
+			return printAudit(cmd, output, entries, int(limit))
+		}),
 	}
 	server.AddFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE; read it instead of "+
-		"asking a server")
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time")
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")
@@ -74,29 +62,12 @@ func NewAudit() *cobra.Command {
 	return cmd
 }
 
-func readAudit(ctx context.Context, url string, since time.Time, limit int) (entries []audit.Entry, err error) {
-	config, err := flags.DatabaseURL("--database-url", url)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := connection.Connect(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the database: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	err = audit.List(ctx, conn, since, limit, func(e audit.Entry) error {
-		entries = append(entries, e)
-		return nil
-	})
-	return entries, err
-}
-
 func requestAudit(
 	ctx context.Context, client cleanupd.Client, since time.Time, limit int,
 ) (entries []audit.Entry, err error) {
 	for token := ""; ; {
 		size := int32(min(limit-len(entries), service.MaxAudit))
-		page, err := client.ListAudit(ctx, &cleanupv1.ListAuditRequest{PageSize: size, PageToken: token})
+		page, err := client.ListAudit(ctx, &cleanupv1.ListAuditRequest{PageSize: size, PageToken: token}, rpc.Raw())
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ var exclusiveRunFlags = [][2]string{
 	{"plan", "skip-task"},
 	{"preview", "accept-guard"},
 	{"preview", "request-id"},
+	{"detach", "database-url"}, // nobody would execute the run
 }
 
 func NewRun() *cobra.Command {

@@ -55,7 +55,7 @@ func NewAdopt() *cobra.Command {
 
 func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, published bool) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	if err := migrateDatabase(ctx, config, published); err != nil {
+	if _, err := migrateDatabase(ctx, config, published); err != nil {
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)

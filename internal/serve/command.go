@@ -31,10 +31,10 @@ func NewCommand() *cobra.Command {
 			"--tls-cert cert.pem --tls-key key.pem --token-file tokens",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
-			c.retainedWALGiven = cmd.Flags().Changed("max-retained-wal")
-			log, err := logging.newLogger(cmd.ErrOrStderr())
-			if err != nil {
+			c.noteGiven(cmd.Flags())
+			level, err := logging.parseLevel()
+			log, formatErr := logging.newLogger(cmd.ErrOrStderr(), level)
+			if err = errors.Join(err, formatErr); err != nil {
 				_, configErr := c.check()
 				return errors.Join(err, configErr)
 			}
@@ -53,7 +53,15 @@ func NewCommand() *cobra.Command {
 			return s.Serve(cmd.Context())
 		},
 	}
-	f := cmd.Flags()
+	c.addFlags(cmd.Flags())
+	logging.addFlags(cmd.Flags())
+	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
+	names := cobra.FixedCompletions(tasklist.Profiles, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
+	return cmd
+}
+
+func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.DatabaseURL, "database-url", "",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one "+
 			"that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names")
@@ -62,7 +70,9 @@ func NewCommand() *cobra.Command {
 			"--database-url; of several hosts, one that is in recovery is used")
 	f.StringVar(&c.GRPCListen, "grpc-listen", c.GRPCListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
-	addProfileFlag(cmd, &c.Profile)
+	f.Var(&c.Profile, "profile",
+		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
+			"those of Campaign if it has any of Campaign's tables (auto)")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil,
 		"NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are "+
 			"purged first; NAME=keep: keep its deliveries; may be repeated")
@@ -100,7 +110,6 @@ func NewCommand() *cobra.Command {
 		"how hard runs work, unless they or the schedule have a pace: gentle gives way to other sessions by small batches "+
 			"and pauses, balanced makes batches one after another, fast uses all workers all the time",
 	)
-	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
 	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,
@@ -111,18 +120,14 @@ func NewCommand() *cobra.Command {
 	c.access.addFlags(f)
 	c.notify.AddFlags(f)
 	targets.AddBoundFlags(f, &c.notifyBounds)
-	logging.addFlags(f)
 	f.DurationVar(&c.lease, "lease", c.lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")
-	return cmd
 }
 
-func addProfileFlag(cmd *cobra.Command, p *tasklist.Profile) {
-	cmd.Flags().Var(p, "profile",
-		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
-			"those of Campaign if it has any of Campaign's tables (auto)")
-	names := cobra.FixedCompletions(tasklist.Profiles, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
+// noteGiven notes which limits were given, by flags or variables, because their defaults depend on the server.
+func (c *Config) noteGiven(f *pflag.FlagSet) {
+	c.batches.Limits.LagMustBeSeen = f.Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
+	c.retainedWALGiven = f.Changed("max-retained-wal")
 }
 
 func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {

@@ -45,7 +45,9 @@ type Config struct {
 	pace             pace.Pace
 	maxPause         time.Duration
 	console          bool
-	tracer           pgx.QueryTracer // for all databases except that of Forms; nil without tracing
+	inProcess        bool                  // no ports, and the name of the service is the stored one unless it is given
+	created          func(database string) // is told if the schema cleanupd was created; may be nil
+	tracer           pgx.QueryTracer       // for all databases except that of Forms; nil without tracing
 	formsTracer      pgx.QueryTracer
 }
 

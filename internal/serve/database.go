@@ -18,33 +18,37 @@ import (
 // minServerVersion is the first PostgreSQL with TID range scans, in the form of server_version_num.
 const minServerVersion = 140000
 
-// migrateDatabase checks that the server is supported, and updates the schema cleanupd. Unless published is true, it
-// creates nothing that would be published.
-func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool) error {
+// migrateDatabase checks that the server is supported, and creates or updates the schema cleanupd. Unless published is
+// true, it creates nothing that would be published.
+func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool) (created bool, err error) {
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the database: %w", err)
+		return false, fmt.Errorf("cannot connect to the database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := refusePooler(ctx, config, conn); err != nil {
-		return err
+		return false, err
 	}
 	var version int
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
-		return err
+		return false, err
 	}
 	if version < minServerVersion {
-		return fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
+		return false, fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
+	}
+	const missing = "SELECT to_regnamespace('cleanupd') IS NULL"
+	if err := conn.QueryRow(ctx, missing).Scan(&created); err != nil {
+		return false, err
 	}
 	if !published {
 		if err := refusePublished(ctx, conn); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := store.Migrate(ctx, conn); err != nil {
-		return err
+		return false, err
 	}
-	return record.Migrate(ctx, conn)
+	return created, record.Migrate(ctx, conn)
 }
 
 // refusePublished ignores publications if no tables of the schema cleanupd have to be created or changed.

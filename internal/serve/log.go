@@ -23,11 +23,14 @@ func (c *logConfig) addFlags(f *pflag.FlagSet) {
 		"the lowest level that is logged: debug (every call), info, warn or error")
 }
 
-func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
+func (c *logConfig) parseLevel() (level slog.Level, err error) {
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
-		return nil, flags.Errorf("--log-level must be debug, info, warn or error, not %q", c.level)
+		return level, flags.Errorf("--log-level must be debug, info, warn or error, not %q", c.level)
 	}
+	return level, nil
+}
+
+func (c *logConfig) newLogger(w io.Writer, level slog.Leveler) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withHint}
 	switch c.format {
 	case "text":

@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ func TestLogOfErrors(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
 		var out bytes.Buffer
-		log, err := (&logConfig{format: format, level: "info"}).newLogger(&out)
+		log, err := (&logConfig{format: format}).newLogger(&out, slog.LevelInfo)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func NewMigrate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := migrateDatabase(cmd.Context(), config, published); err != nil {
+				if _, err := migrateDatabase(cmd.Context(), config, published); err != nil {
 					return err
 				}
 			}

@@ -56,10 +56,11 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err error) {
-	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
+	if c.inProcess {
+		s.GRPC, s.HTTP = newPipe(), newPipe()
+	} else if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
 		return err
-	}
-	if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
+	} else if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
 		return err
 	}
 	apiConfig, err := c.access.serverConfig(ctx, s.log, s.GRPC, s.HTTP)
@@ -67,15 +68,27 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 		return err
 	}
 	apiConfig.Console = c.console
-	migrate := func() error { return migrateDatabase(ctx, valid.database, c.published) }
+	var created bool
+	migrate := func() (err error) {
+		created, err = migrateDatabase(ctx, valid.database, c.published)
+		return err
+	}
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
 		return err
+	}
+	if created && c.created != nil {
+		c.created(valid.database.ConnConfig.Database)
 	}
 	if err := s.connect(ctx, c, valid.database); err != nil {
 		return err
 	}
 	if err := s.checkDatabase(ctx, c, valid.include); err != nil {
 		return err
+	}
+	if c.inProcess && c.instance == "" {
+		if c.instance, err = storedInstance(ctx, s.pool); err != nil {
+			return err
+		}
 	}
 	readOnlyBecause, err := s.claimDatabase(ctx, c.instance)
 	if err != nil {
@@ -96,7 +109,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if err := s.connectForms(ctx, c, valid); err != nil {
 		return err
 	}
-	if c.instance == "" {
+	if c.instance == "" && !c.inProcess {
 		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
 			"with the database is not mistaken for the database")
 	}
@@ -156,9 +169,25 @@ const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// checkDatabase warns of roles that could run code with the service's rights and of other problems, checks the
-// included tables, and reads the default of --max-retained-wal.
+// checkDatabase checks the included tables, warns as warn does, and reads the default of --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
+	if err := checkInclude(ctx, s.pool, include); err != nil {
+		return err
+	}
+	if !c.inProcess { // it warns when it begins to work
+		if err := s.warn(ctx); err != nil {
+			return err
+		}
+	}
+	if c.retainedWALGiven {
+		return nil
+	}
+	limit := &c.batches.Limits.RetainedWAL
+	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
+}
+
+// warn logs roles that could run code with the service's rights, and other problems of the database.
+func (s *Server) warn(ctx context.Context) error {
 	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
 		return err
 	}
@@ -171,17 +200,7 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	if err := warnOfBackups(ctx, s.log, s.pool); err != nil {
 		return err
 	}
-	if err := warnOfPublishedSchema(ctx, s.log, s.pool); err != nil {
-		return err
-	}
-	if err := checkInclude(ctx, s.pool, include); err != nil {
-		return err
-	}
-	if c.retainedWALGiven {
-		return nil
-	}
-	limit := &c.batches.Limits.RetainedWAL
-	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
+	return warnOfPublishedSchema(ctx, s.log, s.pool)
 }
 
 // claimDatabase makes this service the owner of the database. If another service owns the database, or if it is a
@@ -253,6 +272,13 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 // Serve serves until the context ends or a listener fails. It then ends, in this order: streams, REST, gRPC, the
 // work on runs after the current batch, and the pools.
 func (s *Server) Serve(ctx context.Context) error {
+	now := make(chan struct{})
+	close(now)
+	return s.serve(ctx, now)
+}
+
+// serve executes runs from the time when the channel is closed.
+func (s *Server) serve(ctx context.Context, working <-chan struct{}) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -260,7 +286,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.Info("serving", "grpc", s.GRPC.Addr().String(), "http", s.HTTP.Addr().String())
 	var wg sync.WaitGroup
 	listening, endListening := context.WithCancel(context.WithoutCancel(ctx))
-	wg.Go(func() { s.manager.Work(ctx) })
+	wg.Go(func() {
+		select {
+		case <-working:
+			s.manager.Work(ctx)
+		case <-ctx.Done():
+		}
+	})
 	if !s.fewConnections {
 		wg.Go(func() { s.manager.Listen(listening) })
 	}

@@ -4,18 +4,14 @@ package audit
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
 	"time"
 
-	"github.com/jackc/pgerrcode"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -132,23 +128,3 @@ type Entry struct {
 }
 
 const Columns = "time, subject, role, by, address, rpc, details, result"
-
-// List calls each for the entries since a time, newest first, at most limit of them.
-func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
-	// An error of the query is returned by ForEachRow.
-	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`,
-		since, limit)
-	var e Entry
-	_, err := pgx.ForEachRow(
-		rows,
-		[]any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result},
-		func() error {
-			defer func() { e.Details = nil }()
-			return each(e)
-		},
-	)
-	if sqlstate.Is(err, pgerrcode.UndefinedTable) {
-		return fmt.Errorf("no service has run on this database yet, or an old one: %w", err)
-	}
-	return err
-}

@@ -28,6 +28,22 @@ func newNotifier(m *Manager) *notify.Notifier {
 	}
 }
 
+// Notify stores and sends the notifications that are due, each once.
+func (m *Manager) Notify(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if err := m.notifier.Collect(ctx); err != nil {
+		m.log.Warn("cannot store notifications", "error", err)
+	}
+	for _, target := range m.notifier.Targets {
+		wg.Go(func() {
+			if err := m.notifier.Deliver(ctx, target); err != nil {
+				m.log.Warn("cannot send notifications", "error", err)
+			}
+		})
+	}
+}
+
 // notify sends to each target independently, so that a slow one does not delay the others.
 func (m *Manager) notify(ctx context.Context, wg *sync.WaitGroup) {
 	if len(m.notifier.Targets) == 0 {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,19 +12,19 @@ import (
 func WithClient(server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error) func(
 	*cobra.Command, []string,
 ) error {
-	return func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
 		notice, err := server.useContext(cmd)
 		if err != nil {
 			return err
 		}
-		conn, err := server.Dial()
+		conn, err := server.connect(cmd)
 		if err != nil {
 			return err
 		}
 		if notice != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), notice)
 		}
-		defer func() { _ = conn.Close() }()
+		defer func() { err = errors.Join(err, conn.Close()) }()
 		return PlainError(nameFields(cmd, server.Explain(do(cmd, cleanupd.NewClient(conn), args))))
 	}
 }

@@ -37,7 +37,8 @@ func (server *Server) Explain(err error) error {
 			return status.Errorf(codes.Unavailable, "cannot reach %s: %s (%s)", server.Address, h.hint, s.Message())
 		}
 	}
-	return status.Errorf(codes.Unavailable, "cannot reach %s: %s", server.Address, s.Message())
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s (--database-url works without a server)", server.Address,
+		s.Message())
 }
 
 // hints explain errors of connections that contain the part.

@@ -28,9 +28,10 @@ const DefaultAddress = "127.0.0.1:9090"
 // Server is set by flags, environment variables and contexts.
 type Server struct {
 	contexts.Context
-	token string
-	name  string // the name of the context; empty if none is used
-	given func(flag string) bool
+	token       string
+	name        string // the name of the context; empty if none is used
+	databaseURL string // of the database on which a server in this process works; empty for a server elsewhere
+	given       func(flag string) bool
 }
 
 func (s *Server) AddFlags(cmd *cobra.Command) {
@@ -43,6 +44,11 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 		"the context to use, as in cleanupd context; flags and variables replace its settings (default the current "+
 			"one, unless there is --server)")
 	CompleteFlag(cmd, "context", CompleteContexts)
+	f.StringVar(&s.databaseURL, "database-url", "",
+		"work on this database without a server, postgres://USER@HOST/DATABASE: the command has a server of its own, "+
+			"which ends with it; the password is in the URL, or in the file that ?passfile= or PGPASSFILE names")
+	// where serve is configured by variables its clients must not go past it
+	flags.WithoutVariable(f, "database-url")
 }
 
 // AddContextFlags adds no flag for a token, since contexts do not store tokens.
@@ -59,7 +65,10 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 // one.
 func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	s.given = cmd.Flags().Changed
-	if s.given("server") && !s.given("context") {
+	switch {
+	case s.InProcess() && (cmd.Flags().Changed("server") || cmd.Flags().Changed("context")):
+		return "", flags.Errorf("give either a server, by --server or --context, or --database-url")
+	case s.InProcess(), s.given("server") && !s.given("context"):
 		return "", nil
 	}
 	file, err := contexts.Load()
@@ -108,6 +117,9 @@ func (s *Server) merge(c contexts.Context) {
 }
 
 func (s *Server) String() string {
+	if s.InProcess() {
+		return "none: this command works on " + s.shownURL()
+	}
 	if s.name != "" {
 		return s.Address + " (context " + s.name + ")"
 	}
@@ -117,6 +129,9 @@ func (s *Server) String() string {
 // Command returns a command line about a run on the same server, for users to copy. It does not contain the token.
 func (s *Server) Command(name, runID string) string {
 	text := "cleanupd " + name + " " + runID
+	if s.InProcess() {
+		return text + " --database-url " + s.shownURL()
+	}
 	if s.name != "" {
 		text += " --context " + s.name
 	}
@@ -146,11 +161,7 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(transport.MaxResponse)),
-		grpc.WithUnaryInterceptor(printableResponses), grpc.WithStreamInterceptor(printableStreams),
-	}
+	options := append(dialOptions(), grpc.WithTransportCredentials(creds))
 	token, origin, err := s.readToken()
 	if err != nil {
 		return nil, err
@@ -166,6 +177,13 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 		return nil, flags.Errorf("--server: %w", err)
 	}
 	return conn, nil
+}
+
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(transport.MaxResponse)),
+		grpc.WithChainUnaryInterceptor(printableResponses), grpc.WithChainStreamInterceptor(printableStreams),
+	}
 }
 
 // readToken returns an empty token if none is given. origin is the flag or the file that the token comes from.

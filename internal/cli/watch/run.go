@@ -127,6 +127,9 @@ func (r *Run) Follow(p Printer) error {
 		return fmt.Errorf(
 			"run %s no longer exists: it was deleted, or the database lost it, as in a failover to a lagging standby",
 			r.id)
+	case r.ctx.Err() != nil && r.server.InProcess():
+		return fmt.Errorf("run %s stops after the current batch: continue it with %s, cancel it with %s", r.id,
+			r.server.Command("runs watch", r.id), r.server.Command("runs cancel", r.id))
 	case r.ctx.Err() != nil:
 		return fmt.Errorf("run %s continues: watch it with %s, cancel it with %s", r.id,
 			r.server.Command("runs watch", r.id), r.server.Command("runs cancel", r.id))

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// A command with --database-url needs no server: it creates the schema, stores policies, deletes what a preview showed,
+// and its user is in the audit. A usage error does nothing.
+func TestWithoutServer(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE login (id int PRIMARY KEY, at timestamptz);
+		INSERT INTO login SELECT i, now() - i * interval '1 day' FROM generate_series(1, 100) i`)
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte("policies:\n- name: logins\n  table: login\n  enabled: true\n"+
+		"  olderThan: {column: at, days: 90}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do := func(code int, command string, patterns ...string) string {
+		t.Helper()
+		got, out, errs := cleanupd(t, append(strings.Fields(command), "--database-url", db.URL())...)
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(pattern).MatchString(out + errs) {
+				t.Errorf("%s: %s is not in\n%s%s", command, pattern, out, errs)
+			}
+		}
+		if got != code {
+			t.Errorf("%s: status %d, not %d:\n%s%s", command, got, code, out, errs)
+		}
+		return out + errs
+	}
+	do(2, "run --max-duration -1s", "greater than 0")
+	do(2, "run --detach", "either --detach or --database-url")
+	do(2, "runs --server 127.0.0.1:1", "either a server, .* or --database-url")
+	if db.Int("SELECT count(*) FROM pg_namespace WHERE nspname = 'cleanupd'") != 0 {
+		t.Error("a usage error created the schema")
+	}
+	do(0, "policies apply "+file+" --yes", "Created the schema cleanupd in the database "+db.Name)
+	dryRun := do(0, "run --dry-run", "rows would be deleted|would delete|11")
+	if strings.Contains(dryRun, "Created the schema") {
+		t.Error("the schema was created twice")
+	}
+	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(dryRun)
+	if id == nil {
+		t.Fatal(dryRun)
+	}
+	do(0, "run --plan "+id[1], "logins +succeeded +11 ")
+	if left := db.Int("SELECT count(*) FROM login"); left != 89 {
+		t.Errorf("%d rows are left, not 89", left)
+	}
+	do(0, "runs", "succeeded")
+	do(0, "audit", `\S+@\S+ .*SetPolicy`, `\S+@\S+ .*RunCleanup`)
+}
+
+// The URL of a database is shown without its password.
+func TestWithoutServerHidesPassword(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	u, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("password", planted)
+	u.RawQuery = query.Encode()
+	code, out, errs := cleanupd(t, "run", "--task", "sessions", "--database-url", u.String())
+	if code != 0 || strings.Contains(out+errs, planted) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+// Interrupting the command stops its run after the batch. Commands that only look leave it like that, and the next one
+// that follows it continues it, as a replica of the service that the database belongs to. Its end is notified.
+func TestWithoutServerContinues(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	serve := startServer(t, "--database-url", db.URL(), "--instance", "prod")
+	_ = serve.cmd.Process.Signal(syscall.SIGTERM)
+	_ = serve.cmd.Wait()
+	release := db.Sessions(2000)
+	var notified atomic.Int32
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { notified.Add(1) }))
+	defer receiver.Close()
+	program := func(args ...string) (*exec.Cmd, *logged) {
+		cmd := exec.Command(os.Args[0], append(args, "--database-url", db.URL())...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "CLEANUPD_NOTIFY="+receiver.URL)
+		log := &logged{more: make(chan struct{})}
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd, log
+	}
+	first, log := program("run", "--task", "sessions")
+	untilDeleting(db)
+	if err := first.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	_ = first.Wait()
+	deleted := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
+	found := regexp.MustCompile(`run (\S+) stops after the current batch: continue it with cleanupd runs watch `).
+		FindStringSubmatch(log.String())
+	if code := first.ProcessState.ExitCode(); code != exitInterrupted || found == nil || deleted == 0 || deleted == 2000 {
+		t.Fatalf("%d, %d rows deleted: %s", code, deleted, log)
+	}
+	if code, out, errs := cleanupd(t, "runs", "--database-url", db.URL()); code != 0 ||
+		!strings.Contains(out, found[1][:8]) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {
+		t.Errorf("a command that lists the runs deleted %d rows", now-deleted)
+	}
+	second, log := program("runs", "watch", found[1])
+	_ = second.Wait()
+	if code := second.ProcessState.ExitCode(); code != 0 ||
+		!regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(log.String()) {
+		t.Errorf("%d %s", code, log)
+	}
+	db.Do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+		INSERT INTO XtkSessionInfo VALUES ('a', 'x', '2000-01-01', '');
+		CREATE TRIGGER refuse BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	third, log := program("run", "--task", "sessions")
+	if _ = third.Wait(); third.ProcessState.ExitCode() != 1 || notified.Load() != 1 {
+		t.Errorf("%d, %d notifications: %s", third.ProcessState.ExitCode(), notified.Load(), log)
+	}
+}

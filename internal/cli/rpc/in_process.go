@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cleanupd/cleanupd/internal/serve"
+)
+
+// Conn is a connection to a server.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// connect connects to the server, or to one in this process if a database is given instead. Nothing happens before the
+// first call.
+func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
+	if !s.InProcess() {
+		return s.Dial()
+	}
+	c := &inProcess{databaseURL: s.databaseURL, notices: cmd.ErrOrStderr()}
+	var err error
+	c.ClientConn, err = grpc.NewClient("passthrough:///in-process", append(
+		dialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.server.Dial(ctx) }),
+		grpc.WithChainUnaryInterceptor(c.call), grpc.WithChainStreamInterceptor(c.stream),
+	)...)
+	return c, err
+}
+
+// inProcess starts its server before the first call.
+type inProcess struct {
+	*grpc.ClientConn
+	databaseURL string
+	notices     io.Writer
+	server      *serve.InProcess
+}
+
+func (c *inProcess) start(ctx context.Context) (err error) {
+	if c.server == nil { // commands make one call after the other
+		c.server, err = serve.StartInProcess(ctx, c.databaseURL, c.notices)
+	}
+	return err
+}
+
+func (c *inProcess) call(
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
+	if err := c.start(ctx); err != nil {
+		return err
+	}
+	return call(ctx, method, req, reply, conn, options...)
+}
+
+// stream lets the server work on runs, since a stream follows one.
+func (c *inProcess) stream(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	if err := c.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.server.Work(ctx); err != nil {
+		return nil, err
+	}
+	return open(ctx, desc, conn, method, options...)
+}
+
+func (c *inProcess) Close() error {
+	err := c.ClientConn.Close()
+	if c.server != nil {
+		err = errors.Join(err, c.server.Close())
+	}
+	return err
+}
+
+// InProcess reports whether the server is one in this process, which ends with the command.
+func (s *Server) InProcess() bool { return s.databaseURL != "" }
+
+// shownURL is the URL of the database without its password.
+func (s *Server) shownURL() string {
+	u, err := url.Parse(s.databaseURL)
+	if err != nil || u.Scheme == "" { // the form KEYWORD=VALUE may have a password anywhere
+		return "URL"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	query := u.Query()
+	if query.Has("password") {
+		query.Del("password")
+		u.RawQuery = query.Encode()
+	}
+	return u.String()
+}
