@@ -36,7 +36,8 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.SetFlagErrorFunc(flags.ParseError)
-	root.AddCommand(serve.NewCommand(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(), cli.NewRun(),
+	root.AddCommand(serve.NewCommand(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(),
+		cli.NewPreview(), cli.NewRun(),
 		cli.NewRuns(), cli.NewTasks(), cli.NewTables(), cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(),
 		cli.NewForecast(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(), policies.NewCommand(),
 		forms.NewCommand(), cli.NewAudit(), cli.NewContext(), serve.NewHealth(), targets.NewCommand(),

@@ -6,15 +6,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -27,6 +32,7 @@ var exclusiveRunFlags = [][2]string{
 	{"plan", "skip-task"},
 	{"preview", "accept-guard"},
 	{"preview", "request-id"},
+	{"older-than", "plan"},
 	{"detach", "database-url"}, // nobody would execute the run
 }
 
@@ -39,6 +45,7 @@ func NewRun() *cobra.Command {
 		output       format.Output
 		preview, yes bool
 		all          bool
+		ages         policies.Ages
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -54,6 +61,7 @@ func NewRun() *cobra.Command {
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
 			"Without a terminal it starts at once, except for --preview.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+			"With --older-than, first store a policy for each such rule, and then preview and run only these.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
@@ -69,6 +77,15 @@ func NewRun() *cobra.Command {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
+			}
+			if ages != nil {
+				if err := setAges(cmd, client, ages); err != nil {
+					return err
+				}
+				for _, p := range ages {
+					req.Tasks = append(req.Tasks, policy.Prefix+p.GetName())
+				}
+				preview = !req.GetDryRun()
 			}
 			var err error
 			if req.Plan, err = runID(cmd.Context(), client, req.GetPlan()); err != nil {
@@ -106,6 +123,7 @@ func NewRun() *cobra.Command {
 	output.AddFlag(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
+	policies.AddAgesFlag(f, &ages)
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "skip this task; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
 	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
@@ -129,6 +147,34 @@ func NewRun() *cobra.Command {
 	rpc.CompleteFlag(cmd, "plan", rpc.Complete(&server, knownPlans))
 	rpc.CompleteFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
+}
+
+// setAges stores the policies of --older-than. A policy of the same name may differ only in the age.
+func setAges(cmd *cobra.Command, client cleanupd.Client, ages policies.Ages) error {
+	for _, p := range ages {
+		name := p.GetName()
+		resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
+		before := resp.GetPolicy()
+		switch {
+		case err == nil && !p.Replaces(before):
+			return fmt.Errorf("there is a policy %[1]s already, with another rule: see cleanupd policies get %[1]s", name)
+		case err == nil && proto.Equal(before.GetOlderThan(), p.GetOlderThan()):
+			continue
+		case err != nil && status.Code(err) != codes.NotFound:
+			return err
+		}
+		p.Etag = before.GetEtag()
+		if _, err := client.SetPolicy(cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: p.Policy}); err != nil {
+			return err
+		}
+		done := "Stored the policy"
+		if before != nil {
+			done = "Changed the age of the policy"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %[2]s. It takes part in all runs from now on; cleanupd policies delete %[2]s "+
+			"deletes it.\n", done, name)
+	}
+	return nil
 }
 
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run

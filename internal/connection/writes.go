@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -40,4 +41,10 @@ func InRecovery(ctx context.Context, conn *pgconn.PgConn) error {
 		return ErrPrimary
 	}
 	return answer.Err
+}
+
+// ReadOnly makes sessions read-only, on a primary or a standby.
+func ReadOnly(config *pgx.ConnConfig) {
+	Set(config, map[string]string{"default_transaction_read_only": "on"})
+	config.ValidateConnect = nil
 }

@@ -54,6 +54,12 @@ var (
 		"An operator changed the pace of the run, or a window of its schedule has opened (schedule).",
 		"Nothing. `cleanupd runs pace` changes it.",
 	)
+	StoredHidden = runs.warning(
+		"STORED_HIDDEN",
+		"the role may not read the schema cleanupd: stored policies, holds and guards do not take part",
+		"A preview without a server reads what the service has stored in the database, if its role may.",
+		"Connect as the role of the service, or GRANT USAGE ON SCHEMA cleanupd and SELECT ON ALL TABLES IN SCHEMA cleanupd.",
+	)
 	SchemaPublished = runs.warning(
 		"SCHEMA_PUBLISHED",
 		"the tables of the schema cleanupd are published by {publications}: a subscriber that lacks them stops",

@@ -33,7 +33,7 @@ func (e entry) explain(err error) error {
 	for _, detail := range s.Details() {
 		bad, _ := detail.(*errdetails.BadRequest)
 		for _, v := range bad.GetFieldViolations() {
-			wrong = append(wrong, flags.Errorf("%s%s%s", where, fieldPath(v.GetField()), v.GetDescription()))
+			wrong = append(wrong, flags.Errorf("%s%s%s", where, FieldPath(v.GetField()), v.GetDescription()))
 		}
 	}
 	if wrong == nil {
@@ -42,8 +42,8 @@ func (e entry) explain(err error) error {
 	return errors.Join(wrong...)
 }
 
-// fieldPath returns the path as it is written in a file, such as `olderThan.days: `; "" for the policy itself.
-func fieldPath(field string) string {
+// FieldPath returns the path as it is written in a file, such as `olderThan.days: `; "" for the policy itself.
+func FieldPath(field string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
 	if path == "" {
 		return ""

@@ -86,9 +86,9 @@ func (c *inProcess) Close() error {
 // InProcess reports whether the server is one in this process, which ends with the command.
 func (s *Server) InProcess() bool { return s.databaseURL != "" }
 
-// shownURL is the URL of the database without its password.
-func (s *Server) shownURL() string {
-	u, err := url.Parse(s.databaseURL)
+// WithoutPassword returns the URL of a database as it may be shown.
+func WithoutPassword(databaseURL string) string {
+	u, err := url.Parse(databaseURL)
 	if err != nil || u.Scheme == "" { // the form KEYWORD=VALUE may have a password anywhere
 		return "URL"
 	}

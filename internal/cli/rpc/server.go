@@ -118,7 +118,7 @@ func (s *Server) merge(c contexts.Context) {
 
 func (s *Server) String() string {
 	if s.InProcess() {
-		return "none: this command works on " + s.shownURL()
+		return "none: this command works on " + WithoutPassword(s.databaseURL)
 	}
 	if s.name != "" {
 		return s.Address + " (context " + s.name + ")"
@@ -130,7 +130,7 @@ func (s *Server) String() string {
 func (s *Server) Command(name, runID string) string {
 	text := "cleanupd " + name + " " + runID
 	if s.InProcess() {
-		return text + " --database-url " + s.shownURL()
+		return text + " --database-url " + WithoutPassword(s.databaseURL)
 	}
 	if s.name != "" {
 		text += " --context " + s.name

@@ -107,6 +107,17 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	return err
 }
 
+// PrintFound prints what a dry run found, which is not stored.
+func PrintFound(s *terminal.Screen, r *cleanupv1.Run, all bool) error {
+	limit := maxPreviewTables
+	if all {
+		limit = math.MaxInt
+	}
+	err := printPreview(s, r, limit, ": --all shows them")
+	fmt.Fprintln(s, "\n"+Total(r))
+	return err
+}
+
 // tablesRemoved counts work tables, or the partitions of a task that has no work tables.
 func tablesRemoved(t *cleanupv1.TaskResult) string {
 	if n := t.GetPartitionsRemoved(); n > 0 {

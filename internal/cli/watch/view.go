@@ -44,7 +44,10 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	switch {
 	case e.GetRunStarted() != nil:
 		v.startTime = e.GetTime().AsTime()
-		if v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); v.dryRun {
+		switch v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); {
+		case e.GetRunId() == "": // it is not stored
+			return nil
+		case v.dryRun:
 			return v.Note(fmt.Sprintf("Dry run %s started: nothing is changed.", e.GetRunId()))
 		}
 		return v.Note(fmt.Sprintf("Run %s started.", e.GetRunId()))

@@ -69,6 +69,15 @@ type Source struct {
 }
 
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
+	stored, err := policies.List(ctx, db)
+	if err != nil {
+		return List{}, err
+	}
+	return s.With(ctx, db, stored)
+}
+
+// With returns the tasks as Read does, with the given policies instead of the stored ones.
+func (s Source) With(ctx context.Context, db campaign.Querier, given []policies.Stored) (List, error) {
 	l := List{External: map[string]external.Task{}}
 	var err error
 	if l.NoCampaign, err = s.Profile.NoCampaign(ctx, db); err != nil {
@@ -77,11 +86,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	if !l.NoCampaign {
 		l.Tasks = slices.Clone(tasks.Pipeline)
 	}
-	stored, err := policies.List(ctx, db)
-	if err != nil {
-		return l, err
-	}
-	ofPolicies, err := inOrder(ctx, db, stored)
+	ofPolicies, err := inOrder(ctx, db, given)
 	if err != nil {
 		return l, err
 	}

@@ -75,6 +75,8 @@ export const messages: Record<string, string> = {
     'Wie lange Commits dauern, ist nicht messbar, daher arbeitet das Tempo GENTLE mit festen Pausen: {error}',
   RUN_CONTINUED: 'Fortgesetzt von {caller}',
   PACE_CHANGED: 'Das Tempo ist ab jetzt {pace}, gesetzt von {caller}',
+  STORED_HIDDEN:
+    'Die Rolle darf das Schema cleanupd nicht lesen: gespeicherte Richtlinien, Sperren und Schutzregeln wirken nicht mit',
   SCHEMA_PUBLISHED:
     'Die Tabellen des Schemas cleanupd werden von {publications} veröffentlicht: ein Abonnent ohne sie bleibt stehen',
   APPLICATION_CLEANUP_STARTED:

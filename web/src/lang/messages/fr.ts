@@ -75,6 +75,8 @@ export const messages: Record<string, string> = {
     'La durée des commits ne peut pas être mesurée, donc la cadence GENTLE utilise des pauses fixes : {error}',
   RUN_CONTINUED: 'Reprise par {caller}',
   PACE_CHANGED: 'La cadence est désormais {pace}, définie par {caller}',
+  STORED_HIDDEN:
+    'le rôle ne peut pas lire le schéma cleanupd : politiques, blocages et garde-fous enregistrés ne sont pas pris en compte',
   SCHEMA_PUBLISHED:
     'les tables du schéma cleanupd sont publiées par {publications} : un abonné qui ne les a pas s’arrête',
   APPLICATION_CLEANUP_STARTED:

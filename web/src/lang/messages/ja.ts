@@ -63,6 +63,8 @@ export const messages: Record<string, string> = {
   COMMITS_NOT_MEASURED: 'コミットの所要時間を測定できないため、ペース GENTLE は固定の休止時間で動作します：{error}',
   RUN_CONTINUED: '{caller} が再開しました',
   PACE_CHANGED: '{caller} の設定により、以降のペースは {pace} です',
+  STORED_HIDDEN:
+    'ロールはスキーマ cleanupd を読み取れません。保存されたポリシー、保留、ガードは反映されません',
   SCHEMA_PUBLISHED:
     'スキーマ cleanupd のテーブルが {publications} により公開されています。これらを持たないサブスクライバーは停止します',
   APPLICATION_CLEANUP_STARTED:

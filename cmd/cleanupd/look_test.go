@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// catalogOf is a text of all that a preview could leave in the database: every row of the catalogs in which objects,
+// rights, statistics and settings are stored, and the transaction that the next writer would get.
+func catalogOf(db *pgtest.DB) string {
+	text := ""
+	for _, catalog := range []string{
+		"pg_class", "pg_namespace", "pg_proc", "pg_type", "pg_attribute", "pg_depend", "pg_trigger", "pg_stats",
+		"pg_default_acl", "pg_db_role_setting", "pg_description", "pg_index",
+	} {
+		text += catalog + db.Strings(fmt.Sprintf(
+			"SELECT COALESCE(md5(string_agg(c::text, '|' ORDER BY c::text)), '') || ' ' || count(*) FROM %s c",
+			catalog))[0] + "\n"
+	}
+	return text
+}
+
+const lookShop = `
+CREATE TABLE customer (id int PRIMARY KEY, born date);
+CREATE TABLE login (id int PRIMARY KEY, customer int REFERENCES customer, at timestamptz);
+CREATE TABLE basket (id int PRIMARY KEY, created_at timestamptz);
+CREATE TABLE item (id int PRIMARY KEY, basket int REFERENCES basket ON DELETE CASCADE);
+INSERT INTO customer SELECT i, '1970-01-01' FROM generate_series(1, 10) i;
+INSERT INTO login SELECT i, 1 + i %% 10, now() - i * interval '10 days' FROM generate_series(1, 100) i;
+INSERT INTO basket SELECT i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
+INSERT INTO item SELECT i, 1 + i %% 100 FROM generate_series(1, 300) i;
+ANALYZE;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO %[1]s`
+
+// A preview without a server needs the right to read and leaves nothing behind. It counts what a run deletes then.
+func TestPreviewLeavesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	reader := db.Role("reader")
+	db.Do(fmt.Sprintf(lookShop, reader))
+	before := catalogOf(db)
+	look := func(code int, args string, patterns ...string) string {
+		t.Helper()
+		got, out, errs := cleanupd(t, append(strings.Fields("preview "+args), "--database-url", db.As(reader))...)
+		if got != code {
+			t.Errorf("%s: status %d, not %d:\n%s%s", args, got, code, out, errs)
+		}
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(pattern).MatchString(out + errs) {
+				t.Errorf("%s: %s is not in\n%s%s", args, pattern, out, errs)
+			}
+		}
+		return out
+	}
+	look(0, "", `"?public"?\."?basket"? +delete +64 `, `"?public"?\."?login"? +delete +64 `, `"?public"?\."?item"?.* 192 `,
+		"No policy is stored", "cleanupd run --older-than public.basket.created_at=365d --database-url",
+		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed")
+	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
+	look(2, "--older-than login.at=90", "older-than")
+	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
+	look(2, "--task nothing --older-than login.at=900d", "nothing")
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte("policies:\n- name: baskets\n  table: basket\n  enabled: true\n"+
+		"  olderThan: {column: created_at, days: 500}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var found struct {
+		Run struct {
+			Results []struct{ Task, RowsDeleted, RowsCascaded string }
+		}
+		Grants []string
+	}
+	if err := json.Unmarshal([]byte(look(0, "-o json --policies "+file)), &found); err != nil {
+		t.Fatal(err)
+	}
+	if r := found.Run.Results; len(r) != 1 || r[0].Task != "policy/baskets" || r[0].RowsDeleted != "51" ||
+		len(found.Grants) == 0 {
+		t.Errorf("got %+v", found)
+	}
+	if after := catalogOf(db); after != before {
+		t.Errorf("the preview left something in the catalog:\n%s\nbefore:\n%s", after, before)
+	}
+	code, out, errs := cleanupd(t, "run", "--older-than", "login.at=900d", "--yes", "--database-url", db.URL())
+	if left := db.Int("SELECT count(*) FROM login"); code != 0 || left != 89 {
+		t.Errorf("%d, %d rows left: %s%s", code, left, out, errs)
+	}
+	code, _, errs = cleanupd(t, "run", "--older-than", "login.at=800d", "--yes", "--database-url", db.URL())
+	if code != 0 || !strings.Contains(errs, "Changed the age of the policy login-at") ||
+		db.Int("SELECT count(*) FROM login") != 79 {
+		t.Errorf("%d %s", code, errs)
+	}
+	// what a server has stored is hidden from the role, and that is said
+	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
+}

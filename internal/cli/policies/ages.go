@@ -1,0 +1,79 @@
+package policies
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// Ages are policies by age, each of the form TABLE.COLUMN=AGE.
+type Ages []Age
+
+type Age struct{ *cleanupv1.Policy }
+
+// Replaces reports whether the policy differs from another one in nothing but its age.
+func (a Age) Replaces(before *cleanupv1.Policy) bool {
+	same := proto.CloneOf(a.Policy)
+	same.OlderThan.Age, same.Etag, same.Warnings = before.GetOlderThan().GetAge(), before.GetEtag(), before.GetWarnings()
+	return proto.Equal(same, before)
+}
+
+func AddAgesFlag(f *pflag.FlagSet, ages *Ages) {
+	f.Var(ages, "older-than",
+		"TABLE.COLUMN=AGE: delete the rows of the table whose date in the column is older, such as 90d or 12h; may be "+
+			"repeated")
+	flags.WithoutVariable(f, "older-than")
+}
+
+func (a *Ages) String() string { return "" }
+
+func (a *Ages) Type() string { return "TABLE.COLUMN=AGE" }
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+func (a *Ages) Set(text string) error {
+	place, age, ok := strings.Cut(text, "=")
+	dot := strings.LastIndex(place, ".")
+	if !ok || dot < 1 || dot == len(place)-1 {
+		return fmt.Errorf("must be TABLE.COLUMN=AGE, such as sessions.created_at=90d, not %q", text)
+	}
+	d, err := flags.ParseDuration(age)
+	switch {
+	case err != nil:
+		return err
+	case d < time.Hour || d%time.Hour != 0 || d/time.Hour > math.MaxInt32:
+		return fmt.Errorf("the age must be whole hours or days, 1h or more, not %q", age)
+	}
+	p := &cleanupv1.Policy{
+		Name:      strings.Trim(notInNames.ReplaceAllString(strings.ToLower(place), "-"), "-"),
+		Table:     place[:dot],
+		Enabled:   true,
+		OlderThan: &cleanupv1.OlderThan{Column: place[dot+1:]},
+	}
+	const day = 24 * time.Hour
+	if d%day == 0 {
+		p.OlderThan.Age = &cleanupv1.OlderThan_Days{Days: int32(d / day)}
+	} else {
+		p.OlderThan.Age = &cleanupv1.OlderThan_Hours{Hours: int32(d / time.Hour)}
+	}
+	*a = append(*a, Age{p})
+	return nil
+}
+
+// ReadFile reads the policies of a file, or of the standard input if the name is "-".
+func ReadFile(cmd *cobra.Command, name string) (list []*cleanupv1.Policy, err error) {
+	entries, err := readFile(cmd, name)
+	for _, e := range entries {
+		list = append(list, e.policy)
+	}
+	return list, err
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+func NewPreview() *cobra.Command {
+	var (
+		url, file string
+		look      = service.Look{Profile: tasklist.Auto}
+		ages      policies.Ages
+		output    format.Output
+		all       bool
+	)
+	cmd := &cobra.Command{
+		Use:   "preview --database-url URL",
+		Short: "Show what a run would delete from a database, and leave nothing behind",
+		Long: "Show what a run would delete from a database, without a server, and leave nothing behind: no schema,\n" +
+			"no table, no lock but those of reading. It needs the right to read the tables, and works on a hot\n" +
+			"standby. It shows which rights a run would need, and what guards would refuse.\n" +
+			"Policies, holds and guards take part if a server has stored some in the database and the role may read\n" +
+			"them. If there is nothing to do, it counts what suggested policies would delete: rows older than a year.",
+		Example: "  cleanupd preview --database-url postgres://me@db.example/shop\n" +
+			"  cleanupd preview --database-url postgres://me@db.example/shop --older-than sessions.created_at=90d\n" +
+			"  cleanupd preview --database-url postgres://me@db.example/shop --policies policies.yaml -o json | " +
+			"jq .grants",
+		Args: flags.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := flags.DatabaseURL("--database-url", url)
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				if look.Policies, err = policies.ReadFile(cmd, file); err != nil {
+					return err
+				}
+			}
+			for _, p := range ages {
+				look.Policies = append(look.Policies, p.Policy)
+				look.Tasks = append(look.Tasks, policy.Prefix+p.GetName())
+			}
+			connection.ReadOnly(config.ConnConfig)
+			if look.Pool, err = pgxpool.NewWithConfig(cmd.Context(), config); err != nil {
+				return err
+			}
+			defer look.Pool.Close()
+			printer := watch.NewPrinter(output, cmd, &rpc.Server{}, all)
+			look.Event = func(e *cleanupv1.RunEvent) error {
+				if output != format.Table {
+					return nil
+				}
+				return printer.Event(e)
+			}
+			found, err := look.Do(cmd.Context())
+			if err != nil {
+				return explainLook(err)
+			}
+			if output != format.Table {
+				err = printLooked(cmd, output, found)
+			} else {
+				err = showLooked(cmd, url, found, all)
+			}
+			if found.Run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+				err = errors.Join(err, errors.New(found.Run.GetError()))
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	flags.AddDatabaseURL(f, &url)
+	f.StringVar(&file, "policies", "", "a file with policies, as for cleanupd policies apply; - is the standard input")
+	policies.AddAgesFlag(f, &ages)
+	f.StringArrayVar(&look.Tasks, "task", nil, "preview this task; may be repeated (default all)")
+	f.Var(&look.Profile, "profile", "which tasks the database has: auto, campaign or none, as for cleanupd serve")
+	watch.AddAllFlag(f, &all)
+	output.AddFlag(cmd)
+	flags.WithoutVariable(f, "policies", "task")
+	return cmd
+}
+
+// explainLook returns usage errors for what was typed or is in the file.
+func explainLook(err error) error {
+	var (
+		wrong failure.Violations
+		field *failure.FieldError
+	)
+	switch {
+	case errors.As(err, &field):
+		return flags.Errorf("--task: %w", err)
+	case errors.As(err, &wrong):
+		var each []error
+		for _, v := range wrong {
+			name, path, _ := strings.Cut(v.Field, ".")
+			each = append(each, flags.Errorf("policy %s: %s%s", name, policies.FieldPath(path), v.Problem))
+		}
+		return errors.Join(each...)
+	}
+	return err
+}
+
+// printLooked prints one object: the run as the API has it, the suggested policies, and the rights that are missing.
+func printLooked(cmd *cobra.Command, output format.Output, found service.Looked) error {
+	marshal := protojson.MarshalOptions{EmitDefaultValues: true}
+	run, err := marshal.Marshal(found.Run)
+	if err != nil {
+		return err
+	}
+	suggested, grants := []json.RawMessage{}, append([]string{}, found.Grants...)
+	for _, p := range found.Suggested {
+		text, err := marshal.Marshal(p)
+		if err != nil {
+			return err
+		}
+		suggested = append(suggested, text)
+	}
+	text, err := json.Marshal(map[string]any{"run": json.RawMessage(run), "suggestedPolicies": suggested, "grants": grants})
+	if err != nil {
+		return err
+	}
+	return output.PrintLine(cmd.OutOrStdout(), []byte(terminal.PrintableJSON(text)))
+}
+
+func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) error {
+	screen := terminal.ScreenOf(cmd.OutOrStdout())
+	if err := watch.PrintFound(screen, found.Run, all); err != nil {
+		return err
+	}
+	if len(found.Grants) > 0 {
+		fmt.Fprintln(screen, "\nFor a run the role lacks these rights:")
+		for _, g := range found.Grants {
+			fmt.Fprintln(screen, terminal.Printable(g)+";")
+		}
+	}
+	database := "--database-url " + rpc.WithoutPassword(url)
+	switch {
+	case len(found.Suggested) > 0:
+		p := found.Suggested[0]
+		age := fmt.Sprintf("--older-than %s.%s=%dd", p.GetTable(), p.GetOlderThan().GetColumn(), p.GetOlderThan().GetDays())
+		fmt.Fprintln(screen, screen.Wrap("\nNo policy is stored, so a run would delete nothing yet. The figures are those of "+
+			"suggested policies: rows older than a year, by the column whose name fits best. To delete such rows, which "+
+			"asks first:", 0))
+		fmt.Fprintf(screen, "  cleanupd run %s %s\n", terminal.Printable(age), database)
+		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
+	case len(found.Run.GetResults()) == 0:
+		fmt.Fprintln(screen, screen.Wrap("There is nothing to look at: no policy is stored, and no table has a date by which "+
+			"rows could be old. --policies FILE previews policies.", 0))
+	}
+	fmt.Fprintln(screen, "Nothing was changed, and nothing was stored.")
+	return nil
+}

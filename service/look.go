@@ -1,0 +1,331 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Look is a dry run without a server, which leaves nothing behind: it needs the right to read the tables, stores
+// nothing, and works on a hot standby. What the service has stored in the database takes part as far as it can be
+// read: policies, holds, and what guards compare with.
+type Look struct {
+	// Pool should be read-only.
+	Pool    *pgxpool.Pool
+	Profile tasklist.Profile
+	// Policies replace stored ones of the same name.
+	Policies []*cleanupv1.Policy
+	// Tasks are the names of the tasks to do; nil stands for all that are not disabled.
+	Tasks []string
+	// Event receives what happens. Its errors end the dry run.
+	Event func(*cleanupv1.RunEvent) error
+}
+
+// Looked is what a Look found.
+type Looked struct {
+	Run *cleanupv1.Run
+	// Suggested are policies that do not exist, by which rows were counted because there is nothing that a run would
+	// do.
+	Suggested []*cleanupv1.Policy
+	// Grants are the rights that the role lacks for a run.
+	Grants []string
+}
+
+// lookedAt is what the service has stored, as far as it can be read.
+type lookedAt struct {
+	policies []policies.Stored
+	holds    plan.Holds
+	readable bool // whether there is anything stored
+	hidden   bool // whether something is stored that may not be read
+}
+
+func (l Look) Do(ctx context.Context) (found Looked, err error) {
+	j := &lookJournal{look: l, run: &store.Run{State: store.Running, DryRun: true, CreateTime: time.Now()}}
+	now, err := store.Now(ctx, l.Pool)
+	if err != nil {
+		return found, err
+	}
+	j.run.ReferenceTime, j.run.StartTime = &now, &now
+	stored, err := l.readStored(ctx, now)
+	if err != nil {
+		return found, err
+	}
+	j.judged = stored.readable
+	for _, m := range l.Policies {
+		p := policyOf(m)
+		stored.policies = slices.DeleteFunc(stored.policies, func(s policies.Stored) bool { return s.Name == p.Name })
+		stored.policies = append(stored.policies, policies.Stored{Policy: p})
+	}
+	config, err := l.config(ctx, stored)
+	if err != nil {
+		return found, err
+	}
+	if err := l.check(ctx, &config, stored); err != nil {
+		return found, err
+	}
+	list := tasklist.List{NoCampaign: config.NoCampaign, Tasks: config.Pipeline}
+	names := list.Choose(l.Tasks, nil)
+	for _, name := range l.Tasks {
+		if _, ok := list.Find(name); !ok {
+			return found, failure.Field("tasks", fmt.Sprintf("%q is no task", name))
+		}
+	}
+	if len(names) == 0 {
+		if found.Suggested, err = l.suggest(ctx, config, stored.holds, now); err != nil {
+			return found, err
+		}
+		for _, m := range found.Suggested {
+			config.Pipeline = append(config.Pipeline, policyOf(m).Task())
+			names = append(names, policy.Prefix+m.GetName())
+		}
+	}
+	config.Now, config.DryRun, config.ContinueOnError = now, true, true
+	for _, t := range config.Pipeline {
+		if slices.Contains(names, t.Name) {
+			config.Todo = append(config.Todo, t)
+		}
+	}
+	j.tasks = len(config.Todo)
+	if err := j.append(store.Event{Kind: store.RunStarted, Run: j.run}); err != nil {
+		return found, err
+	}
+	if stored.hidden {
+		_ = j.Log(ctx, message.StoredHidden.With())
+	}
+	err = dryrun.Run(ctx, config, j.journal(stored.holds))
+	j.end(err)
+	if found.Grants, err = missingRights(ctx, config, stored.holds); err != nil {
+		return found, err
+	}
+	found.Run = runMessage(j.run)
+	return found, ctx.Err()
+}
+
+func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err error) {
+	const exists = "SELECT to_regclass('cleanupd.policy') IS NOT NULL"
+	err = l.Pool.QueryRow(ctx, exists).Scan(&s.readable)
+	if sqlstate.Is(err, pgerrcode.InsufficientPrivilege) {
+		return lookedAt{hidden: true}, nil
+	}
+	if err != nil || !s.readable {
+		return s, err
+	}
+	if s.policies, err = policies.List(ctx, l.Pool); err == nil {
+		if s.holds, _, err = store.EffectiveHolds(ctx, l.Pool, now); err == nil {
+			_, err = store.GuardHistory(ctx, l.Pool, uuid.Nil, "")
+		}
+	}
+	if sqlstate.Is(err, pgerrcode.InsufficientPrivilege) {
+		return lookedAt{hidden: true}, nil
+	}
+	return s, err
+}
+
+func (l Look) config(ctx context.Context, stored lookedAt) (c pipeline.Config, err error) {
+	list, err := tasklist.Source{Profile: l.Profile}.With(ctx, l.Pool, stored.policies)
+	if err != nil {
+		return c, err
+	}
+	c = pipeline.Config{
+		Pool:       l.Pool,
+		Pipeline:   list.Tasks,
+		NoCampaign: list.NoCampaign,
+		Settings:   purge.Settings{Workers: runs.DefaultWorkers, Target: purge.DefaultTarget},
+	}
+	return c, nil
+}
+
+// check fails with failure.Violations, whose fields begin with the name of a policy, if one of the given policies cannot
+// be for the database.
+func (l Look) check(ctx context.Context, c *pipeline.Config, stored lookedAt) error {
+	var wrong failure.Violations
+	for _, m := range l.Policies {
+		p := policyOf(m)
+		err := p.Validate()
+		if err == nil {
+			err = pgx.BeginTxFunc(ctx, l.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+				env, err := pipeline.LoadEnv(ctx, *c, l.Pool, stored.holds)
+				if err != nil {
+					return err
+				}
+				env.DryRun = true // what the role may not write is said with the result
+				return p.Check(ctx, tx, env)
+			})
+		}
+		var of failure.Violations
+		switch kinded := failure.Kinded(nil); {
+		case errors.As(err, &of):
+			for _, v := range of {
+				wrong.Add(p.Name+strings.TrimPrefix(v.Field, "policy"), v.Problem)
+			}
+		case errors.As(err, &kinded) && kinded.Kind() == failure.Precondition:
+			return fmt.Errorf("policy %s: %w", p.Name, err)
+		case err != nil:
+			return err
+		}
+	}
+	return wrong.Err()
+}
+
+// suggest returns a policy by age for each table that has a date, as tables --suggest does.
+func (l Look) suggest(
+	ctx context.Context, c pipeline.Config, holds plan.Holds, now time.Time,
+) (suggested []*cleanupv1.Policy, err error) {
+	of, err := explain.Cover(ctx, c, holds)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := coverage.Suggest(ctx, l.Pool, of, now)
+	for _, t := range tables {
+		suggested = append(suggested, suggestionMessage(t).GetPolicy())
+	}
+	return suggested, err
+}
+
+// missingRights returns what the role lacks for a run of the tasks.
+func missingRights(ctx context.Context, c pipeline.Config, holds plan.Holds) (grants []string, err error) {
+	c.DryRun = false
+	env, err := pipeline.LoadEnv(ctx, c, c.Pool, holds)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range c.Todo {
+		p, err := plan.Compile(t, env)
+		if err != nil {
+			continue // the task has reported its error
+		}
+		for _, g := range p.Rights {
+			if !slices.Contains(grants, g) {
+				grants = append(grants, g)
+			}
+		}
+	}
+	const schema = `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+		WHERE to_regnamespace('cleanupd') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')`
+	rows, _ := c.Pool.Query(ctx, schema)
+	own, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return append(own, grants...), err
+}
+
+// lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,
+// only batches run concurrently, and dry runs have none.
+type lookJournal struct {
+	look   Look
+	run    *store.Run
+	judged bool // whether guards compare with what is stored
+	tasks  int  // how many there are
+	task   store.Result
+}
+
+func (j *lookJournal) journal(holds plan.Holds) pipeline.Journal {
+	out := pipeline.DiscardJournal(holds)
+	out.Counts = lookCounts{out.Counts, j}
+	out.Tasks = j
+	out.Progress = j
+	out.Safety = lookSafety{out.Safety, j}
+	out.Proceed = func(ctx context.Context) error { return ctx.Err() }
+	return out
+}
+
+func (j *lookJournal) append(e store.Event) error {
+	j.run.LastSequence++
+	e.Time, e.Sequence = time.Now(), j.run.LastSequence
+	return j.look.Event(eventMessage(e))
+}
+
+func (j *lookJournal) TaskStarted(_ context.Context, name string) error {
+	j.task = store.Result{Task: name, StartTime: new(time.Now())}
+	return j.append(store.Event{Kind: store.TaskStarted, Task: name, Position: len(j.run.Results) + 1, Count: j.tasks})
+}
+
+func (j *lookJournal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
+	r := &j.task
+	r.State, r.Error, r.EndTime = o.State, o.Problem, new(time.Now())
+	r.Details, r.Detail = o.Details, message.Join(o.Details)
+	r.Reason, r.Metadata = o.Reason, o.Metadata
+	r.RowsFailed, r.RowsLocked, r.RowsSuppressed = o.Retained.Failed, o.Retained.Locked, o.Retained.Suppressed
+	r.RowsDependent, r.RowsOnHold, r.TablesRetained = o.Retained.Dependent, o.Retained.OnHold, o.Retained.Tables
+	r.RowsRetained = r.RowsFailed + r.RowsLocked + r.RowsSuppressed + r.RowsDependent
+	if o.Preview != nil {
+		r.Preview = o.Preview.Tables
+	}
+	j.run.Results = append(j.run.Results, *r)
+	return j.append(store.Event{Kind: store.TaskFinished, Result: r})
+}
+
+func (j *lookJournal) end(err error) {
+	j.run.EndTime, j.run.State = new(time.Now()), store.Succeeded
+	if err != nil {
+		j.run.State, j.run.Error = store.Failed, sqlstate.Explain(err)
+	}
+}
+
+func (*lookJournal) At(string, int64) {}
+
+func (j *lookJournal) Log(_ context.Context, messages ...message.Message) error {
+	for _, m := range messages {
+		if m.Level == severity.Info {
+			continue
+		}
+		if err := j.append(store.LogEvent(j.task.Task, m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type lookCounts struct {
+	pipeline.Counts
+	journal *lookJournal
+}
+
+func (c lookCounts) Count(ctx context.Context, d purge.Delta) error {
+	r := &c.journal.task
+	r.RowsDeleted += d.Deleted
+	r.RowsUpdated += d.Updated
+	r.RowsCascaded += d.Cascaded
+	r.TablesDropped += d.Dropped
+	r.PartitionsRemoved += d.Partitions
+	return ctx.Err()
+}
+
+func (c lookCounts) Done() int64 { return c.journal.task.RowsDeleted + c.journal.task.RowsUpdated }
+
+type lookSafety struct {
+	pipeline.Safety
+	journal *lookJournal
+}
+
+// History lets the default limits judge where nothing is stored.
+func (s lookSafety) History(ctx context.Context) (*guard.History, error) {
+	if !s.journal.judged {
+		return &guard.History{Limits: guard.DefaultLimits}, nil
+	}
+	return store.GuardHistory(ctx, s.journal.look.Pool, uuid.Nil, s.journal.task.Task)
+}

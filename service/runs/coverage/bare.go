@@ -1,0 +1,40 @@
+package coverage
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
+)
+
+// Suggest returns the tables with a suggested policy, as Lister does with SuggestAll, for a database in which the
+// service has stored nothing yet.
+func Suggest(ctx context.Context, pool *pgxpool.Pool, of explain.Coverage, now time.Time) (found []*Table, err error) {
+	c := covered{of}
+	measured, err := inventory.Measure(ctx, pool, nil)
+	if err != nil {
+		return nil, err
+	}
+	details, err := inventory.Read(connection.InZone(ctx, c.Zone), pool, measured.Tables)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Table
+	for i, t := range measured.Tables {
+		listed := &Table{Table: t, Details: details[i]}
+		listed.CoveredBy, _ = c.of(t)
+		all = append(all, listed)
+	}
+	names := c.policyNames(all)
+	for _, t := range all {
+		t.Suggestion = DefaultLimits.suggest(t, c, names[t.Name], true, now)
+		if t.Suggestion != nil && t.Suggestion.Policy != "" {
+			found = append(found, t)
+		}
+	}
+	return found, nil
+}
