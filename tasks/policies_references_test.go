@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -101,6 +102,97 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 		j.checkDeleted(t, gone.TaskName(), 37)
 	}
 	checkCount(t, db, 3, "SELECT count(*) FROM customer")
+}
+
+// A row stays, too, if a key of another table keeps a row that would be deleted with it, however many keys lead there.
+func TestRowsThatKeysKeepBelow(t *testing.T) {
+	t.Parallel()
+	tree := policy.Policy{
+		Name: "tree", Table: "visit", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)},
+	}
+	for name, test := range map[string]struct {
+		setUp    string
+		policies []policy.Policy
+		deleted  int64
+		kept     int64
+		waiting  int64 // rows that kept ones refer to
+		by       string
+	}{
+		"one level": {
+			`CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill SELECT i FROM generate_series(11, 14) i`,
+			nil, 26, 14, 0, "orders, bill",
+		},
+		"two levels": {
+			`CREATE TABLE stay (id int PRIMARY KEY, visit int REFERENCES visit ON DELETE CASCADE);
+			CREATE SCHEMA other; CREATE TABLE other.bill (stay int REFERENCES stay);
+			INSERT INTO stay SELECT i, i FROM generate_series(11, 20) i;
+			INSERT INTO other.bill SELECT i FROM generate_series(11, 14) i`,
+			nil, 26, 14, 0, "orders, other.bill",
+		},
+		"a tree below": { // the visits 11 to 13 belong to 12 to 14
+			`UPDATE visit SET above = id + 1 WHERE id < 20;
+			CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill VALUES (11), (18)`,
+			nil, 20, 20, 0, "orders, bill",
+		},
+		"a cycle": {
+			`ALTER TABLE customer ADD visit int REFERENCES visit ON DELETE CASCADE; UPDATE customer SET visit = id + 1
+				WHERE id BETWEEN 11 AND 15;
+			CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill VALUES (13)`,
+			nil, 26, 14, 0, "orders, bill",
+		},
+		"the table itself": {
+			`UPDATE visit SET above = id - 1 WHERE id > 11;
+			CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill VALUES (13)`,
+			[]policy.Policy{tree},
+			7, 3, 0, "bill",
+		},
+		"a list whose last row is kept": {
+			`CREATE TABLE step (id int PRIMARY KEY, at date DEFAULT '2020-01-01', before int REFERENCES step);
+			INSERT INTO step (id, before) SELECT i, CASE WHEN i % 10 <> 1 THEN i - 1 END
+				FROM generate_series(1, 30) i;
+			CREATE TABLE bill (step int REFERENCES step); INSERT INTO bill VALUES (13)`,
+			[]policy.Policy{{Name: "steps", Table: "step", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}},
+			27, 1, 2, "bill",
+		},
+		"rows that an earlier policy deletes": {
+			`CREATE TABLE bill (id int, visit int REFERENCES visit, at date);
+			INSERT INTO bill SELECT i, i, '2020-01-01' FROM generate_series(11, 14) i;
+			UPDATE bill SET at = now() WHERE id > 12`,
+			[]policy.Policy{
+				{Name: "bills", Table: "bill", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}},
+				goneCustomers(false),
+			},
+			28, 12, 0, "orders, bill",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(customers + `ALTER TABLE visit ADD id int, ADD at date DEFAULT '2020-01-01';
+				UPDATE visit SET id = customer; ALTER TABLE visit ADD PRIMARY KEY (id),
+					ADD above int REFERENCES visit ON DELETE CASCADE;` + test.setUp + `; ANALYZE`)
+			if test.policies == nil {
+				test.policies = []policy.Policy{goneCustomers(false)}
+			}
+			task := test.policies[len(test.policies)-1].TaskName()
+			dry, err := runPolicies(t, db, true, test.policies...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dry.checkRetained(t, task, purge.Retained{Dependent: test.kept + test.waiting})
+			dry.checkLog(t, "WARNING", fmt.Sprintf(": %d further", test.kept), "kept by foreign keys of "+test.by)
+			j, err := runPolicies(t, db, false, test.policies...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range []*journal{dry, j} {
+				j.checkDeleted(t, task, test.deleted)
+			}
+			if dry.cascaded[task] != j.cascaded[task] {
+				t.Errorf("%d rows go with others in the preview, %d in the run", dry.cascaded[task], j.cascaded[task])
+			}
+		})
+	}
 }
 
 // Rows that foreign keys keep from one policy are still there for the next one.

@@ -78,7 +78,8 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
 ORDER BY c.relname, k.conname`
 
 // readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables. Of
-// the keys that refuse, it reads those between the tables found and all to the tables that the scope names, or all.
+// the keys that refuse, it reads those between the tables found and all to the tables that the scope names and to
+// those whose rows go with theirs, or all.
 func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error {
 	type key struct {
 		Parent, Child uint32
@@ -95,17 +96,25 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 	for _, t := range c.All() {
 		tables[t.OID] = t
 	}
-	named := map[uint32]bool{}
+	going := map[uint32]bool{} // the tables that the scope names, and those whose rows are deleted with theirs
 	for _, t := range c.named {
-		named[t.OID] = true
+		going[t.OID] = true
 		for _, l := range t.Leaves {
-			named[l.OID] = true
+			going[l.OID] = true
+		}
+	}
+	for found := 0; found < len(going); {
+		found = len(going)
+		for _, k := range keys {
+			if k.Action == Deletes && going[k.Parent] {
+				going[k.Child] = true
+			}
 		}
 	}
 	var others []uint32
 	for _, k := range keys {
 		for _, oid := range []uint32{k.Parent, k.Child} {
-			if tables[oid] == nil && (k.Action != Refuses || all || named[k.Parent]) {
+			if tables[oid] == nil && (k.Action != Refuses || all || going[k.Parent]) {
 				others = append(others, oid)
 			}
 		}
@@ -175,6 +184,31 @@ func (t *Table) followCascades(visit func(*Cascade)) {
 	follow(t)
 }
 
+// Going returns the table, and the tables whose rows foreign keys delete with its rows.
+func (t *Table) Going() []*Table {
+	list := []*Table{t}
+	t.followCascades(func(k *Cascade) {
+		if k.Action == Deletes && !slices.Contains(list, k.Table) {
+			list = append(list, k.Table)
+		}
+	})
+	return list
+}
+
+// Keeping returns the foreign keys that keep a row while rows of other tables refer to it, or to rows that would be
+// deleted with it. Keys of tables that may lose their rows together with it are left out: these may let it go.
+func (t *Table) Keeping() (keys []*Cascade) {
+	going := t.Going()
+	for _, parent := range going {
+		for _, k := range parent.Refusals {
+			if !slices.Contains(going, k.Table) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
 // References are the foreign keys that refer to a table, or to the tables whose rows are deleted with its rows.
 type References struct {
 	// Refusing are the quoted names of tables with keys that refuse: a row cannot be deleted while rows of these
@@ -198,12 +232,10 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND COALESCE(pg_partition_root(k.confrelid), k.confrelid) = ANY ($1::oid[]) ORDER BY 1, 3`
 
 func (t *Table) References(ctx context.Context, db Querier) (r References, err error) {
-	oids := []uint32{t.OID}
-	t.followCascades(func(k *Cascade) {
-		if k.Action == Deletes {
-			oids = append(oids, k.Table.OID)
-		}
-	})
+	var oids []uint32
+	for _, going := range t.Going() {
+		oids = append(oids, going.OID)
+	}
 	var (
 		table, statement string
 		refuses          bool

@@ -24,9 +24,9 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	if !s.Refused.IsZero() {
 		s = s.Without(s.Refused)
 	}
-	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
+	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key, Follows: s.Follows()}
 	if s.Cascade.Circular() {
-		rows.Where, rows.Follows = s.Without(s.Dependent()).Where, true
+		rows.Where = s.Without(s.Dependent()).Where
 	}
 	j.Sweep = s
 	sets := []Set{{Task: task, Job: j, Rows: rows}}

@@ -88,7 +88,8 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	return t.countDependent(ctx, j, s)
 }
 
-// countRefused counts the rows that match, and that foreign keys of other tables would keep.
+// countRefused counts the rows that match, and that foreign keys of other tables would keep, with the rows that keys
+// would delete with them.
 func (t *task) countRefused(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	if s.Refused.IsZero() {
 		return nil
@@ -100,8 +101,8 @@ func (t *task) countRefused(ctx context.Context, j plan.Job, s purge.Sweep) erro
 	})
 	if rows > 0 {
 		var by []string
-		for _, k := range j.Table.KeysTo() {
-			if name := k.Table.NameIn(j.Table.Schema); k.Action == campaign.Refuses && !slices.Contains(by, name) {
+		for _, k := range j.Table.Keeping() {
+			if name := k.Table.NameIn(j.Table.Schema); !slices.Contains(by, name) {
 				by = append(by, name)
 			}
 		}
@@ -152,7 +153,7 @@ func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
 	table := t.found.tables.at(j.Table.Quoted(), preview.Delete, "")
 	for _, refusing := range references.Refusing {
 		text := "rows of " + refusing + " that refer to these by a foreign key keep them"
-		for _, k := range j.Table.KeysTo() {
+		for _, k := range j.Table.Keeping() {
 			if k.Table.FullName() == refusing && !k.Table.CanSelect {
 				text += fmt.Sprintf("; how many is not known: GRANT SELECT ON %s TO %s", refusing, t.Binder.Env.Catalog.Role)
 			}
@@ -191,6 +192,9 @@ func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
 func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	if !s.Cascade.Circular() || s.NoTIDs {
 		return nil
+	}
+	if !s.Refused.IsZero() { // others may depend on these
+		s = s.Without(s.Refused)
 	}
 	s = s.And(s.Dependent())
 	var retained int64

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -80,26 +81,61 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	return ""
 }
 
-// refused is the condition that foreign keys of other tables keep a row r from being deleted. It is empty if none
-// does, or if that cannot be told from the rows: a table may lose its rows together with r.
-func (c *compiler) refused(step Step, r row) (condition sqlexpr.Expr) {
+// refused is the condition that foreign keys of other tables keep a row r from being deleted, or a row that would be
+// deleted with it. It is empty if none does.
+func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	if c.plan.Task.Kind != Policy || step.Update != nil || step.childless() || c.cannotJoin() {
-		return condition
+		return sqlexpr.Expr{}
 	}
-	goes := c.table.Dependents()
-	if c.env.AllRights {
-		for _, k := range c.table.KeysTo() {
+	isHidden := func(t *campaign.Table) bool { return !t.CanSelect || !t.ShowsAllRows() || t.Location != "" }
+	going := slices.DeleteFunc(r.table.Going(), isHidden)
+	isCircular := slices.ContainsFunc(going, func(t *campaign.Table) bool {
+		return slices.ContainsFunc(t.Cascades, func(k *campaign.Cascade) bool {
+			return k.Action == campaign.Deletes && k.Table == r.table
+		})
+	})
+	var own, below []*campaign.Cascade
+	for _, k := range r.table.Keeping() {
+		if c.env.AllRights {
 			c.plan.requireRights(c.env, k.Table, "SELECT")
 		}
+		switch {
+		case isHidden(k.Table):
+		case k.Parent == r.table && !isCircular:
+			own = append(own, k)
+		case slices.Contains(going, k.Parent):
+			below = append(below, k)
+		}
 	}
-	keys := slices.DeleteFunc(c.table.KeysTo(), func(k *campaign.Cascade) bool {
-		return k.Action != campaign.Refuses || !k.Table.CanSelect || !k.Table.ShowsAllRows() ||
-			k.Table.Location != "" || slices.Contains(goes, k.Table)
-	})
-	if slices.Contains(goes, c.table) {
-		return condition
+	condition := c.referredBy(r, own)
+	if below != nil {
+		condition = sqlexpr.Or(condition, c.refusedBelow(r, going, below))
 	}
-	return c.referredBy(r, keys)
+	return condition
+}
+
+// refusedBelow is the condition that one of some keys refuses to delete a row that would be deleted with r. It follows
+// the keys from r to these rows, since keys may lead from a table back to itself.
+func (c *compiler) refusedBelow(r row, going []*campaign.Table, refusing []*campaign.Cascade) sqlexpr.Expr {
+	step := func(k *campaign.Cascade, columns string) sqlexpr.Expr {
+		return sqlexpr.Format("SELECT %s FROM %s AS p JOIN %s AS c ON %s WHERE down.t = %d AND p.tableoid = down.rel "+
+			"AND p.ctid = down.place", columns, c.afterPredecessors(k.Parent, "tableoid", "ctid"),
+			c.afterPredecessors(k.Table, "tableoid", "ctid"), k.On("p", "c"), slices.Index(going, k.Parent))
+	}
+	var steps, refusals []sqlexpr.Expr
+	for _, parent := range going {
+		for _, k := range parent.Cascades {
+			if child := slices.Index(going, k.Table); k.Action == campaign.Deletes && child >= 0 {
+				steps = append(steps, step(k, fmt.Sprintf("%d AS t, c.tableoid AS rel, c.ctid AS place", child)))
+			}
+		}
+	}
+	for _, k := range refusing {
+		refusals = append(refusals, step(k, "true"))
+	}
+	return sqlexpr.Format("EXISTS (WITH RECURSIVE down (t, rel, place) AS (SELECT 0, %[1]s.tableoid, %[1]s.ctid UNION "+
+		"SELECT step.* FROM down, LATERAL (%[2]s) AS step) SELECT FROM down, LATERAL (%[3]s) AS refusal)", r.alias,
+		sqlexpr.Join(" UNION ALL ", steps...), sqlexpr.Join(" UNION ALL ", refusals...))
 }
 
 // pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.

@@ -115,6 +115,11 @@ func (s *Sweep) Dependent() sqlexpr.Expr {
 		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where))
 }
 
+// Follows reports whether counting the rows of the sweep follows foreign keys from each of them.
+func (s *Sweep) Follows() bool {
+	return s.Cascade.Circular() || s.Cascade != nil && !s.Refused.IsZero()
+}
+
 // going returns the sweep without the rows that must stay because deleting them would delete others.
 func (s *Sweep) going() Sweep {
 	if s.Cascade.Circular() {

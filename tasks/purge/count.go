@@ -17,7 +17,7 @@ const countBlocks = 4096
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		if !s.NoTIDs {
-			if s.Cascade.Circular() {
+			if s.Follows() {
 				t.session.reads = followTimeout
 				if err := t.session.prepareReading(ctx); err != nil {
 					return err
