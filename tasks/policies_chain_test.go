@@ -54,6 +54,9 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 		Name: "d-newest", Table: "purchase",
 		KeepNewest: &policy.KeepNewest{Per: []string{"customer"}, OrderBy: "placed", Count: 2},
 	}
+	newestOfAll := policy.Policy{
+		Name: "e-newest", Table: "purchase", KeepNewest: &policy.KeepNewest{OrderBy: "placed", Count: 150},
+	}
 	for name, test := range map[string]struct {
 		setUp    string
 		policies []policy.Policy
@@ -102,7 +105,27 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 				oldCustomers,
 				{Name: "b", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)}},
 			},
-			estimates: []string{"policy/b"},
+		},
+		"the newest after rows that a foreign key deletes": {
+			setUp:    "ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE",
+			policies: []policy.Policy{oldCustomers, newestOfAll},
+		},
+		"the newest after rows that several foreign keys delete": {
+			setUp: `ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE;
+				ALTER TABLE line ADD FOREIGN KEY (purchase) REFERENCES purchase ON DELETE CASCADE, ADD kind int;
+				UPDATE line SET kind = id % 70; CREATE INDEX ON line (kind, price);
+				CREATE TABLE bill (customer int REFERENCES customer, line int REFERENCES line);
+				INSERT INTO bill VALUES (3, NULL), (NULL, 205)`,
+			policies: []policy.Policy{oldCustomers, {
+				Name: "b", Table: "line", KeepNewest: &policy.KeepNewest{Per: []string{"kind"}, OrderBy: "price", Count: 5},
+			}},
+		},
+		"the newest after rows that a foreign key deletes with orphans": {
+			setUp: `ALTER TABLE line ADD FOREIGN KEY (purchase) REFERENCES purchase ON DELETE CASCADE`,
+			policies: []policy.Policy{oldCustomers, orphanPurchases, {
+				Name: "c", Table: "line", KeepNewest: &policy.KeepNewest{OrderBy: "price", Count: 500},
+			}},
+			estimates: []string{"policy/c"},
 		},
 		"orphans in a tree": {
 			setUp: "UPDATE purchase SET customer = id - 1",

@@ -195,6 +195,12 @@ func (t *Table) Going() []*Table {
 	return list
 }
 
+// Clears reports whether foreign keys change rows of another table when rows of the table are deleted.
+func (t *Table) Clears(other *Table) (clears bool) {
+	t.followCascades(func(k *Cascade) { clears = clears || k.Action == Clears && k.Table == other })
+	return clears
+}
+
 // Keeping returns the foreign keys that keep a row while rows of other tables refer to it, or to rows that would be
 // deleted with it. Keys of tables that may lose their rows together with it are left out: these may let it go.
 func (t *Table) Keeping() (keys []*Cascade) {

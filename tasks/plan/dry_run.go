@@ -33,7 +33,7 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 				}
 			}
 		case task.Name != c.plan.Task.Name:
-			if deleted := c.deletedAlone(task, t); !deleted.IsZero() {
+			if deleted, _ := c.deleted(task, row{"v", t}); !deleted.IsZero() {
 				kept = append(kept, sqlexpr.Format("(%s) IS NOT TRUE", deleted))
 			}
 		}
@@ -57,30 +57,63 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
 }
 
-// deletedAlone is the condition that the task of a policy deletes a row v, if that depends on nothing but the row.
-// It is empty if it depends on something else, or if the task deletes no rows of the table.
-func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
+// deleted is the condition that the task of a policy deletes a row, by its rule or by foreign keys. It is exact unless
+// that depends on more than the row and those that it refers to. path has the tables from which keys were followed.
+func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted sqlexpr.Expr, exact bool) {
+	deleted, exact = c.deletedAlone(task, r)
+	var going []*campaign.Table
+	for _, step := range task.Steps {
+		if tables, err := step.On(c.env, &Plan{Task: task}); err == nil && step.Update == nil && task.Basis != "" {
+			for _, t := range tables {
+				going = append(going, t.Going()...)
+			}
+		}
+	}
+	path = append(slices.Clone(path), r.table)
+	for _, k := range r.table.ForeignKeys {
+		switch {
+		case k.Action != campaign.Deletes || !slices.Contains(going, k.Parent):
+		case slices.Contains(path, k.Parent) || !k.Parent.CanSelect || !k.Parent.ShowsAllRows() || k.Parent.Location != "":
+			exact = false
+		default:
+			parent := row{fmt.Sprint("v", len(path)), k.Parent}
+			above, isExact := c.deleted(task, parent, path...)
+			if exact = exact && isExact; !above.IsZero() {
+				deleted = sqlexpr.Or(deleted, sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
+					k.Parent.Quoted(), parent.alias, k.On(parent.alias, r.alias), above))
+			}
+		}
+	}
+	return deleted, exact
+}
+
+// deletedAlone is the condition that the rule of a policy deletes a row.
+func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact bool) {
 	env := c.env
 	place := slices.IndexFunc(env.Predecessors, func(p Task) bool { return p.Name == task.Name })
 	env.Predecessors = env.Predecessors[:max(place, 0)]
-	alone := &compiler{env: env, plan: &Plan{Task: task}, table: t}
-	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
-		return deleted
-	}
+	alone := &compiler{env: env, plan: &Plan{Task: task}, table: r.table}
+	exact = task.Basis != ""
 	for _, step := range task.Steps {
 		tables, err := step.On(c.env, alone.plan)
-		if err != nil || step.Update != nil || !slices.Contains(tables, t) || len(step.Rules.reads(t)) > 0 {
+		if err != nil || step.Update != nil || !slices.Contains(tables, r.table) {
+			exact = exact && err == nil
 			continue
 		}
-		if rules, _ := alone.anyRule(step.Rules, row{"v", t}); !rules.IsZero() {
-			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord("v", t))
-			if refused := alone.refused(step, row{"v", t}); !refused.IsZero() {
+		onHold, err := findOnHold(c.env, alone.plan, r.table)
+		if err != nil || onHold != nil || task.Basis == "" || len(step.Rules.reads(r.table)) > 0 {
+			exact = false
+			continue
+		}
+		if rules, _ := alone.anyRule(step.Rules, r); !rules.IsZero() {
+			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
+			if refused := alone.refused(step, r); !refused.IsZero() {
 				rules = sqlexpr.Format("%s AND (%s) IS NOT TRUE", rules, refused)
 			}
 			deleted = sqlexpr.Or(deleted, rules)
 		}
 	}
-	return deleted
+	return deleted, exact
 }
 
 type tableColumns struct {
@@ -155,9 +188,9 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
 					return true
 				}
-			case slices.ContainsFunc(job.Table.Cascades, func(k *campaign.Cascade) bool { return k.Table.OID == t.OID }):
+			case job.Table.Clears(t):
 				return true
-			case job.Table == t && !itself && !c.accounted(p.Task, t):
+			case slices.Contains(job.Table.Going(), t) && (!itself || job.Table != t) && !c.accounted(p.Task, t):
 				return true
 			}
 		}
@@ -170,7 +203,8 @@ func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
 		return true
 	}
-	return !c.deletedAlone(task, t).IsZero()
+	_, exact := c.deleted(task, row{"v", t})
+	return exact
 }
 
 // addUpdates adds the new values that a step gives to rows. It leaves out dates, because no rule reads the dates of
