@@ -326,3 +326,32 @@ func TestZoneOfExplanations(t *testing.T) {
 		t.Errorf("XtkAudit is overdue by %s, want %s", got, want)
 	}
 }
+
+// A preview shows a date without a time as that date, wherever the day begins.
+func TestDatesInPreviews(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Europe/Paris", "America/Bogota"} {
+		db := pgtest.Empty(t)
+		inZone(db, zone)
+		db.Do(`CREATE TABLE visit (id int PRIMARY KEY, place int, on_day date);
+			INSERT INTO visit SELECT i, i % 3, date '2020-01-01' + i FROM generate_series(0, 59) i;
+			CREATE INDEX ON visit (place, on_day); ANALYZE visit`)
+		old := &policy.OlderThan{Column: "on_day", Days: new(365)}
+		for _, p := range []policy.Policy{
+			{Name: "scanned", Table: "visit", OlderThan: old},
+			{Name: "grouped", Table: "visit", OlderThan: old, KeepNewest: &policy.KeepNewest{
+				Per: []string{"place"}, OrderBy: "on_day", Count: 2,
+			}},
+		} {
+			j, err := runPolicies(t, db, true, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest := time.Date(2020, 2, 29, 0, 0, 0, 0, time.UTC)
+			if p.KeepNewest != nil {
+				newest = newest.AddDate(0, 0, -6)
+			}
+			checkDates(t, j.previews[p.TaskName()][0], time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), newest)
+		}
+	}
+}

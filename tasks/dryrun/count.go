@@ -301,8 +301,8 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 // addDates adds the oldest and the newest date of some rows, given as a FROM and a WHERE.
 func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
-	query := sqlexpr.Format("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date,
-		finite, from)
+	query := sqlexpr.Format("SELECT %s, %s FROM %s", campaign.Shown(fmt.Sprintf("(min(%s) %s)", date, finite)),
+		campaign.Shown(fmt.Sprintf("(max(%s) %s)", date, finite)), from)
 	var oldest, newest pgtype.Timestamptz
 	err := query.QueryRow(ctx, db).Scan(&oldest, &newest)
 	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // Source is where the oldest and the newest value of a column come from.
@@ -79,12 +81,13 @@ GROUP BY u.position, a.attname`
 // boundsOf returns the SELECT for dates of one type. s are the statistics of column a.
 func boundsOf(dateType string) string {
 	return fmt.Sprintf(
-		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname =
+		`SELECT %[3]s FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname =
 			s.attname
       THEN COALESCE(s.histogram_bounds::text::%[1]s[], '{}') || COALESCE(s.most_common_vals::text::%[1]s[], '{}')
       END) AS v WHERE %[2]s`,
 		dateType,
 		finite,
+		campaign.Shown("v"),
 	)
 }
 
@@ -160,8 +163,8 @@ func (r *reader) readIndexes(ctx context.Context, table string, d *Details) erro
 		names = append(names, c.Column)
 		for _, end := range []string{"min", "max"} {
 			selected = append(selected,
-				fmt.Sprintf("(SELECT CASE WHEN %s THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
-					finite, end, c.quoted, table))
+				fmt.Sprintf("(SELECT CASE WHEN %s THEN %s END FROM (SELECT %s(%s) FROM %s) AS e (v))",
+					finite, campaign.Shown("v"), end, c.quoted, table))
 		}
 	}
 	if names == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -100,10 +101,10 @@ func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Exp
 		columns = append(columns, fmt.Sprintf("count(*) FILTER (WHERE %s)", q.matches[i]))
 		dest = append(dest, &tallies[i].Rows)
 		if c.Date != "" {
-			columns = append(columns,
-				fmt.Sprintf(
-					"min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz",
-					i, q.matches[i]))
+			for _, end := range []string{"min", "max"} {
+				columns = append(columns,
+					campaign.Shown(fmt.Sprintf("(%s(q.d%d) FILTER (WHERE %s))", end, i, q.matches[i])))
+			}
 			dest = append(dest, &dates[i][0], &dates[i][1])
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -182,8 +183,8 @@ func (t *table) countByGroup(ctx context.Context, c Candidates) (tally Tally, er
 		keys = fmt.Sprintf("array_agg(o.key) FILTER (WHERE o.number <= %d)", SampleSize)
 	}
 	query := sqlexpr.Format(
-		"SELECT count(*), min(o.date)::timestamptz, max(o.date)::timestamptz, %s FROM (SELECT o.*%s FROM %s) AS o",
-		keys, number, c.Newest.obsolete(t.sweep.Relation, columns))
+		"SELECT count(*), %s, %s, %s FROM (SELECT o.*%s FROM %s) AS o", campaign.Shown("min(o.date)"),
+		campaign.Shown("max(o.date)"), keys, number, c.Newest.obsolete(t.sweep.Relation, columns))
 	var oldest, newest pgtype.Timestamptz
 	err = t.find(ctx, func(tx pgx.Tx) error {
 		return query.QueryRow(ctx, tx).Scan(&tally.Rows, &oldest, &newest, &tally.Keys)
