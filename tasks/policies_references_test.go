@@ -1,12 +1,14 @@
 package tasks_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -64,7 +66,7 @@ func TestUnreferencedRowThatGetsAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.checkDeleted(t, p.TaskName(), 9)
-	j.checkRetained(t, p.TaskName(), purge.Retained{Failed: 1})
+	j.checkRetained(t, p.TaskName(), purge.Retained{Failed: 1, Kept: 1})
 	checkCount(t, db, 1, "SELECT count(*) FROM customer WHERE id = 35")
 }
 
@@ -92,7 +94,7 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.checkDeleted(t, gone.TaskName(), 30)
-	j.checkRetained(t, gone.TaskName(), purge.Retained{Failed: 10})
+	j.checkRetained(t, gone.TaskName(), purge.Retained{Failed: 10, Kept: 10})
 	for _, isDry := range []bool{true, false} {
 		if j, err = runPolicies(t, db, isDry, orders, gone); err != nil {
 			t.Fatal(err)
@@ -102,6 +104,36 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 		j.checkDeleted(t, gone.TaskName(), 37)
 	}
 	checkCount(t, db, 3, "SELECT count(*) FROM customer")
+}
+
+// Rows that foreign keys keep do not fail a task, whichever worker has tried them.
+func TestRowsThatWereKeptFromAnotherWorker(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner") // which does not see the orders
+	db.Do(customers + `ALTER TABLE customer ADD pad char(1000) DEFAULT 'x'; CLUSTER customer USING customer_pkey;
+		GRANT SELECT, DELETE ON customer TO ` + role)
+	gone := goneCustomers(false)
+	gone.Enabled, gone.Limit = true, 5
+	change := func(c *pipeline.Config) {
+		c.NoCampaign, c.Pipeline, c.Todo = true, []plan.Task{gone.Task()}, []plan.Task{gone.Task()}
+	}
+	j := newJournal(db.For(role))
+	j.committed = func() {
+		if j.cursor.Place > 2 {
+			j.loseAt = 1
+		}
+	}
+	if err := runWith(t, j, change); !errors.Is(err, pipeline.ErrLost) || j.cursor.Retained.Failed != 10 {
+		t.Fatalf("the worker ends with %v at %+v", err, j.cursor)
+	}
+	j.loseAt, j.committed = 0, nil
+	if err := runWith(t, j, func(c *pipeline.Config) { change(c); resume(c, j) }); err != nil {
+		t.Fatal(err)
+	}
+	j.checkState(t, gone.TaskName(), pipeline.Succeeded)
+	j.checkDeleted(t, gone.TaskName(), 30)
+	j.checkRetained(t, gone.TaskName(), purge.Retained{Failed: 10, Kept: 10})
 }
 
 // A row stays, too, if a key of another table keeps a row that would be deleted with it, however many keys lead there.

@@ -38,7 +38,6 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 	if t.detached = t.detached || r.Detached; r.Detached {
 		t.Log(ctx, message.PartitionDetached.With("table", table))
 	}
-	t.Kept += r.Kept
 	t.RowError = cmp.Or(t.RowError, r.FirstError)
 	retained := r.Retained
 	if r.NotDetached != "" {

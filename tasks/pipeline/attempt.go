@@ -50,8 +50,6 @@ type Attempt struct {
 	// RowError is the first error of a row. Unfinished is what could not be completed; it fails the task when the rest
 	// is done.
 	RowError, Unfinished error
-	// Kept counts those of the failed rows that other rows keep by foreign keys, as far as this attempt tried them.
-	Kept int64
 
 	run *Run
 }

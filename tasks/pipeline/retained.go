@@ -109,7 +109,7 @@ func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
 	if a.Task.Kind == plan.Policy {
-		failed -= a.Kept
+		failed -= a.Retained.Kept
 	}
 	all := failed + a.run.Journal.Counts.Done()
 	text := fmt.Sprintf("%d of %d rows failed", failed, all)

@@ -168,6 +168,8 @@ func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 type Retained struct {
 	// Failed rows caused an error of a trigger, a constraint or a view of the application.
 	Failed int64 `json:"failed,omitempty"`
+	// Kept are those of the failed rows that other rows keep by foreign keys.
+	Kept int64 `json:"kept,omitempty"`
 	// Locked rows were locked by other sessions.
 	Locked int64 `json:"locked,omitempty"`
 	// Suppressed rows were neither locked nor failed: a trigger or rule of the application suppressed their deletion.
@@ -182,7 +184,7 @@ type Retained struct {
 
 func (r Retained) Plus(o Retained) Retained {
 	return Retained{
-		r.Failed + o.Failed, r.Locked + o.Locked, r.Suppressed + o.Suppressed,
+		r.Failed + o.Failed, r.Kept + o.Kept, r.Locked + o.Locked, r.Suppressed + o.Suppressed,
 		r.Dependent + o.Dependent, r.OnHold + o.OnHold, r.Tables + o.Tables,
 	}
 }

@@ -87,6 +87,10 @@ func TestRowsThatRefuse(t *testing.T) {
 				s.Key = "id"
 				change(db, e, &s)
 				db.Do(sql)
+				retained := purge.Retained{Failed: 6}
+				if strings.Contains(cause, "foreign key") {
+					retained.Kept = 6
+				}
 				want := int64(994)
 				if s.Paired != nil {
 					want *= 2
@@ -94,8 +98,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				for range 2 {
 					a.batches, a.warned = nil, nil
 					result, err := e.Sweep(t.Context(), s, purge.Cursor{})
-					if err != nil || result.Retained != (purge.Retained{Failed: 6}) || result.FirstError == nil ||
-						result.GaveUp ||
+					if err != nil || result.Retained != retained || result.FirstError == nil || result.GaveUp ||
 						a.deleted() != want ||
 						db.Int(exactlyPoison) != 0 {
 						t.Errorf("deleted %d rows, result %+v, error %v; %d rows are wrong", a.deleted(), result, err,

@@ -233,7 +233,7 @@ func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 }
 
 func (l *localSweep) notFailed(rows []pgtype.TID) []pgtype.TID {
-	return slices.DeleteFunc(rows, func(row pgtype.TID) bool { return l.progress.failed[row] })
+	return slices.DeleteFunc(rows, l.progress.hasFailed)
 }
 
 func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {

@@ -17,7 +17,7 @@ type outcome struct {
 	before   Retained       // what earlier sweeps of the caller retained
 	retained []retainedPart // what this sweep retained
 	failures int            // how often rows failed
-	raised   int64          // failed rows, without those that a foreign key keeps from being deleted
+	raised   int64          // failed rows that are not Kept
 }
 
 // retainedPart counts the rows retained between the position of the part before and this one.
@@ -50,19 +50,23 @@ func (o *outcome) below(position int64) (sum Retained) {
 
 // fail counts failed rows below a position. logged is set if the error is worth a log line. However many rows are
 // kept by foreign keys of other rows, the sweep does not give up because of them.
-func (o *outcome) fail(rows, below int64, err error) (logged bool) {
-	o.retain(below, Retained{Failed: rows})
+func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
+	o.retain(below, r)
 	o.failures++
 	if o.result.FirstError == nil {
 		o.result.FirstError = err
 	}
-	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
-		o.result.Kept += rows
-	} else {
-		o.raised += rows
-		o.result.GaveUp = o.before.Failed+o.raised > MaxFailedRows
-	}
+	o.raised += r.Failed - r.Kept
+	o.result.GaveUp = o.before.Failed-o.before.Kept+o.raised > MaxFailedRows
 	return o.failures <= FailedRowsLogged
+}
+
+// asFailed returns what rows count as that failed with an error.
+func asFailed(rows int64, err error) Retained {
+	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
+		return Retained{Failed: rows, Kept: rows}
+	}
+	return Retained{Failed: rows}
 }
 
 func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp }
@@ -82,17 +86,17 @@ type progress struct {
 	resumable bool             // everything below a cursor is done
 	filenode  uint32           // of the table as it was last seen; 0 at first
 	limiter   *pace.Limiter
-	sizer     pace.Sizer          // the sizer of the worker that committed last
-	changed   int64               // rows deleted or updated in this pass
-	counted   int64               // retained rows below this position were counted before
-	failed    map[pgtype.TID]bool // rows that failed
-	rewritten bool                // triggers have written rows of the table
-	moved     bool                // in this pass, foreign keys have changed rows, which may now be below the position
+	sizer     pace.Sizer              // the sizer of the worker that committed last
+	changed   int64                   // rows deleted or updated in this pass
+	counted   int64                   // retained rows below this position were counted before
+	failed    map[pgtype.TID]Retained // rows that failed
+	rewritten bool                    // triggers have written rows of the table
+	moved     bool                    // in this pass, foreign keys have changed rows, which may now be below the position
 	outcome   *outcome
 }
 
 func newProgress(unit string, o *outcome) *progress {
-	return &progress{unit: unit, outcome: o, undone: map[*chunk]int64{}, failed: map[pgtype.TID]bool{}}
+	return &progress{unit: unit, outcome: o, undone: map[*chunk]int64{}, failed: map[pgtype.TID]Retained{}}
 }
 
 func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limiter, s pace.Sizer) {
@@ -109,7 +113,11 @@ func (p *progress) restart(position int64, filenode uint32) {
 // startPass begins another pass, for which the rows are found again. Rows that failed are not tried again.
 func (p *progress) startPass() {
 	p.changed, p.outcome.retained, p.moved = 0, nil, false
-	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})
+	var sum Retained
+	for _, r := range p.failed {
+		sum = sum.Plus(r)
+	}
+	p.outcome.retain(0, sum)
 }
 
 // handled is how many rows were changed in this pass or failed.
@@ -196,15 +204,16 @@ func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s 
 func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed[row] = true
+	p.failed[row] = asFailed(1, err)
 	position := p.axis.position(row)
-	return position >= p.counted && p.outcome.fail(1, position+1, err)
+	return position >= p.counted && p.outcome.fail(p.failed[row], position+1, err)
 }
 
 func (p *progress) hasFailed(row pgtype.TID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failed[row]
+	_, has := p.failed[row]
+	return has
 }
 
 func (p *progress) failedBetween(from, to int64) (n int64) {

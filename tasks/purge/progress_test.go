@@ -83,12 +83,12 @@ func TestCursorOfSeveralWorkers(t *testing.T) {
 // Failed rows count as retained below the position after them, and too many of them end the sweep.
 func TestOutcomeOfFailedRows(t *testing.T) {
 	t.Parallel()
-	o := &outcome{before: Retained{Failed: MaxFailedRows - 1}}
-	o.fail(1, 11, nil)
+	o := &outcome{before: Retained{Failed: 3*MaxFailedRows - 1, Kept: 2 * MaxFailedRows}}
+	o.fail(Retained{Failed: 1}, 11, nil)
 	if o.below(10) != (Retained{}) || o.below(11) != (Retained{Failed: 1}) || o.ended() {
 		t.Errorf("after %d failed rows: %+v", MaxFailedRows, o)
 	}
-	o.fail(1, 12, nil)
+	o.fail(Retained{Failed: 1}, 12, nil)
 	if !o.ended() {
 		t.Error("the sweep continues after more failed rows than allowed")
 	}

@@ -89,8 +89,6 @@ type Paired struct {
 // Result is what a sweep retained, and how it ended.
 type Result struct {
 	Retained
-	// Kept counts those of the failed rows that other rows keep by foreign keys.
-	Kept int64
 	// FirstError is the error of the first row that failed; nil if none did.
 	FirstError error
 	// TableLocked is set if the sweep ended early because of a lock that could not be skipped, for example one on the
