@@ -161,6 +161,13 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 			INSERT INTO other.bill SELECT i FROM generate_series(11, 14) i`,
 			nil, 26, 14, 0, "orders, other.bill",
 		},
+		"many rows": { // more than are tried
+			`INSERT INTO customer SELECT i, '2020-01-01' FROM generate_series(41, 3040) i;
+			INSERT INTO visit (customer, id) SELECT i, i FROM generate_series(41, 3040) i;
+			CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill SELECT 6 * i FROM generate_series(7, 506) i;
+			CREATE INDEX ON visit (customer); CREATE INDEX ON visit (above); CREATE INDEX ON bill (visit)`,
+			nil, 2530, 510, 0, "orders, bill",
+		},
 		"a tree below": { // the visits 11 to 13 belong to 12 to 14
 			`UPDATE visit SET above = id + 1 WHERE id < 20;
 			CREATE TABLE bill (visit int REFERENCES visit); INSERT INTO bill VALUES (11), (18)`,
@@ -219,6 +226,9 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 			}
 			for _, j := range []*journal{dry, j} {
 				j.checkDeleted(t, task, test.deleted)
+			}
+			if rows := j.retained[task].Rows(); rows != test.kept+test.waiting {
+				t.Errorf("the run retains %d rows", rows)
 			}
 			if dry.cascaded[task] != j.cascaded[task] {
 				t.Errorf("%d rows go with others in the preview, %d in the run", dry.cascaded[task], j.cascaded[task])

@@ -34,7 +34,7 @@ func (w *worker) batch(ctx context.Context) error {
 	n := batchResult{begun: time.Now()}
 	next, limit := w.windowEnd(), w.pickLimit()
 	direct := w.info.plain && !w.skipsLocked() && !w.bisection.Active() && w.overfull < maxOverfull &&
-		(w.statements.axis.windows().Exact || next-w.chunk.from > 1)
+		w.keptBy == nil && (w.statements.axis.windows().Exact || next-w.chunk.from > 1)
 	var calls []string
 	if direct {
 		next, calls = w.batchEnd(), []string{genericPlans}
@@ -91,9 +91,13 @@ func (w *worker) batch(ctx context.Context) error {
 }
 
 // window is the condition on the rows from the beginning of the chunk to a position. Once triggers have written to
-// the table, it leaves out rows that were written since the sweep began, so that each row is picked only once.
+// the table, it leaves out rows that were written since the sweep began, so that each row is picked only once. It also
+// leaves out the rows that are kept.
 func (w *worker) window(end int64) sqlexpr.Expr {
 	window := w.statements.axis.window(w.offset, w.chunk.from, end)
+	if len(w.kept) > 0 {
+		window = sqlexpr.Format("%s AND (r.ctid IN (SELECT unnest(%s))) IS NOT TRUE", window, sqlexpr.Arg(w.kept, "tid[]"))
+	}
 	if !w.progress.isRewritten() {
 		return window
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // A batch with a row that fails is rolled back. Smaller batches follow until the row is found; it is then skipped.
@@ -112,10 +113,35 @@ func (w *worker) singleRow(ctx context.Context) error {
 		return err
 	}
 	w.bisection.Skipped()
-	if w.progress.fail(row, failure) {
-		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, failure))
+	switch s := w.table.sweep; {
+	case w.progress.fail(row, failure):
+		w.table.engine.Recorder.Warn(RowFailed(s.Name, row, key, failure))
+	case sqlstate.Is(failure, pgerrcode.ForeignKeyViolation) && !s.Refused.IsZero() && !s.Cascade.Circular() &&
+		!w.info.triggers && !w.info.also: // these may delete what refers to a row
+		w.keptBy = failure
 	}
 	return nil
+}
+
+// findKept finds those rows of the next window that rows of other tables keep, and counts them as failed. Each takes
+// several batches to find by trying, so the worker looks for them once more rows have failed than are logged, and until
+// a window has none.
+func (w *worker) findKept(ctx context.Context) error {
+	s := w.table.sweep
+	query := sqlexpr.Format("SELECT r.ctid FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE AND (%s) IS TRUE", s.Relation,
+		w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()), s.Where, s.Refused)
+	return w.table.engine.Retry(ctx, s.Name, func() (err error) {
+		w.kept, err = pgx.CollectRows(query.Query(ctx, w.table.session.conn), pgx.RowTo[pgtype.TID])
+		for _, row := range w.kept {
+			if !w.progress.hasFailed(row) {
+				w.progress.fail(row, w.keptBy)
+			}
+		}
+		if err == nil && len(w.kept) == 0 {
+			w.keptBy = nil
+		}
+		return err
+	})
 }
 
 // inSavepoint deletes or updates a single row, and undoes only this part of the transaction if it fails. Deferred

@@ -225,3 +225,43 @@ func TestFailingRowsAreFoundQuickly(t *testing.T) {
 		})
 	}
 }
+
+// Rows that tables keep are tried only as often as they are logged, if a condition finds the others. Rows that further
+// tables keep, which the condition does not know, are tried as before, and a second sweep counts the same.
+func TestKeptRowsAreFoundTogether(t *testing.T) {
+	t.Parallel()
+	const byIndex = "by index"
+	for name, workers := range map[string]int{"by block": 1, "by four workers": 4, byIndex: 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 20_000)
+			db.Do("CREATE TABLE keeping AS SELECT id FROM t WHERE old AND id % 7 = 0; CREATE UNIQUE INDEX ON keeping (id); " +
+				"ALTER TABLE keeping ADD FOREIGN KEY (id) REFERENCES t; CREATE TABLE further (id int REFERENCES t); " +
+				"CREATE INDEX ON further (id); INSERT INTO further SELECT id FROM t WHERE old AND id % 700 IN (0, 1, 2)")
+			if name == byIndex {
+				db.Do("INSERT INTO t SELECT i, false FROM generate_series(20001, 400000) i; " +
+					"CREATE INDEX ON t (id) WHERE old; ANALYZE t")
+			}
+			kept := db.Int("SELECT count(*) FROM (SELECT id FROM keeping UNION SELECT id FROM further) AS kept")
+			deleted := db.Int("SELECT count(*) FROM t WHERE old") - kept
+			e, a := engine(db)
+			count := &counter{}
+			e.Pool, e.Workers = traced(t, db, count), workers
+			s := obsolete
+			s.Refused = sqlexpr.SQL("EXISTS (SELECT FROM keeping AS k WHERE k.id = r.id)")
+			for range 2 {
+				result, err := e.Sweep(t.Context(), s, purge.Cursor{})
+				if err != nil || result.Retained != (purge.Retained{Failed: kept, Kept: kept}) || a.deleted() != deleted {
+					t.Errorf("deleted %d of %d rows, result %+v, error %v", a.deleted(), deleted, result, err)
+				}
+				if indexed := a.scan.Method == purge.IndexScan; indexed != (name == byIndex) {
+					t.Errorf("the scan is %+v", a.scan)
+				}
+				a.batches, deleted = nil, 0
+			}
+			if limit := 5 * kept; count.statements.Load() > limit {
+				t.Errorf("more than %d statements", limit)
+			}
+		})
+	}
+}

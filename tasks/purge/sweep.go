@@ -51,8 +51,8 @@ type Sweep struct {
 	Paired *Paired
 	// Facts must not change about the relations that the statements change and read.
 	Facts []Fact
-	// Refused is the condition that rows of other tables keep a row, by foreign keys; empty if none do. Only counts leave
-	// these rows out: whether a row is kept shows when its deletion is tried.
+	// Refused is the condition that rows of other tables keep a row, by foreign keys; empty if none do. Counts leave these
+	// rows out. A sweep tries the first of them, since a trigger may remove what keeps a row.
 	Refused sqlexpr.Expr
 	// Childless is set if rows are deleted only while no row of another table refers to them.
 	Childless bool

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgtype"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -29,12 +30,14 @@ type worker struct {
 	sizer       pace.Sizer
 	bisection   pace.Bisection
 	chunk       chunk
-	offset      uint16    // rows up to this offset in the chunk's first block were already picked
-	skipLocked  int64     // below this position, rows that other sessions have locked are skipped
-	suppressing bool      // since retained rows were last counted, some picked rows were not deleted
-	overfull    int       // how many batches in a row touched too many rows
-	family      float64   // how many rows are deleted for each picked row, including itself
-	traced      time.Time // when a batch was last traced
+	offset      uint16       // rows up to this offset in the chunk's first block were already picked
+	skipLocked  int64        // below this position, rows that other sessions have locked are skipped
+	suppressing bool         // since retained rows were last counted, some picked rows were not deleted
+	overfull    int          // how many batches in a row touched too many rows
+	family      float64      // how many rows are deleted for each picked row, including itself
+	traced      time.Time    // when a batch was last traced
+	keptBy      error        // why a row of another table keeps a row, once the worker looks for such rows; nil before
+	kept        []pgtype.TID // rows of the next window that are kept
 }
 
 // maxOverfull is after how many batches in a row with too many rows the worker picks rows first, until a batch has
@@ -112,9 +115,14 @@ func (w *worker) step(ctx context.Context) error {
 		defer e.throttler.ProbeDuring(ctx, e.Pool)()
 	}
 	var failure, err error
-	if w.bisection.Active() && w.pickLimit() == 1 {
+	if w.keptBy != nil {
+		err = w.findKept(ctx)
+	}
+	switch {
+	case err != nil:
+	case w.bisection.Active() && w.pickLimit() == 1:
 		err = e.Retry(ctx, name, func() error { return w.singleRow(ctx) })
-	} else {
+	default:
 		failure, err = w.table.try(ctx, func() error { return w.batch(ctx) })
 	}
 	switch {
