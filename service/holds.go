@@ -8,6 +8,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -94,7 +95,7 @@ func holdMessage(h *store.Hold) *cleanupv1.Hold {
 	case store.HoldRecipients:
 		out.What = &cleanupv1.Hold_Recipients{Recipients: rows}
 	case store.HoldTable:
-		out.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: h.Table}}
+		out.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: campaign.FullName(h.Schema, h.Table)}}
 	case store.HoldRows:
 		held := &cleanupv1.HeldTableRows{Table: h.Rows.Table}
 		for _, c := range h.Rows.Columns {

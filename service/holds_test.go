@@ -39,7 +39,7 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	got := s.call(t, "POST", "/v1/holds", `{"table": {"name": "XtkSessionInfo"}, "reason": "over REST"}`)
-	if got.code != 200 || !strings.Contains(got.body, `"name":"xtksessioninfo"`) {
+	if got.code != 200 || !strings.Contains(got.body, `"name":"public.xtksessioninfo"`) {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
 	token, all := "", []string{}
@@ -235,28 +235,28 @@ func TestNamesOfHeldTables(t *testing.T) {
 		CREATE TABLE parts (i integer) PARTITION BY LIST (i); CREATE TABLE elsewhere.part PARTITION OF parts DEFAULT`,
 	)
 	for name, want := range map[string]string{
-		"NmsDelivery":            "nmsdelivery",
-		"PUBLIC.NmsDelivery":     "nmsdelivery",
-		`"public"."nmsdelivery"`: "nmsdelivery",
-		`public."nmsdelivery"`:   "nmsdelivery",
-		`"nmsdelivery"`:          "nmsdelivery",
-		"Mixed":                  "Mixed",
-		"public.Mixed":           "Mixed",
-		`"Mixed"`:                "Mixed",
+		"NmsDelivery":            "public.nmsdelivery",
+		"PUBLIC.NmsDelivery":     "public.nmsdelivery",
+		`"public"."nmsdelivery"`: "public.nmsdelivery",
+		`public."nmsdelivery"`:   "public.nmsdelivery",
+		`"nmsdelivery"`:          "public.nmsdelivery",
+		"Mixed":                  `"public"."Mixed"`,
+		"public.Mixed":           `"public"."Mixed"`,
+		`"Mixed"`:                `"public"."Mixed"`,
 		"mixed":                  "",
 		`"mixed"`:                "",
-		"with.dot":               "with.dot",
-		`"public"."with.dot"`:    "with.dot",
-		`a"b`:                    `a"b`,
-		`"a""b"`:                 `a"b`,
-		"Both":                   "Both",
-		"public.Both":            "Both",
-		"BOTH":                   "both",
-		"both":                   "both",
-		"parts":                  "parts",
-		"part":                   "part",
-		"elsewhere.part":         "part",
-		`"elsewhere"."part"`:     "part",
+		"with.dot":               `"public"."with.dot"`,
+		`"public"."with.dot"`:    `"public"."with.dot"`,
+		`a"b`:                    `"public"."a""b"`,
+		`"a""b"`:                 `"public"."a""b"`,
+		"Both":                   `"public"."Both"`,
+		"public.Both":            `"public"."Both"`,
+		"BOTH":                   "public.both",
+		"both":                   "public.both",
+		"parts":                  "public.parts",
+		"part":                   "elsewhere.part",
+		"elsewhere.part":         "elsewhere.part",
+		`"elsewhere"."part"`:     "elsewhere.part",
 		"elsewhere.no":           "",
 		"no":                     "",
 		"public.no":              "",
@@ -312,6 +312,77 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 		_, bad := wantCode(t, err, codes.InvalidArgument)
 		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != field {
 			t.Errorf("a hold that nothing can honor: %v, want a violation of %s", err, field)
+		}
+	}
+}
+
+// A table on hold remains so when it or a column of it is renamed. Another table with its name is on hold as well, and
+// the log says so; it also says that a hold retains nothing any more.
+func TestHoldsFollowTheirTables(t *testing.T) {
+	t.Parallel()
+	for kind, what := range map[string]string{
+		"a table": `"table": {"name": "shop.order_line"}`,
+		"rows":    `"rows": {"table": "shop.order_line", "columns": [{"column": "note", "value": "note 98"}]}`,
+	} {
+		s := shop(t)
+		held := s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - "+
+			"interval '730 days' AND ($1 OR note = 'note 98')", kind == "a table")
+		setPolicy(t, s, oldOrders())
+		if got := s.call(t, "POST", "/v1/holds", `{"reason": "a lawsuit", `+what+"}"); got.code != 200 {
+			t.Fatalf("%s: %d %s", kind, got.code, got.body)
+		}
+		renamed := oldOrders()
+		renamed.Name, renamed.Table = "renamed", "shop.former"
+		for _, step := range []struct {
+			change string
+			policy *cleanupv1.Policy
+			logged []string // the holds' messages
+		}{
+			{"ALTER TABLE shop.order_line RENAME TO former; ALTER TABLE shop.former RENAME note TO remark", renamed, nil},
+			{
+				"CREATE TABLE shop.order_line AS TABLE shop.former; ALTER TABLE shop.order_line RENAME remark TO note",
+				oldOrders(),
+				[]string{"is now shop.former, and this is another one"},
+			},
+			{"", renamed, nil},
+			{"DROP TABLE shop.former", oldOrders(), []string{"was dropped, and this is another one"}},
+		} {
+			if step.change != "" {
+				s.db.Do(step.change)
+			}
+			setPolicy(t, s, step.policy)
+			events, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{
+				Tasks: []string{"policy/" + step.policy.GetName()}, DryRun: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var onHold int64
+			for _, r := range dry.GetResults() {
+				onHold += r.GetRowsOnHold()
+			}
+			if onHold != held || held == 0 {
+				t.Errorf("%s, %s: %d rows of %s are on hold, want %d", kind, step.change, onHold, step.policy.GetTable(), held)
+			}
+			var said []string
+			for _, e := range events {
+				if strings.HasPrefix(e.GetLog().GetCode(), "HOLD_") {
+					said = append(said, e.GetLog().GetMessage())
+				}
+			}
+			if len(said) != len(step.logged) || (said != nil && !strings.Contains(said[0], step.logged[0])) {
+				t.Errorf("%s, %s: the log has %q, want %q", kind, step.change, said, step.logged)
+			}
+		}
+		s.db.Do("CREATE TABLE shop.other AS TABLE shop.order_line; DROP TABLE shop.order_line")
+		other := oldOrders()
+		other.Table = "shop.other"
+		setPolicy(t, s, other)
+		events, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"policy/old-orders"}, DryRun: true})
+		code := map[string]string{"a table": "HOLD_OF_NO_TABLE", "rows": "HOLD_UNUSABLE"}[kind]
+		if err != nil || (dry.GetResults()[0].GetRowsOnHold() > 0) != (kind == "rows") ||
+			!slices.ContainsFunc(events, func(e *cleanupv1.RunEvent) bool { return e.GetLog().GetCode() == code }) {
+			t.Errorf("%s, without the table: %v, %v", kind, events, err)
 		}
 	}
 }
@@ -418,9 +489,10 @@ func TestHoldsOfRowsThatAreRefused(t *testing.T) {
 	if !strings.Contains(err.Error(), `GRANT SELECT ON "shop"."secret"`) {
 		t.Error(err)
 	}
-	s.db.Do("INSERT INTO cleanupd.hold (id, kind, ids, table_name, rows, not_covered, reason, created_by) SELECT " +
-		"gen_random_uuid(), kind, ids, table_name, rows, not_covered, reason, created_by FROM cleanupd.hold, " +
-		"generate_series(1, 99)")
+	s.db.Do(`INSERT INTO cleanupd.hold (id, kind, ids, relation, schema_name, table_name, rows, not_covered, reason,
+			created_by)
+		SELECT gen_random_uuid(), kind, ids, relation, schema_name, table_name, rows, not_covered, reason, created_by
+		FROM cleanupd.hold, generate_series(1, 99)`)
 	_, bad := wantCode(t, create("shop.order_line", is("id", "1")), codes.InvalidArgument)
 	if v := bad.GetFieldViolations(); len(v) != 1 || !strings.Contains(v[0].GetDescription(), "100 holds of rows") {
 		t.Errorf("%v", v)

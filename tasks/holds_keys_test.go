@@ -38,7 +38,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 	}{
 		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
 		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a table at an end": {chain(6), plan.Holds{Tables: []string{"k5"}}, []int64{1, 2, 3}, ""},
+		"a table at an end": {chain(6), plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "k5"}}}, []int64{1, 2, 3}, ""},
 		"another schema": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
 			plan.Holds{Recipients: []int64{7}},
@@ -47,7 +47,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 		},
 		"a table of another schema": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
-			plan.Holds{Tables: []string{"orders"}},
+			plan.Holds{Tables: []plan.HeldTable{{Schema: "ext", Name: "orders"}}},
 			[]int64{1, 2},
 			"",
 		},

@@ -14,7 +14,8 @@ func (m *model) isOnHold(r rec) bool { return m.onHold[&r.row[0]] }
 
 // tableOnHold reports whether all rows of a table are on hold.
 func (m *model) tableOnHold(table string) bool {
-	return m.holds.Everything || slices.Contains(m.holds.Tables, table)
+	return m.holds.Everything ||
+		slices.ContainsFunc(m.holds.Tables, func(held plan.HeldTable) bool { return held.Name == table })
 }
 
 // workTableOnHold reports whether a work table is on hold: by its name, its owner, a list in its name, or a recipient
@@ -22,7 +23,7 @@ func (m *model) tableOnHold(table string) bool {
 func (m *model) workTableOnHold(name, owner string, id int64) bool {
 	h := m.holds
 	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
-	if h.Everything || slices.Contains(h.Tables, name) ||
+	if m.tableOnHold(name) ||
 		slices.ContainsFunc(of, func(held int64) bool { return unsigned(held) == unsigned(id) }) {
 		return true
 	}
@@ -53,8 +54,7 @@ func (m *model) onHoldItself(r rec, messages map[int64][]int64) bool {
 	}
 	h, name := m.holds, r.t.Name
 	switch {
-	case h.Everything,
-		slices.Contains(h.Tables, name),
+	case m.tableOnHold(name),
 		has("iRecipientId", h.Recipients),
 		has("iWorkflowId", h.Workflows):
 		return true
@@ -182,7 +182,7 @@ func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
 				tables = append(tables, name)
 			}
 			slices.Sort(tables)
-			h.Tables = append(h.Tables, tables[rng.IntN(len(tables))])
+			h.Tables = append(h.Tables, plan.HeldTable{Schema: "public", Name: tables[rng.IntN(len(tables))]})
 		case 12:
 			h.Everything = rng.IntN(3) == 0
 		}

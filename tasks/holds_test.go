@@ -198,18 +198,18 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			18 + 9,
 		},
 		"a table": {
-			plan.Holds{Tables: []string{"nmsbroadlogrcp"}},
+			plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsbroadlogrcp"}}},
 			[]string{"deliveries 3", "logs 9"},
 			12 + 9,
 		},
-		"a parent": {plan.Holds{Tables: []string{"nmsdelivery"}}, []string{"deliveries 3"}, 3},
+		"a parent": {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsdelivery"}}}, []string{"deliveries 3"}, 3},
 		"a paired table": {
-			plan.Holds{Tables: []string{"nmswebtrackinglog"}},
+			plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmswebtrackinglog"}}},
 			[]string{"deliveries 3", "tracking 9", "web 9"},
 			21 + 18,
 		},
-		"a work table":   {plan.Holds{Tables: []string{"wkf2_grp1"}}, []string{"wkf2_grp1"}, 0},
-		"a list's table": {plan.Holds{Tables: []string{"grp1"}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
+		"a work table":   {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "wkf2_grp1"}}}, []string{"wkf2_grp1"}, 0},
+		"a list's table": {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "grp1"}}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
 		"everything":     {plan.Holds{Everything: true}, all, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ CREATE TABLE tracking3 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2002-01-
 INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) FROM generate_series(1, 30) i;`)
 	j := newJournal(db)
 	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: []string{"tracking2"}}
+		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: []plan.HeldTable{{Schema: "public", Name: "tracking2"}}}
 	}
 	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 		t.Fatal(err)
@@ -307,7 +307,9 @@ func TestHoldOfOptions(t *testing.T) {
 	for _, onHold := range []bool{true, false} {
 		j := newJournal(db)
 		if onHold {
-			j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"xtkoption"}} }
+			j.holds = func() plan.Holds {
+				return plan.Holds{Names: []string{"a"}, Tables: []plan.HeldTable{{Schema: "public", Name: "xtkoption"}}}
+			}
 		}
 		if err := runWith(t, j, nil, "npai", "email-error-stats"); err != nil {
 			t.Fatal(err)
@@ -339,7 +341,9 @@ func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 		CREATE TABLE wkf1_2 (i integer) PARTITION BY LIST (i); CREATE TABLE rest PARTITION OF wkf1_2 DEFAULT`,
 	)
 	j := newJournal(db)
-	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"part"}} }
+	j.holds = func() plan.Holds {
+		return plan.Holds{Names: []string{"a"}, Tables: []plan.HeldTable{{Schema: "public", Name: "part"}}}
+	}
 	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,9 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 				CREATE TABLE evidence (id int PRIMARY KEY, child int);
 				INSERT INTO evidence SELECT i, i FROM generate_series(1, 1000) i; ANALYZE`)
 			j := newJournal(db)
-			j.holds = func() plan.Holds { return plan.Holds{Names: []string{"court"}, Tables: []string{"evidence"}} }
+			j.holds = func() plan.Holds {
+				return plan.Holds{Names: []string{"court"}, Tables: []plan.HeldTable{{Schema: "public", Name: "evidence"}}}
+			}
 			changed := false
 			j.committed = func() {
 				if !changed {

@@ -111,10 +111,16 @@ var (
 	)
 	HoldUnusable = rows.warning(
 		"HOLD_UNUSABLE",
-		"rows of {table} are retained while there is a hold of rows of {held}, which can no longer be found: {problem}",
-		"The table or a column that a hold names was dropped, renamed or given another type after the hold was created. "+
-			"All rows that may be on hold by it are retained.",
+		"rows of {table} are retained while there is a hold of {held}: {problem}",
+		"The table or a column of a hold was dropped or given another type after the hold was created, or another table "+
+			"has its name. All rows that may be on hold by it are retained.",
 		"Let an admin release the hold, and create it again for the table as it is now.",
+	)
+	HoldOfNoTable = rows.warning(
+		"HOLD_OF_NO_TABLE",
+		"a hold is of the table {held}, which no longer exists: it retains nothing",
+		"The table of a hold was dropped after the hold was created.",
+		"If the data was to be kept, restore it from a backup. Let an admin release the hold.",
 	)
 	OtherServerRowsUncounted = rows.warning(
 		"OTHER_SERVER_ROWS_UNCOUNTED",

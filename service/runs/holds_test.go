@@ -111,7 +111,7 @@ func TestHoldExpires(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	stored, err := m.CreateHold(t.Context(),
 		store.Hold{Kind: store.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon})
-	if err != nil || stored.Table != "xtksessioninfo" {
+	if err != nil || stored.Schema+"."+stored.Table != "public.xtksessioninfo" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
 	watch(t, m, start(t, m, runs.Request{}).ID)

@@ -71,16 +71,20 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 	case field != "" && slices.Contains(h.IDs, 0):
 		wrong.Add(field, "has 0, which is the id of no row")
 	case h.Kind == store.HoldTable:
-		name, problem, err := findTable(ctx, db, c, h.Table)
+		problem, err := findTable(ctx, db, c, h)
 		if err != nil {
 			return err
 		}
-		if h.Table = name; problem != "" {
+		if problem != "" {
 			wrong.Add("hold.table.name", problem)
 		}
 	case h.Kind == store.HoldRows:
-		if err := policy.CheckRows(ctx, db, c, h.Rows); !errors.As(err, &wrong) && err != nil {
+		t, err := policy.CheckRows(ctx, db, c, h.Rows)
+		if !errors.As(err, &wrong) && err != nil {
 			return err
+		}
+		if err == nil {
+			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
 		}
 	}
 	switch {
@@ -117,29 +121,30 @@ func checkConcerned(ctx context.Context, config pipeline.Config, pool *pgxpool.P
 		"foreign keys connect with them: there is nothing to keep", h.Rows.Table))
 }
 
-// findTable returns the stored name of a table or partition, and in problem why it cannot be held; "" if it can.
+// findTable finds the table or partition of a hold by its name, and returns why it cannot be held; "" if it can.
 func findTable(
-	ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string,
-) (stored, problem string, err error) {
+	ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold,
+) (problem string, err error) {
+	name := h.Table
 	if name == "" || !connection.IsStorable(name) {
-		return name, "must be the name of a table", nil
+		return "must be the name of a table", nil
 	}
 	var inner, materialized bool
 	var beneath []string
 	err = db.QueryRow(ctx, selectTable, c.Schema, name, inOtherSchemas(c)).
-		Scan(&stored, &inner, &materialized, &beneath)
+		Scan(&h.Relation, &h.Schema, &h.Table, &inner, &materialized, &beneath)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		if c.Schema == "" { // not Campaign
-			return name, fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q", name), nil
+			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q", name), nil
 		}
-		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
+		return fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
 	case inner:
-		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
-	case beneath != nil && (materialized || !mayBeDropped(stored)):
-		return name, "is a view, which a hold does not protect: name its tables, " + strings.Join(beneath, ", "), err
+		return "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
+	case beneath != nil && (materialized || !mayBeDropped(h.Table)):
+		return "is a view, which a hold does not protect: name its tables, " + strings.Join(beneath, ", "), err
 	}
-	return stored, "", err
+	return "", err
 }
 
 // mayBeDropped reports whether tasks drop tables and views with this stored name.
@@ -154,7 +159,7 @@ func mayBeDropped(name string) bool {
 // selectTable finds the table with the name $2 in the schema $1, or among the tables with the OIDs $3 in any
 // schema. The name may be as stored or in lower case, quoted, and preceded by the schema.
 const selectTable = `
-SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
+SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
   FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
     AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid

@@ -23,7 +23,8 @@ type Scope struct {
 }
 
 type Column struct {
-	Name string
+	Number int16
+	Name   string
 	// Type is the SQL of the column's type, or of the type below it if it is a domain, without a length or precision,
 	// so that a value of this type is neither cut nor rounded. Full is the SQL of the column's type itself. Kind is
 	// its category in pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
@@ -222,7 +223,7 @@ types AS MATERIALIZED ( -- of thousands of columns, a few
       SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
       WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
   WHERE based.oid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = ANY ($1::oid[])))
-SELECT a.attrelid, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod), t.category,
+SELECT a.attrelid, a.attnum, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod), t.category,
   t.base IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
   t.base IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
     AND (SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation),
@@ -263,7 +264,8 @@ ORDER BY a.attrelid, a.attnum`
 		column Column
 	)
 	scan := []any{
-		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise, &column.NotNull,
+		&oid, &column.Number, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise,
+		&column.NotNull,
 		&column.HasNulls, &column.Unique, &column.NullCollides, &column.Primary, &column.Referenced, &column.Generated,
 		&column.Indexed, &column.CanSelect, &column.CanUpdate, &column.operators, &column.comparable, &column.Identity,
 		&column.Generates,

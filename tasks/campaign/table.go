@@ -70,11 +70,13 @@ func (t *Table) KeysTo() []*Cascade {
 var lowerName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // FullName returns the name with the schema, as a policy may write it: in quotes only where these are needed.
-func (t *Table) FullName() string {
-	if lowerName.MatchString(t.Schema) && lowerName.MatchString(t.Name) {
-		return t.Schema + "." + t.Name
+func (t *Table) FullName() string { return FullName(t.Schema, t.Name) }
+
+func FullName(schema, name string) string {
+	if lowerName.MatchString(schema) && lowerName.MatchString(name) {
+		return schema + "." + name
 	}
-	return t.Quoted()
+	return pgx.Identifier{schema, name}.Sanitize()
 }
 
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }

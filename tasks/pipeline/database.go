@@ -72,6 +72,11 @@ func (d *Database) Refresh(ctx context.Context) error {
 		return err
 	}
 	d.logCatalog(ctx, d.Env.Catalog, env.Catalog)
+	for _, t := range holds.Tables {
+		if t.Gone && !slices.Contains(d.Env.Holds.Tables, t) {
+			d.Log(ctx, message.HoldOfNoTable.With("held", t.FullName()))
+		}
+	}
 	env.Record = d.journal.Register.Record
 	d.Env = env
 	d.Engine.FlushStats = env.Catalog.Version >= 150_000

@@ -15,11 +15,16 @@ import (
 // HeldRows are the rows of a table with given values in all of some columns. They are on hold with the rows that
 // refer to them by foreign keys, and with those that refer to these.
 type HeldRows struct {
-	Table   string       `json:"table"` // its full name
+	// OID is the table's, and Table its full name.
+	OID     uint32       `json:"-"`
+	Table   string       `json:"table"`
 	Columns []HeldColumn `json:"columns"`
+	// Instead is empty, or tells what became of the table of the hold, if this is another one with its name.
+	Instead string `json:"-"`
 }
 
 type HeldColumn struct {
+	Number int16  `json:"number"` // in the table
 	Column string `json:"column"` // as stored
 	// Type is the type of the column when the hold was created.
 	Type  string `json:"type"`
@@ -50,8 +55,11 @@ func (h HeldRows) changed(t *campaign.Table) string {
 // condition is the condition that a row is one of the rows on hold. It is true if this cannot be known.
 func (h HeldRows) condition(c *compiler, r row) sqlexpr.Expr {
 	held := c.env.Catalog.Table(h.Table)
+	if h.Instead != "" {
+		c.plan.noteUnusable(c.env, c.table, h.Table, h.Instead)
+	}
 	if why := h.changed(held); why != "" {
-		c.plan.noteUnusable(c.env, c.table, h, why)
+		c.plan.noteUnusable(c.env, c.table, h.Table, why)
 		return sqlexpr.SQL("true")
 	}
 	var equal []sqlexpr.Expr
@@ -66,16 +74,16 @@ func (h HeldRows) condition(c *compiler, r row) sqlexpr.Expr {
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" AND ", equal...))
 }
 
-func (p *Plan) noteUnusable(env Env, t *campaign.Table, h HeldRows, why string) {
-	p.note(message.HoldUnusable.With("table", t.NameIn(env.Catalog.Schema), "held", h.Table, "problem", why))
+func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {
+	p.note(message.HoldUnusable.With("table", t.NameIn(env.Catalog.Schema), "held", held, "problem", why))
 }
 
 // lost reports whether the table of rows on hold no longer exists. As any row might belong to them, all rows of the
 // given table are then retained, which it notes.
 func (p *Plan) lost(env Env, t *campaign.Table) bool {
 	for _, h := range env.Holds.Rows {
-		if env.Catalog.Table(h.Table) == nil {
-			p.noteUnusable(env, t, h, "there is no such table any longer")
+		if held := env.Catalog.Table(h.Table); held == nil || held.OID != h.OID {
+			p.noteUnusable(env, t, h.Table, "there is no such table any longer")
 			return true
 		}
 	}

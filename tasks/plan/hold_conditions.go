@@ -33,6 +33,7 @@ type holdFinder struct {
 // would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes. So does a row
 // that refers to rows on hold, if these are HeldRows.
 func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
+	p.noteNamesakes(env, table)
 	switch {
 	case len(env.Holds.Names) == 0:
 		return nil, nil

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -13,9 +12,8 @@ type Holds struct {
 	// Names are the names of the holds. If there are none, nothing is on hold.
 	Names      []string
 	Everything bool
-	// Tables are the stored names of tables of the application, partitions and work tables that are on hold with all
-	// of their rows.
-	Tables []string
+	// Tables are tables, partitions and work tables that are on hold with all of their rows.
+	Tables []HeldTable
 	// Deliveries, Lists and Workflows are ids of rows that are on hold with the rows that belong to them.
 	Deliveries, Lists, Workflows []int64
 	// Rows with one of these ids in iRecipientId are on hold.
@@ -37,21 +35,63 @@ func (h Holds) idsOf(table string) []int64 {
 	return nil
 }
 
-func (h Holds) namesTable(table string) bool {
-	return h.Everything ||
-		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
+// HeldTable is a relation that is on hold with all of its rows, whatever its name is now. So is another relation that
+// has the name: it may be the same table, restored from a backup.
+type HeldTable struct {
+	OID          uint32
+	Schema, Name string // when the hold was created
+	// NowSchema and NowName are empty if the relation no longer exists. Gone is set if no other one has its name, either.
+	NowSchema, NowName string
+	Gone               bool
 }
+
+// FullName returns the table's name when the hold was created.
+func (t HeldTable) FullName() string { return campaign.FullName(t.Schema, t.Name) }
+
+func (t HeldTable) isNamed(schema, name string) bool { return t.Schema == schema && t.Name == name }
+
+func (h Holds) hasRelation(oid uint32, schema, name string) bool {
+	return h.Everything || slices.ContainsFunc(h.Tables, func(t HeldTable) bool {
+		return t.OID == oid || t.isNamed(schema, name)
+	})
+}
+
+func (h Holds) hasTable(t *campaign.Table) bool { return h.hasRelation(t.OID, t.Schema, t.Name) }
+
+func (h Holds) hasLeaf(l campaign.Leaf) bool { return h.hasRelation(l.OID, l.Schema, l.Name) }
 
 // WholeTable reports whether the table, or a partition of it, is on hold with all of its rows.
 func (h Holds) WholeTable(t *campaign.Table) bool {
-	return h.namesTable(t.Name) ||
-		slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.namesTable(leaf.Name) })
+	return h.hasTable(t) || slices.ContainsFunc(t.Leaves, h.hasLeaf)
+}
+
+// noteNamesakes notes that the table, or a partition of it, is on hold only because it has the name of a table on hold.
+func (p *Plan) noteNamesakes(env Env, table *campaign.Table) {
+	for _, held := range env.Holds.Tables {
+		isNamesake := func(l campaign.Leaf) bool { return held.isNamed(l.Schema, l.Name) && held.OID != l.OID }
+		if isNamesake(campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name}) ||
+			slices.ContainsFunc(table.Leaves, isNamesake) {
+			p.noteUnusable(env, table, held.FullName(), held.Became())
+		}
+	}
+}
+
+// Became says what became of the table if another one has its name.
+func (t HeldTable) Became() string {
+	if t.NowName == "" {
+		return "that table was dropped, and this is another one of its name"
+	}
+	return "that table is now " + campaign.FullName(t.NowSchema, t.NowName) + ", and this is another one of its name"
 }
 
 // WorkTable reports whether a work table is on hold: by its name or a partition's name, because its owner (a row of
 // the table owner) is on hold, or because a list in its name is.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
-	return h.namesTable(w.Name) || slices.ContainsFunc(w.Partitions, h.namesTable) ||
+	isHeld := func(t HeldTable) bool {
+		return t.isNamed(w.Schema, w.Name) || (t.NowSchema == w.Schema && t.NowName == w.Name) ||
+			slices.Contains(w.Partitions, t.Name) || slices.Contains(w.Partitions, t.NowName)
+	}
+	return h.Everything || slices.ContainsFunc(h.Tables, isHeld) ||
 		slices.Contains(h.idsOf(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
@@ -113,12 +153,12 @@ func newHoldLinker(env Env) (l holdLinker, err error) {
 
 func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	holds := l.env.Holds
-	if holds.namesTable(table.Name) {
+	if holds.hasTable(table) {
 		return holdLinks{whole: true}
 	}
 	for _, leaf := range table.Leaves {
 		switch {
-		case leaf.Name == table.Name || !holds.namesTable(leaf.Name):
+		case leaf.OID == table.OID || !holds.hasLeaf(leaf):
 		case leaf.Location != "": // its rows have another tableoid on their server
 			return holdLinks{whole: true}
 		default:

@@ -37,7 +37,7 @@ func TestHoldConditions(t *testing.T) {
 		holds         plan.Holds
 		where, column string
 	}{
-		"the whole table": {"NmsVisitor", plan.Holds{Tables: []string{"nmsvisitor"}}, "true", ""},
+		"the whole table": {"NmsVisitor", plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsvisitor"}}}, "true", ""},
 		"everything":      {"NmsVisitor", plan.Holds{Everything: true}, "true", ""},
 		"a column": {
 			"NmsBroadLogRcp",
@@ -121,13 +121,13 @@ func TestHiddenRowsOnHold(t *testing.T) {
 // A work table is on hold by its name, its owner, a list in its name, or one of its partitions.
 func TestWorkTablesOnHold(t *testing.T) {
 	t.Parallel()
-	table := campaign.WorkTable{Name: "wkf7_grp9", ID: 7, Partitions: []string{"wkf7_p1"}}
+	table := campaign.WorkTable{Schema: "public", Name: "wkf7_grp9", ID: 7, Partitions: []string{"wkf7_p1"}}
 	for name, c := range map[string]struct {
 		holds plan.Holds
 		want  bool
 	}{
-		"its name":          {plan.Holds{Tables: []string{"WKF7_grp9"}}, true},
-		"its partition":     {plan.Holds{Tables: []string{"wkf7_p1"}}, true},
+		"its name":          {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "wkf7_grp9"}}}, true},
+		"its partition":     {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "wkf7_p1"}}}, true},
 		"its owner":         {plan.Holds{Workflows: []int64{7}}, true},
 		"its list":          {plan.Holds{Lists: []int64{9}}, true},
 		"another owner":     {plan.Holds{Workflows: []int64{9}}, false},

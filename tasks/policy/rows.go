@@ -27,10 +27,13 @@ const (
 var zoned = regexp.MustCompile(`(?:Z|:.*[+-]\d\d(?::?\d\d)?)$`)
 
 // CheckRows checks the rows of a hold against a database by the rules for the filters of policies, and completes their
-// names and types. It fails as Policy.Check does.
-func CheckRows(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, rows *plan.HeldRows) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		c := &checker{tx: tx, env: plan.Env{Catalog: catalog}}
+// names and types. It returns their table, and fails as Policy.Check does.
+func CheckRows(
+	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, rows *plan.HeldRows,
+) (*campaign.Table, error) {
+	c := &checker{env: plan.Env{Catalog: catalog}}
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		c.tx = tx
 		if n := len(rows.Columns); n == 0 || n > maxHeldColumns {
 			c.wrong.Addf("hold.rows.columns", "must have 1 to %d columns, not %d", maxHeldColumns, n)
 			return c.wrong.Err()
@@ -45,7 +48,7 @@ func CheckRows(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalo
 				return err
 			}
 			readable = readable && column.CanSelect
-			rows.Columns[i].Column, rows.Columns[i].Type = column.Name, column.Type
+			rows.Columns[i].Number, rows.Columns[i].Column, rows.Columns[i].Type = column.Number, column.Name, column.Type
 			if slices.ContainsFunc(rows.Columns[:i], func(c plan.HeldColumn) bool { return c.Column == column.Name }) {
 				c.wrong.Addf(fmt.Sprintf("hold.rows.columns[%d].column", i), "%s is named twice", column.Name)
 			}
@@ -53,9 +56,10 @@ func CheckRows(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalo
 		if c.wrong == nil && !readable {
 			return c.unreadable()
 		}
-		rows.Table = c.table.FullName()
+		rows.OID, rows.Table = c.table.OID, c.table.FullName()
 		return c.wrong.Err()
 	})
+	return c.table, err
 }
 
 // checkHeld checks a column of a hold and its value.

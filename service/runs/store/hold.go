@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,11 +34,12 @@ const (
 type Hold struct {
 	ID   string
 	Kind HoldKind
-	// IDs, Table and Rows say which rows are on hold: those with these ids, all rows of the table, or those with given
-	// values.
-	IDs   []int64
-	Table string
-	Rows  *plan.HeldRows // nil unless Kind is HoldRows
+	// IDs, Schema with Table, and Rows say which rows are on hold: those with these ids, all rows of the table, or those
+	// with given values. Relation is the table's object id.
+	IDs           []int64
+	Relation      uint32
+	Schema, Table string
+	Rows          *plan.HeldRows // nil unless Kind is HoldRows
 	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
 	// not cover their rows.
 	NotCovered  []string
@@ -49,7 +51,7 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-const holdColumns = "id::text, kind, ids, table_name, rows, not_covered, reason, created_by, create_time, " +
+const holdColumns = "id::text, kind, ids, relation, schema_name, table_name, rows, not_covered, reason, created_by, create_time, " +
 	"expire_time, release_time, released_by"
 
 func holdApplies(at string) string {
@@ -77,12 +79,16 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	}
 	rows, _ := tx.Query(
 		ctx,
-		`INSERT INTO cleanupd.hold (id, kind, ids, table_name, rows, not_covered, reason, created_by, expire_time)
-		VALUES (@id, @kind, @ids, @table, @rows, @not_covered, @reason, @created_by, @expire_time) RETURNING `+holdColumns,
+		`INSERT INTO cleanupd.hold (id, kind, ids, relation, schema_name, table_name, rows, not_covered, reason, created_by,
+			expire_time)
+		VALUES (@id, @kind, @ids, @relation, @schema, @table, @rows, @not_covered, @reason, @created_by, @expire_time)
+		RETURNING `+holdColumns,
 		pgx.StrictNamedArgs{
 			"id":          id,
 			"kind":        h.Kind,
 			"ids":         append([]int64{}, h.IDs...),
+			"relation":    h.Relation,
+			"schema":      h.Schema,
 			"table":       h.Table,
 			"rows":        h.Rows,
 			"not_covered": append([]string{}, h.NotCovered...),
@@ -143,21 +149,44 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
+// selectEffective also reads what the relation and the columns of a hold are called at present, and the object id of
+// another relation that has the name by now.
+const selectEffective = `
+SELECT last, id::text, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''), rows,
+  COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0), ARRAY(SELECT COALESCE(a.attname, held.of ->> 'column')
+    FROM jsonb_array_elements(rows -> 'columns') WITH ORDINALITY AS held (of, place)
+      LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = (held.of ->> 'number')::int AND NOT a.attisdropped
+    ORDER BY held.place)
+FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
+  LEFT JOIN cleanupd.hold ON %s
+  LEFT JOIN LATERAL (
+    SELECT n.nspname::text AS schema, c.relname::text AS name
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = relation AND c.relkind IN ('r', 'p', 'f', 'v', 'm')) AS now ON true
+  LEFT JOIN LATERAL (
+    SELECT c.oid FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = schema_name AND c.relname = table_name AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+      AND c.oid <> relation
+    OFFSET 0 -- by indexes, not in a join with all of pg_class
+  ) AS namesake ON true
+ORDER BY number`
+
 // EffectiveHolds returns the holds that apply at a time, and in last the number of the newest hold that exists.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
-	rows, _ := db.Query(
-		ctx,
-		`SELECT last, id::text, kind, ids, table_name, rows FROM (SELECT COALESCE(max(number), 0) AS last
-			FROM cleanupd.hold) AS created
-		LEFT JOIN cleanupd.hold ON `+holdApplies("$1")+` ORDER BY number`,
-		at,
-	)
+	rows, _ := db.Query(ctx, fmt.Sprintf(selectEffective, holdApplies("$1")), at)
 	var (
-		id, kind, table *string
-		ids             []int64
-		held            *plan.HeldRows
+		id, kind *string
+		ids      []int64
+		table    plan.HeldTable
+		held     *plan.HeldRows
+		namesake uint32
+		columns  []string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&last, &id, &kind, &ids, &table, &held}, func() error {
+	scan := []any{
+		&last, &id, &kind, &ids, &table.OID, &table.Schema, &table.Name, &held, &table.NowSchema, &table.NowName, &namesake,
+		&columns,
+	}
+	_, err = pgx.ForEachRow(rows, scan, func() error {
 		if kind == nil {
 			return nil
 		}
@@ -172,9 +201,23 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 		case HoldRecipients:
 			all.Recipients = append(all.Recipients, ids...)
 		case HoldTable:
-			all.Tables = append(all.Tables, *table)
+			table.Gone = table.NowName == "" && namesake == 0
+			all.Tables = append(all.Tables, table)
 		case HoldRows:
-			all.Rows = append(all.Rows, *held)
+			if table.NowName != "" {
+				now := plan.HeldRows{OID: table.OID, Table: campaign.FullName(table.NowSchema, table.NowName)}
+				for i, c := range held.Columns {
+					c.Column = columns[i]
+					now.Columns = append(now.Columns, c)
+				}
+				all.Rows = append(all.Rows, now)
+			}
+			if namesake != 0 {
+				held.OID, held.Instead = namesake, table.Became()
+			}
+			if table.NowName == "" || namesake != 0 {
+				all.Rows = append(all.Rows, *held)
+			}
 		default: // a hold whose kind this version does not know holds everything
 			all.Everything = true
 		}

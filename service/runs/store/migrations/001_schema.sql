@@ -228,7 +228,9 @@ CREATE TABLE cleanupd.hold (
   id           uuid NOT NULL UNIQUE,
   kind         text NOT NULL CHECK (kind IN ('DELIVERIES', 'LISTS', 'WORKFLOWS', 'TABLE', 'RECIPIENTS', 'ROWS', 'EVERYTHING')),
   ids          bigint[] NOT NULL,    -- of the rows that it is about
-  table_name   text NOT NULL,        -- the table that it is about
+  relation     oid NOT NULL,         -- the table that it is about, whatever its name is now; 0: none
+  schema_name  text NOT NULL,        -- the table's when the hold was created
+  table_name   text NOT NULL,        -- the same
   rows         jsonb,                -- the rows of a table that it is about, by their values
   not_covered  text[] NOT NULL,      -- tables that reach its recipients otherwise
   reason       text NOT NULL,
