@@ -178,18 +178,19 @@ func keep(t *testing.T, db *pgtest.DB, holds plan.Holds, policies []policy.Polic
 	return j
 }
 
-// A partition with a row on hold is neither dropped nor detached, and a row on hold is not overwritten.
+// A partition with a row on hold is neither dropped nor detached, unlike the others; a row on hold is not overwritten.
 func TestHoldsOfRowsInPartitions(t *testing.T) {
 	t.Parallel()
-	for partitions, left := range map[purge.Partitions]int64{
-		purge.DropPartitions: 1, purge.DeleteRows: 1, purge.DetachPartitions: 30,
+	for partitions, want := range map[purge.Partitions]struct{ left, others int64 }{
+		purge.DropPartitions: {1, 0}, purge.DeleteRows: {1, 1}, purge.DetachPartitions: {30, 0},
 	} {
 		db := pgtest.Empty(t)
 		db.Do(months)
 		keep(t, db, heldRows("event", [3]string{"id", "int4", "7"}, [3]string{"at", "timestamptz", "2025-11-07T12:00:00Z"}),
 			[]policy.Policy{oldEvents(partitions)}, func(int64) {})
-		checkCount(t, db, left, "SELECT count(*) FROM event_2025_11")
+		checkCount(t, db, want.left, "SELECT count(*) FROM event_2025_11")
 		checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = 'event_2025_11'::regclass")
+		checkCount(t, db, want.others, "SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('event_2025_10')")
 	}
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE account (id int PRIMARY KEY, mail text, at timestamptz); INSERT INTO account " +

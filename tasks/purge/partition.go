@@ -84,8 +84,7 @@ type removable struct {
 
 // removes reports whether the sweep removes its table rather than rows of it.
 func (s *Sweep) removes() bool {
-	return s.Older != nil && s.Partition && (s.Partitions == DetachPartitions ||
-		(s.Partitions != DeleteRows && !s.Narrowed))
+	return s.Older != nil && s.Partition && s.Partitions != DeleteRows
 }
 
 // readRemovable returns nil if the table does not end before the cutoff.
