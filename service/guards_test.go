@@ -201,3 +201,27 @@ func TestGuardsAreChangedForAReason(t *testing.T) {
 		}
 	}
 }
+
+// Where the database is not Campaign, the guards that only Campaign has cannot be changed; the others can.
+func TestGuardsWithoutCampaign(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	for field, g := range map[string]*cleanupv1.Guards{
+		"":                        {MinRows: proto.Int64(10)},
+		"guards.max_idle":         {MaxIdle: durationpb.New(0)},
+		"guards.max_tables":       {MaxTables: proto.Int64(7)},
+		"guards.max_drop_percent": {MaxDropPercent: proto.Float64(7)},
+	} {
+		_, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: g})
+		if field == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

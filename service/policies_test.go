@@ -203,6 +203,15 @@ func TestPolicyChangedInMidRun(t *testing.T) {
 	}
 }
 
+func listedRefusals(t *testing.T, s *server) []*cleanupv1.GuardRefusal {
+	t.Helper()
+	guards, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guards.GetRefusals()
+}
+
 // A policy is a task of runs like the others: the first run follows a saved plan, and others need none.
 func TestPoliciesInRuns(t *testing.T) {
 	t.Parallel()
@@ -222,7 +231,14 @@ func TestPoliciesInRuns(t *testing.T) {
 	if r := resultOf(refused, "policy/old-orders"); r.GetMetadata()["guard"] != "policy" || s.db.Int(due) != rows {
 		t.Errorf("%v", r)
 	}
+	if got := listedRefusals(t, s); len(got) != 1 || got[0].GetGuard().GetGuard() != cleanupv1.GuardKind_GUARD_KIND_POLICY ||
+		got[0].GetGuard().GetNumber() != 1 || got[0].GetTask() != "policy/old-orders" {
+		t.Errorf("the guards list %v", got)
+	}
 	dry, run := approve(t, s)
+	if got := listedRefusals(t, s); got != nil {
+		t.Errorf("after the plan the guards list %v", got)
+	}
 	if p := resultOf(dry, "policy/old-orders").GetPreview(); len(p) != 1 || p[0].GetRows() != rows || rows == 0 {
 		t.Errorf("%d %v", rows, p)
 	}
@@ -242,6 +258,14 @@ func TestPoliciesInRuns(t *testing.T) {
 	}
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{})
 	wantCode(t, err, codes.FailedPrecondition)
+	if got := listedRefusals(t, s); len(got) != 1 {
+		t.Errorf("after another rule was refused the guards list %v", got)
+	}
+	p.Enabled = false
+	setPolicy(t, s, p)
+	if got := listedRefusals(t, s); got != nil {
+		t.Errorf("of a disabled policy the guards list %v", got)
+	}
 	if _, _, err = s.run(t, &cleanupv1.RunCleanupRequest{SkipTasks: []string{"policies"}}); err == nil {
 		t.Error("a run without tasks")
 	}

@@ -49,9 +49,10 @@ func TestProfile(t *testing.T) {
 		if ofPolicies == (code == 0 || c.args == "campaign") {
 			t.Errorf("%q: %d %s", c.args, code, errs)
 		}
-		// the guard idle watches Campaign's logs
+		// the guard idle watches Campaign's logs, and those of drops judge its work tables
 		code, out, errs = r.run(t, "guards")
-		if code != 0 || strings.Contains(out, "maxIdle") != c.tasks || strings.Contains(out, "Forms") {
+		if code != 0 || strings.Contains(out, "maxIdle") != c.tasks || strings.Contains(out, "work tables") != c.tasks ||
+			strings.Contains(out, "Forms") {
 			t.Errorf("%q: %d %s %s", c.args, code, out, errs)
 		}
 		_ = r.cmd.Process.Kill()

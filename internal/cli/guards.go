@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -223,7 +224,7 @@ func printGuards(
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)
-		if (f.Name() == "max_idle" && !about.GetCampaign()) ||
+		if (slices.Contains(ofCampaign, f.Name()) && !about.GetCampaign()) ||
 			(f.Name() == "min_process_instances" && !about.GetUserData()) {
 			continue
 		}
@@ -251,6 +252,9 @@ func printGuards(
 	fmt.Fprintln(w)
 	return terminal.ScreenOf(w).PrintTable(table)
 }
+
+// ofCampaign are the settings that only a Campaign database uses.
+var ofCampaign = []protoreflect.Name{"max_tables", "max_drop_percent", "max_idle"}
 
 // guardMeanings says what each setting makes guards refuse.
 var guardMeanings = map[string]string{

@@ -32,6 +32,10 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.GuardRefusa
 func (m *Manager) SetGuards(
 	ctx context.Context, givenEtag, reason string, change func(current guard.Limits) guard.Limits,
 ) (limits guard.Limits, refusals []store.GuardRefusal, err error) {
+	noCampaign, err := m.Tasks.Profile.NoCampaign(ctx, m.calls)
+	if err != nil {
+		return limits, nil, err
+	}
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
 			return err
@@ -47,6 +51,11 @@ func (m *Manager) SetGuards(
 		if err := validateLimits(limits); err != nil {
 			return err
 		}
+		if noCampaign {
+			if err := checkCampaignLimits(current, limits); err != nil {
+				return err
+			}
+		}
 		if err := store.SetGuardLimits(ctx, tx, current, limits); err != nil {
 			return err
 		}
@@ -56,6 +65,20 @@ func (m *Manager) SetGuards(
 		return audit.Note(ctx, tx, audit.Details{"from": current, "to": limits, "reason": reason})
 	})
 	return limits, refusals, err
+}
+
+// checkCampaignLimits fails with failure.Violations if limits change that only a Campaign database uses.
+func checkCampaignLimits(current, changed guard.Limits) error {
+	var wrong failure.Violations
+	check := func(same bool, field, about string) {
+		if !same {
+			wrong.Addf("guards."+field, "is about %s, which only a Campaign database has", about)
+		}
+	}
+	check(current.MaxTables == changed.MaxTables, "max_tables", "work tables")
+	check(current.MaxDropPercent == changed.MaxDropPercent, "max_drop_percent", "work tables")
+	check(current.MaxIdle == changed.MaxIdle, "max_idle", "the application's logs and events")
+	return wrong.Err()
 }
 
 func validateLimits(g guard.Limits) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -89,6 +90,8 @@ func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, erro
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
+// Set stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is not
+// proven if it is disabled.
 func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err := tx.Exec(
 		ctx,
@@ -96,10 +99,21 @@ func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 		ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, relations = excluded.relations`,
 		p.Name, p, p.Relations,
 	)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(
+		ctx,
+		`DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND (options ->> task <> $2 OR guard = $3 AND NOT $4)`,
+		p.TaskName(), p.Basis(), guard.Policy, p.Enabled,
+	)
 	return err
 }
 
 func Delete(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.policy WHERE name = $1", name)
+	if err == nil {
+		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE task = $1", policy.Prefix+name)
+	}
 	return err
 }

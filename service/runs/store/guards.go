@@ -156,11 +156,12 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
+// readRefusals leaves out those by guard.Policy: the next saved plan passes it, whatever the number.
 func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guard.Refusal, error) {
 	rows, _ := db.Query(ctx,
-		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 ORDER BY "+
-			"guard, table_name",
-		task)
+		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 "+
+			"AND guard <> $2 ORDER BY guard, table_name",
+		task, guard.Policy)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
@@ -268,9 +269,6 @@ func RecordJudgement(
 		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND options <> $2", task, o.Options)
 	}
 	for _, t := range o.Trips {
-		if t.Guard == guard.Policy { // the next saved plan passes this guard, whatever the number
-			continue
-		}
 		b.Queue(
 			`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
 				SELECT name, kind, @guard, @table, @number, @limit, @options, run_id FROM cleanupd.task
