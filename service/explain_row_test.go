@@ -268,6 +268,41 @@ func TestExplainRowOfATableWithoutPolicy(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
+// An explanation says what keeps a row that a policy matches: rows that refer to it, or that the policy is disabled. If
+// the rule has not run yet, only a run that follows a saved plan deletes the row. A partition may be in another schema
+// than its table.
+func TestExplainRowOfPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE SCHEMA old; CREATE TABLE shop.visit (id int, at timestamptz, PRIMARY KEY (id, at))
+			PARTITION BY RANGE (at);
+		CREATE TABLE old.visit_2020 PARTITION OF shop.visit FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+		INSERT INTO shop.visit VALUES (1, '2020-02-03T00:00:00Z');
+		CREATE TABLE shop.note (line bigint REFERENCES shop.order_line);
+		INSERT INTO shop.note SELECT max(id) FROM shop.order_line WHERE note = 'note 98'`)
+	setPolicy(t, s, oldOrders())
+	setPolicy(t, s, &cleanupv1.Policy{Name: "visits", Table: "shop.visit", Enabled: true, OlderThan: olderThan("at", 9)})
+	line := func(which string) string {
+		return fmt.Sprint(s.db.Int("SELECT " + which + "(id) FROM shop.order_line WHERE note = 'note 98'"))
+	}
+	check := func(table, key string, verdict cleanupv1.Verdict, why string) {
+		t.Helper()
+		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)})
+		if err != nil || x.GetVerdict() != verdict || len(x.GetSteps()) != 1 ||
+			!strings.Contains(x.GetSteps()[0].GetWhy(), why) {
+			t.Errorf("%s %s: %v, %v, want %s: %s", table, key, x, err, verdict, why)
+		}
+	}
+	const next, retained = cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, cleanupv1.Verdict_VERDICT_RETAINED
+	check("shop.order_line", line("max"), retained, "foreign keys of rows of shop.note refer to it")
+	check("shop.order_line", line("min"), next, "has not run yet")
+	check("old.visit_2020", "id=1,at=2020-02-03T00:00:00Z", next, "has not run yet")
+	disabled := oldOrders()
+	disabled.Enabled = false
+	setPolicy(t, s, disabled)
+	check("shop.order_line", line("min"), retained, "the task is disabled")
+}
+
 // A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is
 // one whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {

@@ -231,7 +231,8 @@ func TestPoliciesInRuns(t *testing.T) {
 	if r := resultOf(refused, "policy/old-orders"); r.GetMetadata()["guard"] != "policy" || s.db.Int(due) != rows {
 		t.Errorf("%v", r)
 	}
-	if got := listedRefusals(t, s); len(got) != 1 || got[0].GetGuard().GetGuard() != cleanupv1.GuardKind_GUARD_KIND_POLICY ||
+	if got := listedRefusals(t, s); len(got) != 1 ||
+		got[0].GetGuard().GetGuard() != cleanupv1.GuardKind_GUARD_KIND_POLICY ||
 		got[0].GetGuard().GetNumber() != 1 || got[0].GetTask() != "policy/old-orders" {
 		t.Errorf("the guards list %v", got)
 	}

@@ -123,13 +123,14 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 				"DELETE "))
 		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
 		for _, p := range step.GetParts() {
-			of := ""
+			text := p.GetText()
 			if p.GetOf() != "" {
-				of = p.GetOf() + ": "
+				text = p.GetOf() + ": " + text
 			}
-			fmt.Fprintf(s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), format.EnumName(p.GetTruth()),
-				terminal.Printable(of), terminal.Printable(p.GetText()),
-				terminal.Printable(strings.Join(p.GetValues(), ", ")))
+			if p.GetValues() != nil {
+				text += " (" + strings.Join(p.GetValues(), ", ") + ")"
+			}
+			fmt.Fprintf(s, "  %d. %-7s %s\n", p.GetAlternative(), format.EnumName(p.GetTruth()), terminal.Printable(text))
 		}
 	}
 	return nil

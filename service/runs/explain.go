@@ -2,14 +2,20 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 var ErrNoTask = failure.New(failure.NotFound, "no such task")
@@ -52,11 +58,37 @@ func (m *Manager) ExplainRow(
 	if err != nil {
 		return x, nil, err
 	}
-	if x, err = e.Row(ctx, key, byText); err != nil || x.Exists {
+	if x, err = e.Row(ctx, key, byText); err != nil {
 		return x, nil, err
+	}
+	if x.Exists {
+		return x, nil, m.explainUnproven(ctx, &x)
 	}
 	deletions, err = store.Deletions(ctx, m.calls, x.Table, maxDeletions)
 	return x, deletions, err
+}
+
+// explainUnproven says of the policies that delete a row if only runs that follow a saved plan do so.
+func (m *Manager) explainUnproven(ctx context.Context, x *explain.Row) error {
+	for i, s := range x.Steps {
+		name, ok := strings.CutPrefix(s.Task, policy.Prefix)
+		if !ok || s.Verdict != explain.Deleted {
+			continue
+		}
+		stored, err := policies.Get(ctx, m.calls, name)
+		switch {
+		case errors.Is(err, policies.ErrNotFound) || stored.Proven:
+			continue
+		case err != nil:
+			return err
+		}
+		x.Steps[i].Why = fmt.Sprintf("only by a run that follows a saved plan: the rule of the policy has not run yet, and "+
+			"the guard %s refuses it in others", guard.Policy)
+		if x.Task == s.Task {
+			x.Why = x.Steps[i].Why
+		}
+	}
+	return nil
 }
 
 func (m *Manager) explainer(

@@ -365,13 +365,16 @@ func (c *Catalog) Find(text string) *Table {
 	if !ok {
 		return nil
 	}
+	isIn := func(schema string) bool {
+		if n.schema.text != "" {
+			return slices.Contains(n.schema.candidates(), schema)
+		}
+		return schema == c.Schema || c.Schema == ""
+	}
 	for _, name := range n.name.candidates() {
 		for _, t := range c.All() {
-			here := t.Schema == c.Schema || c.Schema == ""
-			if n.schema.text != "" {
-				here = slices.Contains(n.schema.candidates(), t.Schema)
-			}
-			if here && (t.Name == name || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.Name == name })) {
+			isNamed := func(l Leaf) bool { return l.Name == name && isIn(l.Schema) }
+			if (t.Name == name && isIn(t.Schema)) || slices.ContainsFunc(t.Leaves, isNamed) {
 				return t
 			}
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/candidates"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -140,7 +142,37 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 		}
 	}
 	x.conclude(&s, deletes, due)
+	if p.Task.Disabled {
+		s.Verdict, s.Since, s.Why = Kept, nil, "the task is disabled"
+		return s, nil
+	}
+	if s.Verdict == Kept && due != nil && !due.After(x.config.Now) && !s.OnHold && !x.row.zero {
+		return s, x.addReferring(ctx, &s, j, judged)
+	}
 	return s, nil
+}
+
+// addReferring says which tables have rows whose foreign keys keep the row.
+func (x *explanation) addReferring(ctx context.Context, s *Step, j plan.Job, r row) error {
+	var names []string
+	for _, k := range j.Table.KeysTo() {
+		name := k.Table.FullName()
+		if k.Action != campaign.Refuses || !k.Table.CanSelect || slices.Contains(names, name) {
+			continue
+		}
+		var refers bool
+		exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)", k.Table.Quoted(), k.On("r", "c"))
+		if err := x.ask(ctx, &refers, exists, r); err != nil {
+			return err
+		}
+		if refers {
+			names = append(names, name)
+		}
+	}
+	if names != nil {
+		s.Why = "foreign keys of rows of " + strings.Join(names, ", ") + " refer to it"
+	}
+	return nil
 }
 
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {

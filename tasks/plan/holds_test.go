@@ -37,8 +37,10 @@ func TestHoldConditions(t *testing.T) {
 		holds         plan.Holds
 		where, column string
 	}{
-		"the whole table": {"NmsVisitor", plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsvisitor"}}}, "true", ""},
-		"everything":      {"NmsVisitor", plan.Holds{Everything: true}, "true", ""},
+		"the whole table": {
+			"NmsVisitor", plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsvisitor"}}}, "true", "",
+		},
+		"everything": {"NmsVisitor", plan.Holds{Everything: true}, "true", ""},
 		"a column": {
 			"NmsBroadLogRcp",
 			plan.Holds{Recipients: []int64{1}},

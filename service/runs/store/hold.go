@@ -51,8 +51,8 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-const holdColumns = "id::text, kind, ids, relation, schema_name, table_name, rows, not_covered, reason, created_by, create_time, " +
-	"expire_time, release_time, released_by"
+const holdColumns = "id::text, kind, ids, relation, schema_name, table_name, rows, not_covered, reason, " +
+	"created_by, create_time, expire_time, release_time, released_by"
 
 func holdApplies(at string) string {
 	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + at + ")"
@@ -153,9 +153,11 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 // another relation that has the name by now.
 const selectEffective = `
 SELECT last, id::text, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''), rows,
-  COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0), ARRAY(SELECT COALESCE(a.attname, held.of ->> 'column')
+  COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),
+  ARRAY(SELECT COALESCE(a.attname, held.of ->> 'column')
     FROM jsonb_array_elements(rows -> 'columns') WITH ORDINALITY AS held (of, place)
-      LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = (held.of ->> 'number')::int AND NOT a.attisdropped
+      LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = (held.of ->> 'number')::int
+        AND NOT a.attisdropped
     ORDER BY held.place)
 FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
   LEFT JOIN cleanupd.hold ON %s
