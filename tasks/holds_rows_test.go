@@ -207,6 +207,26 @@ func TestHoldsOfRowsInPartitions(t *testing.T) {
 	checkRows(t, db, "SELECT mail FROM account ORDER BY id", "none", "2", "none")
 }
 
+// Rows of inheritance children belong to rows on hold by the children's own foreign keys, as do the rows that refer to
+// them. If the table above lacks the column, all rows of the child are on hold.
+func TestHoldsOfRowsOfChildren(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE customer (id int PRIMARY KEY); INSERT INTO customer VALUES (1), (2);
+		CREATE TABLE bill (id int PRIMARY KEY, customer int, at timestamptz DEFAULT '2020-01-01');
+		CREATE TABLE bill_eu (PRIMARY KEY (id), FOREIGN KEY (customer) REFERENCES customer) INHERITS (bill);
+		CREATE TABLE bill_us (buyer int REFERENCES customer) INHERITS (bill); INSERT INTO bill_us (id, buyer) VALUES (6, 1);
+		CREATE TABLE line (id int PRIMARY KEY, bill int REFERENCES bill_eu, at timestamptz DEFAULT '2020-01-01');
+		INSERT INTO bill VALUES (1, 1), (2, 2); INSERT INTO bill_eu VALUES (3, 1), (4, 2), (5, 2);
+		INSERT INTO line VALUES (1, 3), (2, 4)`)
+	old := &policy.OlderThan{Column: "at", Days: new(1)}
+	keep(t, db, heldRows("customer", [3]string{"id", "int4", "2"}), []policy.Policy{
+		{Name: "lines", Table: "line", OlderThan: old}, {Name: "bills", Table: "bill", OlderThan: old},
+	}, func(int64) {})
+	checkRows(t, db, "SELECT id::text FROM bill ORDER BY id", "4", "5", "6")
+	checkRows(t, db, "SELECT id::text FROM line", "2")
+}
+
 // If the table or a column of a hold was dropped, renamed or changed, all rows that may be on hold by it are retained,
 // and the log says why.
 func TestHoldsOfRowsThatAreLost(t *testing.T) {

@@ -134,6 +134,14 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 			continue
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
+			if parent := tables[k.Parent]; parent != nil && t != child && t.includes(child) {
+				key := &Cascade{parent, child, k.Columns, k.Keys, k.Equal, k.Action}
+				if t.hasQuoted(k.Columns) {
+					t.ForeignKeys = append(t.ForeignKeys, key)
+				} else {
+					t.ChildKeys = append(t.ChildKeys, key)
+				}
+			}
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
 				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action}
 				if t.OID == k.Parent {
@@ -148,6 +156,21 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 		}
 	}
 	return nil
+}
+
+// includes reports whether the table has all rows of another one.
+func (t *Table) includes(other *Table) bool {
+	isOwn := func(l Leaf) bool {
+		return slices.ContainsFunc(t.Leaves, func(own Leaf) bool { return own.OID == l.OID })
+	}
+	return len(other.Leaves) > 0 && !slices.ContainsFunc(other.Leaves, func(l Leaf) bool { return !isOwn(l) })
+}
+
+// hasQuoted reports whether the table has all columns, given as quote_ident writes them.
+func (t *Table) hasQuoted(columns []string) bool {
+	return !slices.ContainsFunc(columns, func(c string) bool {
+		return !slices.Contains(t.columns, strings.ReplaceAll(strings.Trim(c, `"`), `""`, `"`))
+	})
 }
 
 // NameIn omits the schema if it is the given one.

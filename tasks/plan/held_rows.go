@@ -112,7 +112,8 @@ func (l holdLinker) mayBelong(t *campaign.Table, visited map[*campaign.Table]boo
 	}
 	visited[t] = true
 	return len(l.env.Holds.matching(l.env.Catalog, t)) > 0 ||
-		slices.ContainsFunc(t.ForeignKeys, func(k *campaign.Cascade) bool { return l.mayBelong(k.Parent, visited) })
+		slices.ContainsFunc(slices.Concat(t.ForeignKeys, t.ChildKeys),
+			func(k *campaign.Cascade) bool { return l.mayBelong(k.Parent, visited) })
 }
 
 // referring returns the foreign keys by which a row of the table may refer to a row on hold.
@@ -182,6 +183,16 @@ func (c *holdCompiler) belongs(r row, k *campaign.Cascade) (condition, ids sqlex
 	switch {
 	case !ok:
 		return sqlexpr.SQL("true"), ids
+	case k.Table != r.table: // a partition or child
+		var leaves []string
+		for _, leaf := range k.Table.Leaves {
+			if leaf.Location != "" { // its rows have another tableoid on their server
+				return sqlexpr.SQL("true"), ids
+			}
+			leaves = append(leaves, fmt.Sprint(leaf.OID))
+		}
+		return sqlexpr.Format("%s.tableoid IN (%s) AND EXISTS (%s SELECT FROM held WHERE number = 0 AND %s)", r.alias,
+			strings.Join(leaves, ", "), keys, refers(k, "held", r.alias)), ids
 	case len(k.Keys) == 1 && r.table.HasInteger(k.Columns[0]) && k.Parent.HasInteger(k.Keys[0]):
 		ids = sqlexpr.Format("%s SELECT DISTINCT key[1]::bigint FROM held WHERE number = 0 AND key[1] IS NOT NULL", keys)
 		return sqlexpr.Format("%s.%s IN (%s)", r.alias, k.Columns[0], ids), ids

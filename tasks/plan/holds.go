@@ -166,6 +166,16 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 		}
 	}
 	own.rows = holds.matching(l.env.Catalog, table)
+	for _, k := range table.ChildKeys { // which the table's statements cannot follow
+		if l.mayBelong(k.Parent, map[*campaign.Table]bool{}) {
+			for _, leaf := range k.Table.Leaves {
+				if leaf.Location != "" {
+					return holdLinks{whole: true}
+				}
+				own.leaves = append(own.leaves, leaf.OID)
+			}
+		}
+	}
 	columns := map[string][]int64{"iRecipientId": holds.Recipients, "iWorkflowId": holds.Workflows}
 	belongs := false
 	for _, step := range l.steps {
