@@ -117,6 +117,9 @@ func TestHoldsThatAreRefused(t *testing.T) {
 			Reason: "a",
 		},
 		"hold.table.name": {What: table("NmsBroadLogRpc"), Reason: "a"},
+		"hold.rows.table": {What: &cleanupv1.Hold_Rows{Rows: &cleanupv1.HeldTableRows{
+			Table: "NmsDelivery", Columns: []*cleanupv1.HeldColumn{{Column: "iDeliveryId", Value: "1"}},
+		}}, Reason: "a"},
 	} {
 		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
 		_, bad := wantCode(t, err, codes.InvalidArgument)
@@ -299,6 +302,11 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 	}
 	if err := hold(); err != nil {
 		t.Errorf("the hold of a table that a policy reaches: %v", err)
+	}
+	_, err = s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a lawsuit"}})
+	_, bad = wantCode(t, err, codes.InvalidArgument)
+	if v := bad.GetFieldViolations(); len(v) != 1 || strings.Contains(v[0].GetDescription(), "deliveries") {
+		t.Errorf("a hold of nothing: %v", err)
 	}
 	ids := []int64{17}
 	for field, h := range map[string]*cleanupv1.Hold{

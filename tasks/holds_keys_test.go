@@ -38,7 +38,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 	}{
 		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
 		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a table at an end": {chain(6), plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "k5"}}}, []int64{1, 2, 3}, ""},
+		"a table at an end": {chain(6), plan.Holds{Tables: heldTable("k5")}, []int64{1, 2, 3}, ""},
 		"another schema": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
 			plan.Holds{Recipients: []int64{7}},

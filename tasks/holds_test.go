@@ -198,18 +198,18 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			18 + 9,
 		},
 		"a table": {
-			plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsbroadlogrcp"}}},
+			plan.Holds{Tables: heldTable("nmsbroadlogrcp")},
 			[]string{"deliveries 3", "logs 9"},
 			12 + 9,
 		},
-		"a parent": {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmsdelivery"}}}, []string{"deliveries 3"}, 3},
+		"a parent": {plan.Holds{Tables: heldTable("nmsdelivery")}, []string{"deliveries 3"}, 3},
 		"a paired table": {
-			plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "nmswebtrackinglog"}}},
+			plan.Holds{Tables: heldTable("nmswebtrackinglog")},
 			[]string{"deliveries 3", "tracking 9", "web 9"},
 			21 + 18,
 		},
-		"a work table":   {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "wkf2_grp1"}}}, []string{"wkf2_grp1"}, 0},
-		"a list's table": {plan.Holds{Tables: []plan.HeldTable{{Schema: "public", Name: "grp1"}}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
+		"a work table":   {plan.Holds{Tables: heldTable("wkf2_grp1")}, []string{"wkf2_grp1"}, 0},
+		"a list's table": {plan.Holds{Tables: heldTable("grp1")}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
 		"everything":     {plan.Holds{Everything: true}, all, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ CREATE TABLE tracking3 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2002-01-
 INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) FROM generate_series(1, 30) i;`)
 	j := newJournal(db)
 	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: []plan.HeldTable{{Schema: "public", Name: "tracking2"}}}
+		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: heldTable("tracking2")}
 	}
 	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestHoldOfOptions(t *testing.T) {
 		j := newJournal(db)
 		if onHold {
 			j.holds = func() plan.Holds {
-				return plan.Holds{Names: []string{"a"}, Tables: []plan.HeldTable{{Schema: "public", Name: "xtkoption"}}}
+				return plan.Holds{Names: []string{"a"}, Tables: heldTable("xtkoption")}
 			}
 		}
 		if err := runWith(t, j, nil, "npai", "email-error-stats"); err != nil {
@@ -342,7 +342,7 @@ func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	)
 	j := newJournal(db)
 	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a"}, Tables: []plan.HeldTable{{Schema: "public", Name: "part"}}}
+		return plan.Holds{Names: []string{"a"}, Tables: heldTable("part")}
 	}
 	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
 		t.Fatal(err)

@@ -221,6 +221,8 @@ func (j *journal) said(parts ...string) bool {
 	})
 }
 
+func heldTable(name string) []plan.HeldTable { return []plan.HeldTable{{Schema: "public", Name: name}} }
+
 func newJournal(db *pgtest.DB) *journal {
 	return &journal{
 		db:       db,

@@ -233,7 +233,7 @@ func TestKeysOfOtherCollations(t *testing.T) {
 			"cascades": {policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "b", ids: "2,4"},
 			"a hold": {
 				policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "a,b,c", ids: "1,2,3,4",
-				holds: plan.Holds{Names: []string{"a hold"}, Tables: []plan.HeldTable{{Schema: "public", Name: "child"}}},
+				holds: plan.Holds{Names: []string{"a hold"}, Tables: heldTable("child")},
 			},
 			"circles": {
 				policy: policy.Policy{Name: "p", Table: "child", OlderThan: old}, parents: "a,b,c,z", ids: "2,3",

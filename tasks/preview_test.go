@@ -485,7 +485,7 @@ DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 	dryRun, done := newJournal(db), newJournal(db)
 	for _, j := range []*journal{dryRun, done} {
 		j.holds = func() plan.Holds {
-			return plan.Holds{Names: []string{"a hold"}, Tables: []plan.HeldTable{{Schema: "public", Name: "nmsmirrorpagesearch"}}}
+			return plan.Holds{Names: []string{"a hold"}, Tables: heldTable("nmsmirrorpagesearch")}
 		}
 		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun = j == dryRun }); err != nil {
 			t.Fatal(err)

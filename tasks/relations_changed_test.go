@@ -79,7 +79,7 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 				INSERT INTO evidence SELECT i, i FROM generate_series(1, 1000) i; ANALYZE`)
 			j := newJournal(db)
 			j.holds = func() plan.Holds {
-				return plan.Holds{Names: []string{"court"}, Tables: []plan.HeldTable{{Schema: "public", Name: "evidence"}}}
+				return plan.Holds{Names: []string{"court"}, Tables: heldTable("evidence")}
 			}
 			changed := false
 			j.committed = func() {

@@ -30,6 +30,11 @@ const (
 	maxHoldReason  = 1_000   // in characters
 )
 
+// kindsOfParents are the holds that keep, with rows of these tables, what belongs to them without foreign keys.
+var kindsOfParents = map[string]string{
+	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
+}
+
 // checkTotal fails with a failure.FieldError if the hold would put too much on hold in total.
 func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	onHold, ofRows, err := store.CountOnHold(ctx, db)
@@ -61,11 +66,13 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 		store.HoldRecipients: "hold.recipients.ids",
 	}
 	switch field := idsField[h.Kind]; {
+	case h.Kind == "" && c.Schema == "":
+		wrong.Add("hold", "must say what is held: table, rows or everything")
 	case h.Kind == "":
 		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients, rows or everything")
 	case field != "" && c.Schema == "":
 		wrong.Add(strings.TrimSuffix(field, ".ids"),
-			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, or everything")
+			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, rows or everything")
 	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
 		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
 	case field != "" && slices.Contains(h.IDs, 0):
@@ -82,6 +89,10 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 		t, err := policy.CheckRows(ctx, db, c, h.Rows)
 		if !errors.As(err, &wrong) && err != nil {
 			return err
+		}
+		if kind := kindsOfParents[campaign.BaseName(h.Rows.Table)]; err == nil && kind != "" && t.Schema == c.Schema {
+			wrong.Addf("hold.rows.table", "%s has rows of Campaign to which others belong without foreign keys: hold %s by "+
+				"their ids, which keeps those as well", h.Rows.Table, kind)
 		}
 		if err == nil {
 			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
