@@ -232,6 +232,6 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 		"only the owner", "GRANT neolane TO test_")
 	filtered, unknown := oldEvents(purge.DetachPartitions), oldEvents("MOVE")
 	filtered.Filters = []policy.Filter{{Column: "id", Op: "EQUAL", Values: []string{"1"}}}
-	checkError(t, filtered.Validate(), "policy.partitions", "only with older_than alone")
+	checkError(t, filtered.Validate(), "policy.partitions", "only with olderThan alone")
 	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
 }

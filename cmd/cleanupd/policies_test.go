@@ -125,8 +125,13 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	f := newPolicyFiles(t)
 	file := f.file(twoPolicies + `- name: wrong
   table: orders
-  olderThan: {column: plcaed, days: -1}
-  filters: [{column: status, op: EQUAL}]
+  olderThan:
+    column: plcaed
+    days: 3000000000
+  filters:
+    - {column: status, op: IS_NULL}
+    - column: status
+      op: EQUAL
 - name: missing
   table: nowhere
   olderThan: {column: placed, days: 1}
@@ -134,9 +139,9 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	for _, how := range []string{"--yes", "--dry-run"} {
 		code, out, errs := f.do("apply", file, how)
 		for _, want := range []string{
-			":14: policy wrong: olderThan.days: must be 0 to 24855",
-			":14: policy wrong: filters[0].values: must be one for EQUAL",
-			`:18: policy missing: table: there is no table "nowhere"`,
+			":18: policy wrong: olderThan.days: must be 0 to 24855",
+			":21: policy wrong: filters[1].values: must be one for EQUAL",
+			`:24: policy missing: table: there is no table "nowhere"`,
 		} {
 			if code != 2 || out != "" || strings.Count(errs, "\n") != 3 || !strings.Contains(errs, file+want) {
 				t.Errorf("%s: %d %s %s", how, code, out, errs)
@@ -145,7 +150,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"name: a\ntable: orders\nolderthan: {}\n":                              ":3: policy a: olderthan is not a field",
-		"name: a\ntable: orders\n":                                             "policy a: needs older_than",
+		"name: a\ntable: orders\n":                                             "policy a: needs olderThan",
 		"name: b\ntable: cleanupd.run\nolderThan: {column: end_time, days: 1}": "policy b: table: ",
 	} {
 		path := f.file(text)

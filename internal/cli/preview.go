@@ -111,7 +111,7 @@ func explainLook(err error) error {
 		var each []error
 		for _, v := range wrong {
 			name, path, _ := strings.Cut(v.Field, ".")
-			each = append(each, flags.Errorf("policy %s: %s%s", name, policies.FieldPath(path), v.Problem))
+			each = append(each, flags.Errorf("policy %s: %s: %s", name, policies.FieldPath(path), v.Problem))
 		}
 		return errors.Join(each...)
 	}

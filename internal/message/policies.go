@@ -59,9 +59,9 @@ var (
 	)
 	PolicyUnindexed = policies.warning(
 		"POLICY_UNINDEXED",
-		"no index of {table} serves keep_newest, so that each batch reads the whole table: {statement}",
-		"The rows of a group are found in the order of `order_by` by an index that begins with the columns in `per`, "+
-			"followed by `order_by`.",
+		"no index of {table} serves keepNewest, so that each batch reads the whole table: {statement}",
+		"The rows of a group are found in the order of `orderBy` by an index that begins with the columns in `per`, "+
+			"followed by `orderBy`.",
 		"Create the index, if the table is large.",
 	)
 	PolicyUnproven = policies.warning(

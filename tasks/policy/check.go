@@ -357,7 +357,7 @@ func (c *checker) checkTriggers(assigned []string) {
 		if t.FiredBy(assigned) {
 			c.wrong.Addf(
 				"policy.assign",
-				"the trigger %.64q of %s may change which rows are the newest, whenever rows are overwritten: keep_newest "+
+				"the trigger %.64q of %s may change which rows are the newest, whenever rows are overwritten: keepNewest "+
 					"cannot be combined with assign",
 				t.Name,
 				c.table.Quoted(),
@@ -414,12 +414,12 @@ func (c *checker) unassignable(column campaign.Column, a Assign) string {
 	case column.Generated:
 		return "its values are generated"
 	case c.OlderThan != nil && isColumn(c.OlderThan.Column):
-		return "it is the date of older_than, or that is generated from it"
+		return "it is the date of olderThan, or that is generated from it"
 	case c.KeepNewest != nil && isColumn(c.orderBy()):
-		return "keep_newest orders by it, or by a column that is generated from it: each batch would change which rows are " +
+		return "keepNewest orders by it, or by a column that is generated from it: each batch would change which rows are " +
 			"the newest"
 	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
-		return "a column in per of keep_newest is it, or is generated from it: each batch would change the groups of the " +
+		return "a column in per of keepNewest is it, or is generated from it: each batch would change the groups of the " +
 			"next one"
 	}
 	return ""

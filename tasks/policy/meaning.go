@@ -52,7 +52,7 @@ func (c *checker) checkMeaning(
 			c.wrong.Addf(
 				field,
 				"%.64q may depend on the clock or on a setting: write dates as 2026-02-03 or 2026-02-03T16:05:00Z; "+
-					"older_than compares with the clock",
+					"olderThan compares with the clock",
 				element,
 			)
 		case money && !wholeNumber.MatchString(element):

@@ -43,14 +43,14 @@ func (p Policy) Validate() error {
 	}
 	if p.OlderThan == nil && p.OrphanOf == nil && p.KeepNewest == nil {
 		wrong.Add("policy",
-			"needs older_than, orphan_of or keep_newest: other conditions alone do not say when a row is obsolete")
+			"needs olderThan, orphanOf or keepNewest: other conditions alone do not say when a row is obsolete")
 	}
 	switch p.Partitions {
 	case "", purge.DropPartitions, purge.DeleteRows:
 	case purge.DetachPartitions:
 		alone := p.Filters == nil && p.OrphanOf == nil && p.KeepNewest == nil && !p.Unreferenced
 		if p.OlderThan == nil || !alone || p.Assign != nil {
-			wrong.Add("policy.partitions", "can be DETACH only with older_than alone, and without assign: a partition leaves "+
+			wrong.Add("policy.partitions", "can be DETACH only with olderThan alone, and without assign: a partition leaves "+
 				"with all of its rows")
 		}
 	default:
@@ -88,7 +88,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 			checkName(wrong, fmt.Sprintf("policy.keep_newest.per[%d]", i), column)
 		}
 		if p.orderBy() == "" {
-			wrong.Add("policy.keep_newest.order_by", "is missing, and there is no older_than whose column it could be")
+			wrong.Add("policy.keep_newest.order_by", "is missing, and there is no olderThan whose column it could be")
 		} else {
 			checkName(wrong, "policy.keep_newest.order_by", p.orderBy())
 		}

@@ -18,7 +18,16 @@ import (
 
 type entry struct {
 	policy *cleanupv1.Policy
-	where  string // the file and the line
+	file   string
+	lines  map[string]int // by the path of a field, such as filters[0].values; "" is the policy itself
+}
+
+// where returns the file and the line of a field, or of the innermost part of its path that the file has.
+func (e entry) where(path string) string {
+	for e.lines[path] == 0 && path != "" {
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return fmt.Sprintf("%s:%d", e.file, e.lines[path])
 }
 
 // readFile reads a file, or the standard input if the name is "-". The error joins all mistakes.
@@ -61,6 +70,7 @@ type parser struct {
 	any   bool              // whether there is a policy, or an empty list of them
 	lines map[string]string // where each name was found for the first time
 	name  string            // the name of the current policy; empty if it has none
+	at    map[string]int    // entry.lines of the current policy
 	wrong []error
 }
 
@@ -98,7 +108,7 @@ func (p *parser) document(n *yaml.Node) {
 
 func (p *parser) policy(n *yaml.Node) {
 	m := &cleanupv1.Policy{}
-	p.any, p.name = true, nameIn(n)
+	p.any, p.name, p.at = true, nameIn(n), map[string]int{"": n.Line}
 	p.message(n, "", m.ProtoReflect())
 	switch first, again := p.lines[m.GetName()]; {
 	case n.Kind != yaml.MappingNode:
@@ -108,7 +118,7 @@ func (p *parser) policy(n *yaml.Node) {
 		p.errorf(n, "the name is used twice, first in %s", first)
 	}
 	p.lines[m.GetName()] = p.where(n)
-	p.found = append(p.found, entry{m, p.where(n)})
+	p.found = append(p.found, entry{m, p.file, p.at})
 }
 
 // nameIn returns "" if the node has no name.
@@ -143,6 +153,7 @@ func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 				m.WhichOneof(f.ContainingOneof()).JSONName())
 		default:
 			given[f.JSONName()] = true
+			p.at[join(path, f.JSONName())] = key.Line
 			p.field(value, join(path, f.JSONName()), m, f)
 		}
 	}
@@ -158,7 +169,9 @@ func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f prot
 	case f.IsList():
 		list := m.Mutable(f).List()
 		for i, one := range n.Content {
-			p.element(target(one), fmt.Sprintf("%s[%d]", path, i), list, f)
+			place := fmt.Sprintf("%s[%d]", path, i)
+			p.at[place] = one.Line
+			p.element(target(one), place, list, f)
 		}
 	case f.Message() != nil:
 		p.message(n, path, m.Mutable(f).Message())
@@ -201,11 +214,12 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 		}
 		p.errorf(n, "%s must be one of %s, not %q", path, strings.Join(enumNames(f.Enum()), ", "), n.Value)
 	default:
+		// A number beyond 32 bits becomes the nearest one, which the server refuses with the range of the field.
 		number, err := strconv.ParseInt(n.Value, 10, 32)
-		if err == nil && tag == "!!int" {
+		if (err == nil || errors.Is(err, strconv.ErrRange)) && tag == "!!int" {
 			return protoreflect.ValueOfInt32(int32(number)), true
 		}
-		p.errorf(n, "%s must be a whole number up to 2,147,483,647", path)
+		p.errorf(n, "%s must be a whole number", path)
 	}
 	return value, false
 }

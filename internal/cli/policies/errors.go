@@ -19,13 +19,15 @@ func isRefusal(err error) bool {
 	return code == codes.InvalidArgument || code == codes.FailedPrecondition
 }
 
-// explain returns one error for each field that the server refuses. It names the policy and its place in the file.
+// explain returns one error for each field that the server refuses. It names the policy and the field's place in the
+// file.
 func (e entry) explain(err error) error {
-	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())
+	s := status.Convert(err)
+	at := func(path string) string { return fmt.Sprintf("%s: policy %s: ", e.where(path), e.policy.GetName()) }
 	switch s.Code() {
 	case codes.InvalidArgument:
 	case codes.FailedPrecondition:
-		return errors.New(where + s.Message())
+		return errors.New(at("") + s.Message())
 	default:
 		return err
 	}
@@ -33,24 +35,25 @@ func (e entry) explain(err error) error {
 	for _, detail := range s.Details() {
 		bad, _ := detail.(*errdetails.BadRequest)
 		for _, v := range bad.GetFieldViolations() {
-			wrong = append(wrong, flags.Errorf("%s%s%s", where, FieldPath(v.GetField()), v.GetDescription()))
+			path := FieldPath(v.GetField())
+			text := at(path)
+			if path != "" {
+				text += path + ": "
+			}
+			wrong = append(wrong, flags.Errorf("%s%s", text, v.GetDescription()))
 		}
 	}
 	if wrong == nil {
-		wrong = append(wrong, flags.Errorf("%s%s", where, s.Message()))
+		wrong = append(wrong, flags.Errorf("%s%s", at(""), s.Message()))
 	}
 	return errors.Join(wrong...)
 }
 
-// FieldPath returns the path as it is written in a file, such as `olderThan.days: `; "" for the policy itself.
+// FieldPath returns the path as it is written in a file, such as `olderThan.days`; "" for the policy itself.
 func FieldPath(field string) string {
-	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
-	if path == "" {
-		return ""
-	}
 	var names []string
-	for part := range strings.SplitSeq(path, ".") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(field, "policy"), "."), ".") {
 		names = append(names, format.FieldName(part))
 	}
-	return strings.Join(names, ".") + ": "
+	return strings.Join(names, ".")
 }

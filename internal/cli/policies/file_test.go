@@ -114,7 +114,6 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\nolderThan: 30":                     "f:2: policy a: olderThan must have fields",
 		"name: a\nolderThan: {days: thirty}":         "f:2: policy a: olderThan.days must be a whole number",
 		"name: a\nolderThan: {days: 1e99}":           "f:2: policy a: olderThan.days must be a whole number",
-		"name: a\nlimit: 3000000000":                 "f:2: policy a: limit must be a whole number",
 		"name: a\nenabled: 1":                        "f:2: policy a: enabled must be true or false",
 		"name: a\nfilters: [{op: LIKE}]":             "f:2: policy a: filters[0].op must be one of EQUAL, NOT_EQUAL",
 		"name: a\nfilters: [{op: UNSPECIFIED}]":      "f:2: policy a: filters[0].op must be one of EQUAL",

@@ -187,5 +187,5 @@ export const messages: Record<string, string> = {
     'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
   SEVERAL_OWNERS:
     'Code von {owner}, Eigentümer von {table}, läuft mit den Rechten des Dienstes, auch denen an Tabellen von {others}',
-  POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
+  POLICY_UNINDEXED: 'Kein Index von {table} dient keepNewest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

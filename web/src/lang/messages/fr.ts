@@ -185,5 +185,5 @@ export const messages: Record<string, string> = {
     'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
   SEVERAL_OWNERS:
     'le code de {owner}, propriétaire de {table}, s’exécute avec les droits du service, y compris sur les tables de {others}',
-  POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keep_newest, donc chaque lot lit toute la table : {statement}',
+  POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keepNewest, donc chaque lot lit toute la table : {statement}',
 }

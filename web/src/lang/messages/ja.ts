@@ -169,5 +169,5 @@ export const messages: Record<string, string> = {
   SEVERAL_OWNERS:
     '{table} の所有者 {owner} のコードは、{others} のテーブルへの権限も含め、サービスの権限で実行されます',
   POLICY_UNINDEXED:
-    '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
+    '{table} には keepNewest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
