@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,18 +18,25 @@ type recurring struct {
 
 var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
+// fieldNames are the fields of an expression, each with its values.
+var fieldNames = []struct{ name, values string }{
+	{"minute", "0 to 59"},
+	{"hour", "0 to 23"},
+	{"day of the month", "1 to 31"},
+	{"month", "1 to 12, or JAN to DEC"},
+	{"day of the week", "0 to 7, or SUN to SAT"},
+}
+
 // parseCron returns an error that completes a sentence beginning with the name of a field.
 func parseCron(expression string, zone *time.Location) (*recurring, error) {
-	if strings.Contains(expression, "=") { // the library would read a time zone there
+	fields := strings.Fields(expression)
+	if len(fields) != len(fieldNames) || strings.Contains(expression, "=") { // the library would read a time zone there
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
 	}
-	fields := strings.Fields(expression)
-	if len(fields) == 5 {
-		fields[4] = sundayAsZero(fields[4])
-	}
+	fields[4] = sundayAsZero(fields[4])
 	parsed, err := fiveFields.Parse(strings.Join(fields, " "))
 	if err != nil {
-		return nil, err
+		return nil, wrongField(fields, err)
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
@@ -40,6 +48,19 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 		return nil, errors.New("never comes")
 	}
 	return &recurring{spec, zone}, nil
+}
+
+// wrongField names the first field that the library refuses, since its own error does not.
+func wrongField(fields []string, err error) error {
+	for i, field := range fields {
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[i] = field
+		if _, wrong := fiveFields.Parse(strings.Join(alone, " ")); wrong != nil {
+			return fmt.Errorf("has %.64q for the %s: write %s, as one, a range 1-5, a list 1,3 or steps */2", field,
+				fieldNames[i].name, fieldNames[i].values)
+		}
+	}
+	return err
 }
 
 // toSeven matches 7, or a range that ends with 7, in a list of days of the week.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -143,6 +144,18 @@ func TestCron(t *testing.T) {
 	} {
 		if _, err := parseCron(wrong, time.UTC); err == nil {
 			t.Errorf("%q is taken for a cron expression", wrong)
+		}
+	}
+	for wrong, want := range map[string]string{
+		"60 4 * * *":   `has "60" for the minute: write 0 to 59,`,
+		"0 4,24 * * *": `has "4,24" for the hour: write 0 to 23,`,
+		"0 4 0 * *":    `has "0" for the day of the month: write 1 to 31,`,
+		"0 4 * foo *":  `has "foo" for the month: write 1 to 12, or JAN to DEC,`,
+		"0 4 * * 8":    `has "8" for the day of the week: write 0 to 7, or SUN to SAT,`,
+		"0 4 * *":      "has five fields: ",
+	} {
+		if _, err := parseCron(wrong, time.UTC); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", wrong, err)
 		}
 	}
 }
