@@ -53,7 +53,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	}
 	if grants := append(compiled.Rights, whole...); len(grants) > 0 {
 		return failure.New(failure.Precondition,
-			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(grants, "; "))
+			"the role lacks rights; let an owner of the tables run: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
 }

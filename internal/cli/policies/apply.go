@@ -32,6 +32,8 @@ type applier struct {
 	output format.Output
 
 	prune, yes, dryRun bool
+
+	warned map[string]bool // warnings that were printed
 }
 
 func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -57,6 +59,7 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 				)
 			}
 			a.cmd, a.server, a.client, a.output = cmd, server, client, *output
+			a.warned = map[string]bool{}
 			return a.apply(args[0])
 		}),
 	}
@@ -77,13 +80,15 @@ func (a *applier) apply(file string) error {
 	if err != nil {
 		return err
 	}
-	changes, err := a.compare(entries, stored)
+	checked, err := a.check(entries)
 	if err != nil {
 		return err
 	}
-	if err := a.show(changes, len(entries)); err != nil {
+	changes := a.compare(checked, stored)
+	if err := a.show(changes, len(checked)); err != nil {
 		return err
 	}
+	a.warn(checked...)
 	switch {
 	case len(changes) == 0:
 		return nil
@@ -100,11 +105,15 @@ func (a *applier) apply(file string) error {
 	if err := a.checkUnchanged(changes); err != nil {
 		return err
 	}
+	var set []*cleanupv1.Policy
 	for i, c := range changes {
-		if err := a.carryOut(c); err != nil {
+		p, err := a.carryOut(c)
+		if err != nil {
 			return a.explainPartly(c, i, len(changes), err)
 		}
+		set = append(set, p)
 	}
+	a.warn(set...) // of what the other policies of the file change
 	fmt.Fprintln(a.report(), "Applied.")
 	return nil
 }
@@ -126,24 +135,29 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	return byName, err
 }
 
-// compare lets the server check all policies of the file, and returns the changes. The error joins the mistakes of
-// all policies.
-func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) (changes []change, err error) {
+// check lets the server check all policies of the file, and returns them as it would store them. The error joins the
+// mistakes of all policies.
+func (a *applier) check(entries []entry) (checked []*cleanupv1.Policy, err error) {
 	var wrong []error
-	rest := maps.Clone(stored)
 	for _, e := range entries {
-		c := change{stored: stored[e.policy.GetName()]}
-		delete(rest, e.policy.GetName())
 		resp, err := a.client.SetPolicy(a.cmd.Context(),
 			&cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw())
 		switch {
 		case isRefusal(err):
 			wrong = append(wrong, e.explain(err))
-			continue
 		case err != nil:
 			return nil, err
 		}
-		if c.wanted = resp.GetPolicy(); c.differs() {
+		checked = append(checked, resp.GetPolicy())
+	}
+	return checked, errors.Join(wrong...)
+}
+
+func (a *applier) compare(checked []*cleanupv1.Policy, stored map[string]*cleanupv1.Policy) (changes []change) {
+	rest := maps.Clone(stored)
+	for _, p := range checked {
+		delete(rest, p.GetName())
+		if c := (change{stored: stored[p.GetName()], wanted: p}); c.differs() {
 			changes = append(changes, c)
 		}
 	}
@@ -152,10 +166,10 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 			changes = append(changes, change{stored: stored[name]})
 		}
 	}
-	return changes, errors.Join(wrong...)
+	return changes
 }
 
-// show prints the changes, how many there are of each kind, and the server's warnings.
+// show prints the changes, and how many there are of each kind.
 func (a *applier) show(changes []change, inFile int) error {
 	var created, changed, deleted int
 	w := a.report()
@@ -178,20 +192,23 @@ func (a *applier) show(changes []change, inFile int) error {
 		}
 	}
 	fmt.Fprintf(w, "%d new, %d changed, %d deleted, %d unchanged\n", created, changed, deleted, inFile-created-changed)
-	a.warn(changes)
 	return nil
 }
 
-// warn prints warnings about new and changed policies, and one line with all policies whose rules have not run yet.
-func (a *applier) warn(changes []change) {
+// warn prints the warnings about policies once, and one line with all policies whose rules have not run yet.
+func (a *applier) warn(policies ...*cleanupv1.Policy) {
 	var unproven []string
-	for _, c := range changes {
-		for _, w := range c.wanted.GetWarnings() {
-			if w.GetCode() == message.PolicyUnproven.Code {
-				unproven = append(unproven, c.name())
-				continue
+	for _, p := range policies {
+		for _, w := range p.GetWarnings() {
+			text := warning(p, w)
+			switch {
+			case a.warned[text]:
+			case w.GetCode() == message.PolicyUnproven.Code:
+				unproven = append(unproven, p.GetName())
+			default:
+				fmt.Fprint(a.cmd.ErrOrStderr(), text)
 			}
-			printWarning(a.cmd, c.name(), w)
+			a.warned[text] = true
 		}
 	}
 	if unproven != nil {
@@ -225,21 +242,22 @@ func (a *applier) checkUnchanged(changes []change) error {
 	return nil
 }
 
-func (a *applier) carryOut(c change) error {
+// carryOut returns the policy as it is stored; nil if it is deleted.
+func (a *applier) carryOut(c change) (*cleanupv1.Policy, error) {
 	if c.wanted == nil {
 		_, err := a.client.DeletePolicy(a.cmd.Context(), &cleanupv1.DeletePolicyRequest{
 			Name: c.name(),
 			Etag: c.stored.GetEtag(),
 		})
-		return err
+		return nil, err
 	}
 	wanted := proto.CloneOf(c.wanted)
 	wanted.Etag, wanted.Warnings = c.stored.GetEtag(), nil
 	resp, err := a.client.SetPolicy(a.cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: wanted})
 	if err != nil || a.output == format.Table {
-		return err
+		return resp.GetPolicy(), err
 	}
-	return a.output.PrintMessage(a.cmd.OutOrStdout(), resp)
+	return resp.GetPolicy(), a.output.PrintMessage(a.cmd.OutOrStdout(), resp)
 }
 
 // explainPartly says how many changes were carried out before the error.

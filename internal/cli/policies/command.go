@@ -68,7 +68,7 @@ func newGet(server *rpc.Server, output *format.Output) *cobra.Command {
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: args[0]})
 			if err != nil {
-				return err
+				return explainMissing(cmd, client, args[0], err)
 			}
 			printWarnings(cmd, resp.GetPolicy())
 			return output.Print(cmd.OutOrStdout(), resp, facts(resp.GetPolicy()))
@@ -128,7 +128,7 @@ func newDelete(server *rpc.Server) *cobra.Command {
 			}
 			req := &cleanupv1.DeletePolicyRequest{Name: args[0], Etag: etag}
 			if _, err := client.DeletePolicy(cmd.Context(), req); err != nil {
-				return rpc.ExplainConflict(err)
+				return explainMissing(cmd, client, args[0], rpc.ExplainConflict(err))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The policy %s is deleted.\n", args[0])
 			return nil
@@ -145,13 +145,33 @@ func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, er
 	return resp.GetPolicy().GetEtag(), err
 }
 
+// explainMissing adds policies with a similar name to the error of a policy that does not exist.
+func explainMissing(cmd *cobra.Command, client cleanupd.Client, name string, err error) error {
+	if status.Code(err) != codes.NotFound {
+		return err
+	}
+	resp, listErr := listPolicies(cmd.Context(), client, rpc.Raw())
+	if listErr != nil {
+		return err
+	}
+	return status.Errorf(codes.NotFound, "there is no policy %q%s", name, similar(name, resp.GetPolicies()))
+}
+
+func similar(name string, policies []*cleanupv1.Policy) string {
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.GetName())
+	}
+	return flags.Similar(name, names)
+}
+
 // printWarnings prints to stderr, whatever the output format.
 func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 	for _, w := range p.GetWarnings() {
-		printWarning(cmd, p.GetName(), w)
+		fmt.Fprint(cmd.ErrOrStderr(), warning(p, w))
 	}
 }
 
-func printWarning(cmd *cobra.Command, name string, w *cleanupv1.Message) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s: %s\n", name, terminal.Printable(w.GetText()))
+func warning(p *cleanupv1.Policy, w *cleanupv1.Message) string {
+	return fmt.Sprintf("Warning: %s: %s\n", p.GetName(), terminal.Printable(w.GetText()))
 }

@@ -46,7 +46,7 @@ func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(p *cleanupv1.Policy) bool { return p.GetName() == name })
 		if i < 0 {
-			return nil, flags.Errorf("there is no policy %q", name)
+			return nil, flags.Errorf("there is no policy %q%s", name, similar(name, all))
 		}
 		chosen = append(chosen, all[i])
 	}
