@@ -6,17 +6,26 @@ const skipped = { task: 'lists', state: 'TASK_STATE_SKIPPED' } as const
 const whole = (id: string) => ({ id, endTime: at(1), results: [{ ...skipped, startTime: at(1) }] })
 const part = (id: string) => ({ id, endTime: at(1), results: [skipped, { task: 'sessions' }] })
 
-test('a run is whole unless a task was not selected, other than a purge', () => {
-  expect(isWhole(whole('a'))).toBe(true)
-  expect(isWhole(part('a'))).toBe(false)
-  expect(isWhole({ results: [{ ...skipped, task: 'forms/old' }] })).toBe(true)
+const tasks = [
+  { name: 'lists' },
+  { name: 'policy/carts' },
+  { name: 'policy/off', disabled: true },
+  { name: 'forms/off', disabled: true },
+]
+
+test('a run is whole unless a task that is enabled was not selected', () => {
+  const without = (task: string) => ({ results: [{ ...skipped, task }] })
+  expect(isWhole(whole('a'), tasks)).toBe(true)
+  expect(isWhole(part('a'), tasks)).toBe(false)
+  expect(isWhole(without('policy/carts'), tasks)).toBe(false)
+  for (const task of ['policy/off', 'forms/off', 'policy/deleted']) expect(isWhole(without(task), tasks)).toBe(true)
 })
 
 test('the last whole run and the last scheduled run are judged, and no run of a single task', () => {
   const runs = [{ id: 'active' }, part('manual'), whole('whole'), part('scheduled'), whole('older')]
-  expect(judgedRuns(runs, { lastRunId: 'scheduled' }).judged.map(run => run.id)).toEqual(['whole', 'scheduled'])
-  expect(judgedRuns(runs, { lastRunId: 'whole' }).judged.map(run => run.id)).toEqual(['whole'])
-  expect(judgedRuns([part('manual')], {}).judged).toEqual([])
+  expect(judgedRuns(runs, { lastRunId: 'scheduled' }, tasks).judged.map(run => run.id)).toEqual(['whole', 'scheduled'])
+  expect(judgedRuns(runs, { lastRunId: 'whole' }, tasks).judged.map(run => run.id)).toEqual(['whole'])
+  expect(judgedRuns([part('manual')], {}, tasks).judged).toEqual([])
 })
 
 test('there are 30 days, with runs or without', () => {

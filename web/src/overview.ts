@@ -1,19 +1,21 @@
 // What the overview is made of: the runs that are judged, their warnings, and the runs of each day.
-import { query, call, stream, ApiError, type Run, type RunEvent, type Schedule } from './api'
+import { query, call, stream, ApiError, type Run, type RunEvent, type Schedule, type Task } from './api'
 import { said, type Message } from './i18n'
 import { ended, durationOf, total } from './runs'
 
 const dayLength = 86400_000
 export const days = 30
 
-/** Whether a run was of the whole pipeline: a task that was not selected has not begun. Purges need not be enabled. */
-export const isWhole = (run: Run) =>
-  (run.results ?? []).every(r => r.state !== 'TASK_STATE_SKIPPED' || r.startTime || r.task?.includes('/'))
+/** Whether a run was of all tasks that are enabled now: a task that was not selected has not begun. */
+export function isWhole(run: Run, tasks: Task[]) {
+  const enabled = new Set(tasks.filter(task => !task.disabled).map(task => task.name))
+  return (run.results ?? []).every(r => r.state !== 'TASK_STATE_SKIPPED' || r.startTime || !enabled.has(r.task))
+}
 
 /** Returns the last run of the whole pipeline, and the last one that the schedule started if that is another. */
-export function judgedRuns(runs: Run[], schedule: Schedule) {
+export function judgedRuns(runs: Run[], schedule: Schedule, tasks: Task[]) {
   const done = runs.filter(ended)
-  const whole = done.find(isWhole),
+  const whole = done.find(run => isWhole(run, tasks)),
     scheduled = done.find(run => run.id === schedule.lastRunId)
   return { whole, judged: [...new Set([whole, scheduled])].filter(run => run !== undefined) }
 }

@@ -36,9 +36,9 @@ async function loadStatus({ may, server }: Context, signal: AbortSignal): Promis
 }
 
 /** Returns the problems to look at, each with a link to the page that fixes it. */
-function problems({ runs, schedule, options, guards, left }: Status) {
+function problems({ runs, schedule, tasks, options, guards, left }: Status) {
   const items: ComponentChildren[] = []
-  const { whole, judged } = judgedRuns(runs, schedule)
+  const { whole, judged } = judgedRuns(runs, schedule, tasks)
   const add = (words: string, href: string, link: string) =>
     items.push(
       <>
@@ -84,7 +84,7 @@ const listed = 5
 
 /** Shows what needs attention, with each warning of a run, or that nothing does. */
 function Attention({ status }: { status: Status }) {
-  const { whole } = judgedRuns(status.runs, status.schedule)
+  const { whole } = judgedRuns(status.runs, status.schedule, status.tasks)
   const run = whole ?? status.runs.find(ended)
   const warnings = useLoad<Message[]>(signal => (run ? loadWarnings(run, signal) : Promise.resolve([])), [run?.id])
   // Two services that clean one database come first.
