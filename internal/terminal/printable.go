@@ -42,7 +42,8 @@ func PrintableJSON(raw []byte) string {
 	return out.String()
 }
 
-// OneLine leaves out repeated lines, since the driver reports every attempt to connect.
+// OneLine separates lines by semicolons, other than after a colon. It leaves out repeated lines, since the driver
+// reports every attempt to connect.
 func OneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -50,5 +51,5 @@ func OneLine(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return Printable(strings.Join(lines, " "))
+	return Printable(strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": "))
 }

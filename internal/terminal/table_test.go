@@ -81,3 +81,10 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+func TestOneLine(t *testing.T) {
+	text := "cannot connect:\n\ta refuses\n\tb  refuses\n\ta refuses\n"
+	if got := OneLine(text); got != "cannot connect: a refuses; b refuses" {
+		t.Error(got)
+	}
+}

@@ -32,6 +32,11 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	var err error
 	if table := previewTable(shown); s.Fits(table) {
 		err = s.PrintTable(table)
+		for _, p := range shown {
+			for _, remark := range p.GetRemarks() {
+				fmt.Fprintln(s, s.Wrap(terminal.Printable(p.GetTable()+": "+remark), 2))
+			}
+		}
 	} else {
 		printPreviewList(s, shown)
 	}
@@ -81,6 +86,9 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 		fmt.Fprintln(s, terminal.Printable(p.GetTable()))
 		fmt.Fprintln(s, s.Wrap("  "+figures, 2))
 		fmt.Fprintln(s, s.Wrap("  "+terminal.Cut(terminal.Printable(reason(p)), maxRuleLines*(s.Width()-4)), 2))
+		for _, remark := range p.GetRemarks() {
+			fmt.Fprintln(s, s.Wrap(terminal.Printable("  but "+remark), 4))
+		}
 	}
 }
 
@@ -98,7 +106,7 @@ func reason(p *cleanupv1.TablePreview) string {
 			rule += fmt.Sprintf(" and %s more", humanize.Comma(more))
 		}
 	}
-	return strings.Join(append([]string{rule}, p.GetRemarks()...), "; but ")
+	return rule
 }
 
 func affected(p *cleanupv1.TablePreview) int64 {

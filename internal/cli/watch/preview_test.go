@@ -25,7 +25,7 @@ func TestPreviewOnScreens(t *testing.T) {
 		{
 			Table: `"public"."nmsbroadlogrcp"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: 16740,
 			RowsTotal: 44000, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
-			Rule: "tsLastModified older than 180 days (2026-05-30 22:31 UTC)", Remarks: []string{"some are on hold"},
+			Rule: "tsLastModified older than 180 days (2026-05-30 22:31 UTC)", Remarks: []string{"some are on hold", "others are locked"},
 		},
 		{
 			Table: `"public"."wkf12_3"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DROP, Tables: 1,
@@ -35,8 +35,9 @@ func TestPreviewOnScreens(t *testing.T) {
 	const list = `
 "public"."nmsbroadlogrcp"
   delete 16,740 of 44,000, 2.0 MiB, 2020-02-28 to 2026-02-28
-  tsLastModified older than 180 days (2026-05-30 22:31 UTC);
+  tsLastModified older than 180 days (2026-05-30 22:31 UTC)
   but some are on hold
+  but others are locked
 "public"."wkf12_3"
   drop 1, now 2, 0 B
   a long rule, a long rule, a long rule, a long rule, a long
@@ -52,6 +53,9 @@ func TestPreviewOnScreens(t *testing.T) {
 		got := out.String()
 		if width == 60 && got != list {
 			t.Errorf("%s, want %s", got, list)
+		}
+		if !isList && !strings.Contains(got, "\n\"public\".\"nmsbroadlogrcp\": some are on hold\n") {
+			t.Errorf("on %d columns, without the remarks: %s", width, got)
 		}
 		if isList == strings.Contains(got, "HOW MANY") || !strings.Contains(got, "tsLastModified older than 180 days") {
 			t.Errorf("on %d columns: %s", width, got)
