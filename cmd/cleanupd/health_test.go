@@ -16,7 +16,6 @@ import (
 // The command health checks the server with the same configuration: whether it is alive, and whether it can write. It
 // trusts only the server's certificate.
 func TestHealthCommand(t *testing.T) {
-	t.Parallel()
 	db, ca := pgtest.Campaign(t), testca.New(t)
 	cert, key := ca.Files(ca.Server())
 	other, _ := ca.Files(ca.Server())
@@ -51,6 +50,12 @@ func TestHealthCommand(t *testing.T) {
 			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
 		}
 	}
+	t.Setenv("CLEANUPD_SERVER", "elsewhere:9090")
+	if code, out, errs := health("--tls-cert", cert); code != 0 || out != "ok\n" ||
+		errs != "Checking the server on "+listen+", by HTTP, and not CLEANUPD_SERVER (elsewhere:9090).\n" {
+		t.Errorf("with another server in the environment: %d %s %s", code, out, errs)
+	}
+	t.Setenv("CLEANUPD_SERVER", "")
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
 	db.Cut()
 	code, out, errs := health("--ready", "--tls-cert", cert)

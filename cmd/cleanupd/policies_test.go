@@ -90,6 +90,11 @@ func TestApplyPolicies(t *testing.T) {
 			t.Errorf("again %v: %d %s %s", args, code, out, errs)
 		}
 	}
+	for _, command := range []string{"run --task old-orders", "explain old-orders"} {
+		if code, _, errs = f.run(t, command); code == 0 || !strings.Contains(errs, "(did you mean policy/old-orders?)") {
+			t.Errorf("%s: %d %s", command, code, errs)
+		}
+	}
 	for _, command := range []string{"get", "delete", "export"} {
 		if code, _, errs = f.do(command, "old-order"); code == 0 ||
 			errs != "cleanupd: there is no policy \"old-order\" (did you mean old-orders?)\n" {

@@ -87,6 +87,9 @@ func TestRunsCommands(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", command, code, errs, want)
 		}
 	}
+	if code, _, errs := do("runs show 0a1"); code != 2 || !strings.Contains(errs, "at least 4 characters") {
+		t.Errorf("a short end of an id: %d %s", code, errs)
+	}
 	db.Do("DELETE FROM cleanupd.run WHERE id::text LIKE '01a00000%'")
 	if code, _, errs := do("runs show nonsense"); code != 1 || !strings.Contains(errs, "no such run") {
 		t.Errorf("%d %s", code, errs)
@@ -126,6 +129,8 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"guards set maxIdle=-1h": "maxIdle: must be from 0, which switches the guard off, to " +
 			"36500 days",
 		"schedule set --cron nonsense":             "--cron: ",
+		"run --task session":                       `unknown task "session" (did you mean sessions?)`,
+		"holds create a --deliveries 1,abc":        `--deliveries must be a whole number, not "1,abc"`,
 		"schedule set --time-zone Nowhere/Town":    "--time-zone: ",
 		"schedule set --max-duration -1h":          "--max-duration: ",
 		"run --request-id nonsense":                "--request-id: must be a UUID",
@@ -134,7 +139,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"explain xtkaudit x":                       "KEY: ",
 		"explain XtkAudit":                         "KEY: is missing: of xtkaudit give iauditid=…\n",
 		"explain NmsRcpGrpRel":                     "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
-		"explain nonsense":                         "nonsense: no such task; there is no table",
+		"explain nonsense":                         `nonsense: unknown task "nonsense"; there is no table`,
 	} {
 		code, out, errs := r.run(t, command)
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "purge_delay") ||

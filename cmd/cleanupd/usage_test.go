@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -471,6 +472,11 @@ func TestVersion(t *testing.T) {
 	_, want, _ := cleanupd(t, "version")
 	if code, out, _ := cleanupd(t, "--version"); code != 0 || out != want || !strings.HasPrefix(out, "cleanupd ") {
 		t.Errorf("%d %s, want %s", code, out, want)
+	}
+	var answer struct{ Version string }
+	code, out, errs := cleanupd(t, "version", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || "cleanupd "+answer.Version+"\n" != want {
+		t.Errorf("%d %v %s%s, want %s", code, err, out, errs, want)
 	}
 }
 

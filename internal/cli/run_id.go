@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 // withRun is rpc.WithClient for commands whose first argument is the id of a run, or the end of one. args are the
@@ -29,10 +30,16 @@ func withRun(
 }
 
 // Ids begin with the time, so that only their ends tell runs of one day apart. A whole id has 32 digits.
-var endOfID = regexp.MustCompile(`^[0-9a-fA-F-]{4,31}$`)
+var (
+	endOfID  = regexp.MustCompile(`^[0-9a-fA-F-]{4,31}$`)
+	tooShort = regexp.MustCompile(`^[0-9a-fA-F-]{1,3}$`)
+)
 
 // runID completes the end of a run's id. It leaves it to the server to judge what cannot be one.
 func runID(ctx context.Context, client cleanupd.Client, given string) (string, error) {
+	if tooShort.MatchString(given) {
+		return "", flags.Errorf("the end of a run's id has at least 4 characters, and %q only %d", given, len(given))
+	}
 	if !endOfID.MatchString(given) {
 		return given, nil
 	}

@@ -24,7 +24,7 @@ func explainValue(err error) error {
 		return err
 	}
 	f, text := invalid.GetFlag(), invalid.GetValue()
-	limits, isWhole := whole[f.Value.Type()]
+	limits, isWhole := whole[strings.TrimSuffix(f.Value.Type(), "Slice")]
 	var number *strconv.NumError
 	switch {
 	case !errors.As(err, &number):

@@ -43,6 +43,10 @@ func NewHealth() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
+			if server := os.Getenv("CLEANUPD_SERVER"); server != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Checking the server on %s, by HTTP, and not CLEANUPD_SERVER (%s).\n", listen,
+					terminal.Printable(server))
+			}
 			answer, err := checkHealth(ctx, listen, certificate, ready)
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), answer)

@@ -18,9 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-var ErrNoTask = failure.New(failure.NotFound, "no such task")
-
-// ExplainTask fails with ErrNoTask.
+// ExplainTask fails with a failure.NotFound.
 func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task, err error) {
 	list, config, holds, err := m.explainer(ctx)
 	if err != nil {
@@ -28,7 +26,7 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 	}
 	t, ok := list.Find(name)
 	if !ok {
-		return e, ErrNoTask
+		return e, failure.New(failure.NotFound, list.Unknown(name))
 	}
 	return explain.DescribeTask(ctx, config, holds, t)
 }

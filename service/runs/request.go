@@ -78,7 +78,7 @@ func (r Request) validate(list tasklist.List) error {
 				continue
 			}
 			if !slices.Contains(valid, name) {
-				wrong.Addf(field, "unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))
+				wrong.Addf(field, "%s; the tasks are %s", list.Unknown(name), strings.Join(valid, ", "))
 			} else if list.Disabled(name) && !r.DryRun && given.field == "tasks" {
 				wrong.Addf(field, "the task %s is disabled: a dry run foresees what it would do", name)
 			}

@@ -3,6 +3,7 @@
 package tasklist
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -34,6 +36,12 @@ func (l List) Names() (names []string) {
 		names = append(names, t.Name)
 	}
 	return names
+}
+
+// Unknown says that no task has this name, and which may be meant; policies are easily named without their prefix.
+func (l List) Unknown(name string) string {
+	similar := cmp.Or(flags.Similar(name, l.Names()), flags.Similar(policy.Prefix+name, l.Names()))
+	return fmt.Sprintf("unknown task %.64q%s", name, similar)
 }
 
 // Choose returns the given tasks, or all that are not disabled if none is given. It leaves out the tasks to skip.
