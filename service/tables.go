@@ -144,5 +144,8 @@ func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 		Description: "Suggested: " + s.Reason + ".",
 		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Age: &cleanupv1.OlderThan_Days{Days: s.Days}},
 	}
+	if s.Days == 0 {
+		out.Policy.OlderThan.Age = &cleanupv1.OlderThan_Hours{}
+	}
 	return out
 }

@@ -98,6 +98,7 @@ func TestSuggestedFile(t *testing.T) {
 	f := newPolicyFiles(t)
 	f.db.Do(`DROP TABLE line, customer; CREATE INDEX ON orders (placed);
 		CREATE TABLE visit (id int, at timestamptz, valid_until date); CREATE TABLE person (id int, birth date);
+		CREATE TABLE voucher (id int, "expiresAt" timestamp); CREATE TABLE zone (id int, valid_to date);
 		INSERT INTO orders VALUES (101, 1, 'open', '', '2019-06-15 12:00Z')`)
 	f.db.Do("CREATE TABLE \"od\nd\" (id int); ANALYZE")
 	const want = `# Suggested policies, all of them disabled. Correct the columns and the days, enable
@@ -115,7 +116,8 @@ policies:
       column: placed
       days: 365
   # public.visit: SIZE, about 0 rows
-  # at: a date that may tell the age of rows; no index begins with it, so that runs read the whole table
+  # at: a date that may tell the age of rows; no index begins with it, so that runs read the whole table` +
+		`; or take valid_until with days: 1, since its name says when a row expires
   - name: visit
     table: public.visit
     description: 'Suggested: no task covers it.'
@@ -123,6 +125,24 @@ policies:
     olderThan:
       column: at
       days: 365
+  # public.voucher: SIZE, about 0 rows
+  # expiresAt: by its name, when a row expires; no index begins with it, so that runs read the whole table
+  - name: voucher
+    table: public.voucher
+    description: 'Suggested: no task covers it.'
+    enabled: false
+    olderThan:
+      column: expiresAt
+      hours: 0
+  # public.zone: SIZE, about 0 rows
+  # valid_to: by its name, when a row expires; no index begins with it, so that runs read the whole table
+  - name: zone
+    table: public.zone
+    description: 'Suggested: no task covers it.'
+    enabled: false
+    olderThan:
+      column: valid_to
+      days: 1
 # No policy is suggested for:
 # public."od d": SIZE, about 0 rows; no task covers it; it has no column with a date by which a policy could ` +
 		`delete rows
@@ -139,7 +159,7 @@ policies:
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if code, out, errs := f.do("apply", f.file(got), "--yes"); code != 0 || !strings.Contains(out, "2 new") {
+	if code, out, errs := f.do("apply", f.file(got), "--yes"); code != 0 || !strings.Contains(out, "4 new") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if again := suggest(); !strings.Contains(again, "policies: []") ||

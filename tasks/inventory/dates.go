@@ -24,6 +24,7 @@ const (
 // DateColumn is a column of type date, timestamp or timestamptz, or of a domain over one.
 type DateColumn struct {
 	Column string // the stored name
+	IsDay  bool   // whether it is a date without a time
 	// Indexed is true if an index begins with it.
 	Indexed bool
 	// Oldest and Newest are nil if neither an index nor the statistics have them.
@@ -47,7 +48,7 @@ const finite = "v BETWEEN date '4713-01-01 BC' AND date '294276-01-01'"
 // trusted, since an owner can run code with the rights of a role that plans a query on the table. Trusted are
 // superusers, the owners of the database and of NmsDelivery, and the roles that this role may act as.
 const selectDates = `
-SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
+SELECT t.position - 1, a.attname::text, d.base = 'date'::regtype, quote_ident(a.attname), i.indexed,
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
     AND has_column_privilege(c.oid, a.attnum, 'SELECT')
     AND (pg_has_role(c.relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles r WHERE r.oid = c.relowner)
@@ -55,11 +56,11 @@ SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
         UNION ALL SELECT d.relowner FROM pg_class d WHERE d.relname = '` + ofApplication + `'
           AND d.relkind IN ('r', 'p')))
 FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c.oid = t.oid
-  JOIN pg_attribute a ON a.attrelid = c.oid
+  JOIN pg_attribute a ON a.attrelid = c.oid JOIN ` + dateTypes + ` AS d ON d.oid = a.atttypid
   CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_index x JOIN pg_class ic ON ic.oid = x.indexrelid
     JOIN pg_am m ON m.oid = ic.relam AND m.amname = 'btree'
     WHERE x.indrelid = a.attrelid AND x.indkey[0] = a.attnum AND x.indisvalid AND x.indpred IS NULL) AS indexed) AS i
-WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN (SELECT oid FROM ` + dateTypes + ` AS d)
+WHERE a.attnum > 0 AND NOT a.attisdropped
 ORDER BY 1, a.attnum`
 
 // selectBounds returns the bounds of dates, by the positions of tables ($1) and the relations with their rows ($2).
@@ -105,7 +106,7 @@ func (r *reader) readDates(ctx context.Context) error {
 		position int
 		c        DateColumn
 	)
-	columns := []any{&position, &c.Column, &c.quoted, &c.Indexed, &c.readable}
+	columns := []any{&position, &c.Column, &c.IsDay, &c.quoted, &c.Indexed, &c.readable}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
 		d := &r.details[position]
 		d.Dates = append(d.Dates, c)

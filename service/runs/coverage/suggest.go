@@ -37,7 +37,7 @@ type Suggestion struct {
 	Policy string
 	// Column is the date with which Days are compared, and ColumnReason why it was chosen.
 	Column, ColumnReason string
-	Days                 int32
+	Days                 int32 // 0 for a time at which a row expires
 }
 
 // Command returns the command that previews the policy once it is set, or "" if there is no policy.
@@ -76,15 +76,27 @@ func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Tim
 		s.Reason += "; it has no column with a date by which a policy could delete rows"
 		return s
 	}
-	date := bestDate(t.Dates, now)
-	if date == nil {
-		if !all {
-			return nil
+	date, expiry := bestDate(t.Dates, now), expiryOf(t.Dates)
+	switch {
+	case date != nil:
+		s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
+		if expiry != nil {
+			age := "hours: 0"
+			if expiry.IsDay {
+				age = "days: 1"
+			}
+			s.ColumnReason += fmt.Sprintf("; or take %s with %s, since its name says when a row expires", expiry.Column, age)
 		}
+	case expiry != nil:
+		s.Policy, s.Column, s.ColumnReason = name, expiry.Column, whyColumn(*expiry)
+		if expiry.IsDay {
+			s.Days = 1 // with 0, rows would be deleted on their last day
+		}
+	case all:
 		s.Reason += "; none of its dates tells the age of a row"
-		return s
+	default:
+		return nil
 	}
-	s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
 	return s
 }
 
@@ -122,6 +134,18 @@ var (
 	otherDate   = regexp.MustCompile(`(?i)birth|born|geburt|naiss|nascim|nacim|death|deceas|anniv|` +
 		`expir|valid|until|due|plan|schedul|next|delet|renew|matur|(^|_|ts)(end|dob)`)
 )
+
+// expiry matches the names of dates from which on a row is not needed.
+var expiry = regexp.MustCompile(`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
+
+// expiryOf returns nil if no column tells when a row expires.
+func expiryOf(dates []inventory.DateColumn) *inventory.DateColumn {
+	i := slices.IndexFunc(dates, func(d inventory.DateColumn) bool { return expiry.MatchString(d.Column) })
+	if i < 0 {
+		return nil
+	}
+	return &dates[i]
+}
 
 // maxAge limits columns whose name does not say what they hold: if one has older dates, it is not about the age of
 // rows.
@@ -164,6 +188,8 @@ func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn
 func whyColumn(d inventory.DateColumn) string {
 	why := "a date that may tell the age of rows"
 	switch {
+	case expiry.MatchString(d.Column):
+		why = "by its name, when a row expires"
 	case changedDate.MatchString(d.Column):
 		why = "by its name, when a row was last changed"
 	case createdDate.MatchString(d.Column):
