@@ -129,6 +129,25 @@ func TestPartitionsWithoutRights(t *testing.T) {
 	}
 }
 
+// A dry run takes SELECT alone, and warns of the rights that the run will lack.
+func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("reader")
+	db.Do(`CREATE TABLE cart (id int PRIMARY KEY, seen timestamptz); INSERT INTO cart VALUES (1, '2024-06-01');
+		GRANT SELECT ON cart TO ` + role)
+	carts := policy.Policy{Name: "carts", Table: "cart", OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)}}
+	j, err := runPolicies(t, db.For(role), true, carts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := `GRANT DELETE ON "public"."cart" TO "` + role + `"`
+	j.checkDeleted(t, carts.TaskName(), 1)
+	j.checkLog(t, "WARNING", "a run would fail here", grant)
+	_, err = runPolicies(t, db.For(role), false, carts)
+	checkError(t, err, grant)
+}
+
 // A role that may do nothing yet may do all that policies need once their grants are given, in the next partition, too.
 // The grants do not depend on what is granted already.
 func TestGrantsSuffice(t *testing.T) {

@@ -50,6 +50,13 @@ var (
 			"be deleted one by one, for example because a standby or another program expects the partitions, let it delete "+
 			"them.",
 	)
+	RunLacksRights = tables.warning(
+		"RUN_LACKS_RIGHTS",
+		"a run would fail here, since the role lacks rights that a dry run does not need; let an owner of the tables run: "+
+			"{grants}",
+		"A dry run reads, and takes SELECT alone.",
+		"Run the GRANT before the run.",
+	)
 	PartitionWithoutRights = tables.info(
 		"PARTITION_WITHOUT_RIGHTS",
 		"{table}: the role lacks rights, and no row there can be obsolete, since {reason}: skipped; later: {grant}",

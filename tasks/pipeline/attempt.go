@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -197,6 +198,12 @@ func (a *Attempt) Journal() Journal { return a.run.Journal }
 // logPlan logs the plan's notes, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
 	a.Log(ctx, a.Plan.Notes...)
+	d := a.run.Database
+	// a role of its own may read the standby
+	runs := d.Pool == d.Primary || d.Primary.Config().ConnConfig.User == d.Env.Catalog.Role
+	if grants := a.Plan.RunRights; grants != nil && runs {
+		a.Log(ctx, message.RunLacksRights.With("grants", strings.Join(grants, "; ")))
+	}
 	var rules []string
 	for _, j := range a.Plan.Jobs {
 		rules = append(rules, fmt.Sprintf("%s: %s", j.Name, cmp.Or(j.Rule, "all")))

@@ -185,13 +185,14 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 		s.planned[leaf.OID] = true
 		if s.step.Tables == nil { // otherwise rights to the table itself are sufficient
-			grants := missing(s.env, leaf.Schema, leaf.Quoted(), leaf.Rights, rights)
+			now, later := missing(s.env, leaf.Schema, leaf.Quoted(), leaf.Rights, rights)
+			grants := slices.Concat(now, later)
 			if why := s.spares(leaf, table); grants != nil && why != "" && !s.env.AllRights {
 				s.plan.note(message.PartitionWithoutRights.With("table", leaf.Quoted(), "reason", why,
 					"grant", strings.Join(grants, "; ")))
 				continue
 			}
-			s.plan.addRights(grants)
+			s.plan.addRights(now, later)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}

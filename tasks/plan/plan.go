@@ -53,8 +53,10 @@ type Plan struct {
 	// RollUpOnHold is set if foreign keys may delete or change rows on hold together with rows that are rolled up.
 	RollUpOnHold bool
 	// Notes say what the plan leaves out, and why.
-	Notes  []message.Message
-	Rights []string
+	Notes []message.Message
+	// Rights are the GRANT statements for what the role lacks, and RunRights those for what only a run needs, if the plan
+	// is of a dry run.
+	Rights, RunRights []string
 
 	reads []*campaign.Table // the tables that the SQL being compiled reads
 }
@@ -232,31 +234,52 @@ func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	}
 }
 
-func (p *Plan) addRights(grants []string) {
-	for _, g := range grants {
-		if !slices.Contains(p.Rights, g) {
-			p.Rights = append(p.Rights, g)
+func (p *Plan) addRights(now, later []string) {
+	add := func(list []string, grant string) []string {
+		if slices.Contains(list, grant) {
+			return list
 		}
+		return append(list, grant)
+	}
+	for _, g := range now {
+		p.Rights = add(p.Rights, g)
+	}
+	for _, g := range later {
+		p.RunRights = add(p.RunRights, g)
 	}
 }
 
-// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT.
-func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (grants []string) {
+// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT:
+// later are those for the run.
+func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (now, later []string) {
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
 	if env.AllRights {
 		r = campaign.Rights{}
 	}
 	if !r.CanUse {
-		grants = append(grants, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
+		now = append(now, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
 	}
 	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
-	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
-		return has[right] || (env.DryRun && right != "SELECT")
-	})
-	if len(lacking) > 0 {
-		grants = append(grants, fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, role))
+	var needed, neededLater []string
+	for _, right := range rights {
+		switch {
+		case has[right]:
+		case env.DryRun && right != "SELECT":
+			neededLater = append(neededLater, right)
+		default:
+			needed = append(needed, right)
+		}
 	}
-	return grants
+	grant := func(rights []string) string {
+		return fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(rights, ", "), relation, role)
+	}
+	if needed != nil {
+		now = append(now, grant(needed))
+	}
+	if neededLater != nil {
+		later = append(later, grant(neededLater))
+	}
+	return now, later
 }
 
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {

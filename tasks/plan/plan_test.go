@@ -325,8 +325,13 @@ func TestRights(t *testing.T) {
 	} {
 		env.DryRun = dry
 		for range 2 {
-			if p := compile(t, task, env); !slices.Equal(p.Rights, want) {
+			p := compile(t, task, env)
+			if !slices.Equal(p.Rights, want) {
 				t.Errorf("dry run %t: %q, not %q", dry, p.Rights, want)
+			}
+			later := `GRANT DELETE ON "public"."xtkreject" TO "neolane"`
+			if dry != slices.Equal(p.RunRights, []string{later}) || dry != (p.RunRights != nil) {
+				t.Errorf("dry run %t: %q for the run", dry, p.RunRights)
 			}
 		}
 	}

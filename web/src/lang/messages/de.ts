@@ -187,5 +187,7 @@ export const messages: Record<string, string> = {
     'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
   SEVERAL_OWNERS:
     'Code von {owner}, Eigentümer von {table}, läuft mit den Rechten des Dienstes, auch denen an Tabellen von {others}',
+  RUN_LACKS_RIGHTS:
+    'Eine Ausführung würde hier scheitern, weil der Rolle Rechte fehlen, die ein Testlauf nicht braucht; ein Eigentümer der Tabellen führt aus: {grants}',
   POLICY_UNINDEXED: 'Kein Index von {table} dient keepNewest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

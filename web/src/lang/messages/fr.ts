@@ -185,5 +185,7 @@ export const messages: Record<string, string> = {
     'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
   SEVERAL_OWNERS:
     'le code de {owner}, propriétaire de {table}, s’exécute avec les droits du service, y compris sur les tables de {others}',
+  RUN_LACKS_RIGHTS:
+    'Une exécution échouerait ici, car il manque au rôle des droits dont une simulation n’a pas besoin ; un propriétaire des tables exécute : {grants}',
   POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keepNewest, donc chaque lot lit toute la table : {statement}',
 }

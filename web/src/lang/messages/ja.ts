@@ -168,6 +168,8 @@ export const messages: Record<string, string> = {
     '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
   SEVERAL_OWNERS:
     '{table} の所有者 {owner} のコードは、{others} のテーブルへの権限も含め、サービスの権限で実行されます',
+  RUN_LACKS_RIGHTS:
+    'ドライランには不要な権限がロールにないため、実行するとここで失敗します。テーブルの所有者が次を実行してください: {grants}',
   POLICY_UNINDEXED:
     '{table} には keepNewest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
