@@ -90,8 +90,11 @@ func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 }
 
 func trend(t *cleanupv1.TaskForecast) string {
-	if t.GetProblem() != "" {
+	switch {
+	case t.GetProblem() != "" && t.DueNow == nil:
 		return "unknown: " + t.GetProblem()
+	case t.GetProblem() != "":
+		return t.GetProblem()
 	}
 	text := format.EnumName(t.GetTrend())
 	if t.GetTrend() == cleanupv1.Trend_TREND_UNSPECIFIED {

@@ -32,7 +32,7 @@ type Due struct {
 	PerDay [Days]int64
 	// Dated is set if a date decides when rows become obsolete. Otherwise PerDay is 0 although there may be more rows.
 	Dated bool
-	// Why explains what is not known; empty otherwise.
+	// Why explains what is not known, or which rights a run lacks; empty otherwise.
 	Why string
 }
 
@@ -62,7 +62,7 @@ func New(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Forecaster,
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
 	}
-	c.DryRun = true // the role's rights to change tables do not matter
+	c.DryRun = true // rows are counted without the rights to change tables
 	f := &Forecaster{Until: time.Now().Add(maxCounting)}
 	first := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
 	if err := first.Database.Refresh(ctx); err != nil {
@@ -92,7 +92,7 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 		d.Why = "it works on another database"
 		return d, nil
 	}
-	questions, why, err := f.questions(ctx, t)
+	questions, why, rights, err := f.questions(ctx, t)
 	if err != nil {
 		return Due{Task: t.Name, Why: unknown(err)}, ifLost(ctx, err)
 	}
@@ -100,6 +100,9 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 		return Due{Task: t.Name, Why: why}, nil
 	}
 	d.Known, d.Exact = true, true
+	if rights != nil {
+		d.Why = message.RunLacksRights.With("grants", strings.Join(rights, "; ")).Text
+	}
 	for _, q := range questions {
 		if time.Now().After(f.Until) {
 			return Due{Task: t.Name, Why: leftOut}, nil
@@ -121,21 +124,25 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 	return d, nil
 }
 
-// questions returns the question to each relation of a task. why says what keeps a run from doing the task at all.
-func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, why string, err error) {
+// questions returns the question to each relation of a task. why says what keeps a run from doing the task at all, and
+// rights are the GRANT statements for what only a run needs.
+func (f *Forecaster) questions(
+	ctx context.Context, t plan.Task,
+) (questions []*question, why string, rights []string, err error) {
 	byUnit := map[string]*question{}
 	for time, r := range f.times {
 		compiled, err := plan.Compile(t, r.Database.EnvFor(t.Name)) // not kept, since there may be thousands
 		if err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
 		if why := obstacle(compiled); why != "" {
-			return nil, why, nil
+			return nil, why, nil, nil
 		}
+		rights = compiled.RunRights
 		b := r.Database.Binder(compiled, binding.State{DryRun: &binding.DryRun{}})
 		parents, err := b.Parents(ctx, compiled.Parents)
 		if err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
 		for _, j := range compiled.Jobs {
 			if j.Step.Dependent() && len(parents) == 0 {
@@ -143,7 +150,7 @@ func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*q
 			}
 			s, err := b.Sweep(ctx, &j, parents)
 			if err != nil {
-				return nil, "", err
+				return nil, "", nil, err
 			}
 			q := byUnit[j.Unit]
 			if q == nil {
@@ -154,7 +161,7 @@ func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*q
 			q.add(time, s.Where)
 		}
 	}
-	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), "", nil
+	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), "", rights, nil
 }
 
 // obstacle returns why a run could not do a compiled task: the role lacks rights, or all tables of the task are

@@ -93,10 +93,11 @@ func TestNightsOfAYear(t *testing.T) {
 	}
 }
 
-// Tasks that are not counted in time are left out, which is said.
+// Tasks that are not counted in time are left out, which is said, and so are the rights that a run lacks.
 func TestCountingEnds(t *testing.T) {
 	t.Parallel()
-	f := newForecaster(t, pgtest.Campaign(t))
+	db := pgtest.Campaign(t)
+	f := newForecaster(t, db)
 	of := func() forecast.Due {
 		t.Helper()
 		i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "audit-trail" })
@@ -107,6 +108,11 @@ func TestCountingEnds(t *testing.T) {
 		return due
 	}
 	if due := of(); !due.Known || due.Why != "" {
+		t.Errorf("%+v", due)
+	}
+	db.Do("REVOKE DELETE ON XtkAudit FROM neolane")
+	f = newForecaster(t, db)
+	if due := of(); !due.Known || !strings.Contains(due.Why, `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) {
 		t.Errorf("%+v", due)
 	}
 	f.Until = time.Now()
