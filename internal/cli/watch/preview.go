@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,7 +18,8 @@ import (
 const maxPreviewTables = 30
 
 // printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow
-// for a table gets a list. more says how to see the tables beyond the limit.
+// for a table gets a list. With other options than the stored ones, tables are shown for which these make a difference.
+// more says how to see the others.
 func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
@@ -26,11 +28,20 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	if len(list) == 0 {
 		return nil
 	}
+	total := len(list)
+	if r.GetWhatIf() != nil {
+		fmt.Fprintln(s, "\n"+s.Wrap(difference(list), 2))
+		if limit < math.MaxInt {
+			list = slices.DeleteFunc(list, func(p *cleanupv1.TablePreview) bool { return affected(p) == p.GetBaselineRows() })
+		}
+	}
 	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return cmp.Compare(affected(b), affected(a)) })
 	shown := list[:min(len(list), limit)]
-	fmt.Fprintln(s)
+	if len(shown) > 0 {
+		fmt.Fprintln(s)
+	}
 	var err error
-	if table := previewTable(shown); s.Fits(table) {
+	if table := previewTable(shown); len(shown) > 0 && s.Fits(table) {
 		err = s.PrintTable(table)
 		for _, p := range shown {
 			for _, remark := range p.GetRemarks() {
@@ -40,11 +51,29 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	} else {
 		printPreviewList(s, shown)
 	}
-	printMore(s, len(list)-limit, more)
+	printMore(s, total-len(shown), more)
 	for _, t := range r.GetTrippedGuards() {
 		fmt.Fprintln(s, s.Wrap(DescribeGuard(t), 2))
 	}
 	return err
+}
+
+// difference compares what a run would do with other options and with the stored ones.
+func difference(list []*cleanupv1.TablePreview) string {
+	var then, now int64
+	for _, p := range list {
+		if p.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_DROP {
+			then, now = then+p.GetRows(), now+p.GetBaselineRows()
+		}
+	}
+	text := fmt.Sprintf("With these options, a run would delete or change %s, ", format.Rows(then))
+	switch {
+	case then > now:
+		return text + humanize.Comma(then-now) + " more than with the stored ones."
+	case then < now:
+		return text + humanize.Comma(now-then) + " fewer than with the stored ones."
+	}
+	return text + "as with the stored ones."
 }
 
 // maxRuleLines limits the lines of a rule in a list.

@@ -88,3 +88,26 @@ func TestLongPreview(t *testing.T) {
 		}
 	}
 }
+
+// With other options than the stored ones, the preview has the tables that differ, and the difference of all.
+func TestPreviewOfOtherOptions(t *testing.T) {
+	t.Parallel()
+	preview := func(table string, rows, now int64) *cleanupv1.TablePreview {
+		return &cleanupv1.TablePreview{
+			Table: table, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: rows, BaselineRows: &now,
+		}
+	}
+	run := &cleanupv1.Run{Id: "ID", DryRun: true, WhatIf: &cleanupv1.Options{}, Results: []*cleanupv1.TaskResult{{
+		Preview: []*cleanupv1.TablePreview{preview("same", 70, 70), preview("more", 50, 20), preview("fewer", 0, 5)},
+	}}}
+	var out strings.Builder
+	s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
+	if err := printPreview(s, run, maxPreviewTables, ": --all"); err != nil {
+		t.Fatal(err)
+	}
+	const want = "With these options, a run would delete or change 120 rows, 25 more than with the stored ones.\n"
+	if got := out.String(); !strings.Contains(got, want) || !strings.Contains(got, "\nmore ") ||
+		!strings.Contains(got, "\nfewer ") || strings.Contains(got, "\nsame ") || !strings.Contains(got, "and 1 more: --all") {
+		t.Error(got)
+	}
+}
