@@ -711,6 +711,10 @@ func TestAuditInTheLog(t *testing.T) {
 		stored string
 	)
 	t.Cleanup(func() { // when the server has ended
+		if text := log.String(); strings.Contains(text, "by=") || strings.Count(text, "msg=audit") != 2 ||
+			strings.Count(text, "details=") != 1 {
+			t.Errorf("a field that is empty: %s", text)
+		}
 		_, text, _ := strings.Cut(log.String(), "details=")
 		quoted, err := strconv.QuotedPrefix(text)
 		if err != nil {
@@ -731,6 +735,8 @@ func TestAuditInTheLog(t *testing.T) {
 		Name: "audit", Table: "XtkAudit", OlderThan: olderThan("tsChanged", 30),
 	})
 	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'PolicyService/SetPolicy'")[0]
+	_, err := s.DeletePolicy(t.Context(), &cleanupv1.DeletePolicyRequest{Name: "nothing"})
+	wantCode(t, err, codes.NotFound)
 }
 
 type lines struct{ n atomic.Int64 }

@@ -99,9 +99,16 @@ func (a *act) record(ctx context.Context, result string) {
 		}
 	}
 	c := a.caller
-	details, _ := json.Marshal(a.details) // as stored, because a text handler would print pointers
-	a.log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
-		"details", json.RawMessage(details), "result", result)
+	entry := []any{"rpc", a.rpc, "subject", c.Subject, "role", c.Role.String()}
+	if c.By != "" {
+		entry = append(entry, "by", c.By)
+	}
+	entry = append(entry, "address", c.Address)
+	if len(a.details) > 0 {
+		details, _ := json.Marshal(a.details) // as stored, because a text handler would print pointers
+		entry = append(entry, "details", json.RawMessage(details))
+	}
+	a.log.Info("audit", append(entry, "result", result)...)
 }
 
 func (a *act) append(ctx context.Context, db DB, result string) error {

@@ -171,6 +171,7 @@ func TestTripString(t *testing.T) {
 		"tables of wkf%: 7,000 tables would be dropped; the limit is 5,000": {
 			Guard: guard.Tables, Table: "wkf%", Number: 7_000, Limit: 5_000,
 		},
+		"policy of public.t: this rule has never run": {Guard: guard.Policy, Table: table, Number: 1},
 		"bytes of wkf%: 2,000 bytes of tables would be dropped; the limit is 200": {
 			Guard: guard.Bytes, Table: "wkf%", Number: 2_000, Limit: 200,
 		},

@@ -26,13 +26,15 @@ type Trip struct {
 func (t Trip) is(name Name, table string) bool { return t.Guard == name && t.Table == table }
 
 func (t Trip) String() string {
+	if t.Guard == Policy { // any row trips it
+		return fmt.Sprintf("%s of %s: this rule has never run", t.Guard, t.Table)
+	}
 	what := map[Name]string{
 		Share:  "rows would be deleted within a day",
 		Cutoff: "rows would be deleted because a cutoff moved by more than the time that passed",
 		Growth: "rows would be deleted by a rule without a delay, many times more than in earlier runs",
 		Tables: "tables would be dropped",
 		Bytes:  "bytes of tables would be dropped",
-		Policy: "rows would be deleted or updated by a policy whose rule has not run yet",
 	}[t.Guard]
 	if t.Recent > 0 {
 		what += fmt.Sprintf(", %s of them by earlier tasks and runs", humanize.Comma(t.Recent))
