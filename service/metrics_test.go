@@ -24,6 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/tasks"
 )
 
 // As read over HTTP.
@@ -418,6 +419,26 @@ func TestMetricsOfPauses(t *testing.T) {
 		paces, map[string]float64{"gentle": 0, "balanced": 0, "fast": 0},
 	) {
 		t.Errorf("without a run: %v", paces)
+	}
+}
+
+// The counters of Campaign's tasks start at 0 in its databases, and are in no other.
+func TestMetricsOfTasksThatExist(t *testing.T) {
+	t.Parallel()
+	counted := func(s *server) int {
+		_, all := s.scrape(t)
+		return len(all["cleanupd_rows_deleted_total"].GetMetric())
+	}
+	other := serve(t, pgtest.Empty(t), false)
+	s := serve(t, database(t), false)
+	for end := time.Now().Add(time.Minute); counted(s) != len(tasks.Pipeline) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := counted(s); got != len(tasks.Pipeline) {
+		t.Errorf("%d tasks in a database of Campaign", got)
+	}
+	if got := counted(other); got != 0 {
+		t.Errorf("%d tasks in another database", got)
 	}
 }
 

@@ -111,6 +111,7 @@ type Manager struct {
 	notifier    *notify.Notifier
 	sampler     *growth.Sampler
 	metrics     *prometheus.Registry
+	counters    *metrics.Replica
 }
 
 func New(c Config) *Manager {
@@ -152,6 +153,7 @@ func New(c Config) *Manager {
 		Masks: inventory.Masks(tasks.Pipeline),
 		Log:   m.log,
 	}
+	m.counters = metrics.NewReplica(m.metrics)
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,
 		Calls:      m.calls,
@@ -165,7 +167,7 @@ func New(c Config) *Manager {
 		Tasks:      m.Tasks,
 		Owner:      m.owner,
 		Scheduler:  m.scheduler,
-		Metrics:    metrics.NewReplica(m.metrics),
+		Metrics:    m.counters,
 	})
 	m.Pacer = &pacing.Pacer{
 		Pool:      m.calls,

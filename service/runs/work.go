@@ -26,6 +26,14 @@ func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
+		switch none, err := m.config.Profile.NoCampaign(ctx, m.pool); {
+		case err != nil:
+			m.log.Warn("the counters of tasks do not start at 0", "error", err)
+		case !none:
+			m.counters.StartTasks()
+		}
+	})
+	wg.Go(func() {
 		pause := min(pruneEvery, m.config.History, planAges*m.config.PlanMaxAge)
 		m.repeat(ctx, pause, "forget old runs", m.prune)
 	})

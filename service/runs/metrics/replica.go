@@ -87,7 +87,7 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	return m
 }
 
-// initialize makes every possible series start at 0, so that its first increase is seen.
+// initialize makes series start at 0, so that their first increase is seen; see StartTasks for those of tasks.
 func (m *Replica) initialize() {
 	for _, dry := range []string{"false", "true"} {
 		for _, state := range []store.State{store.Succeeded, store.Failed, store.Cancelled} {
@@ -95,6 +95,19 @@ func (m *Replica) initialize() {
 		}
 		m.runSeconds.WithLabelValues(dry)
 	}
+	for _, reason := range purge.Reasons {
+		m.throttled.WithLabelValues(string(reason))
+	}
+	for state := range purge.MaxAttempts {
+		m.retries.WithLabelValues(state)
+	}
+	for _, k := range message.Catalog() {
+		m.messages.WithLabelValues(k.Code, label(k.Level))
+	}
+}
+
+// StartTasks makes the series of the built-in tasks start at 0. A database that is not Campaign's has none of them.
+func (m *Replica) StartTasks() {
 	for _, t := range tasks.Pipeline {
 		for _, state := range []pipeline.State{
 			pipeline.Succeeded, pipeline.Skipped, pipeline.Failed, pipeline.NotRun, pipeline.Cancelled,
@@ -106,15 +119,6 @@ func (m *Replica) initialize() {
 		}
 		m.taskSeconds.WithLabelValues(t.Name)
 		m.batchSeconds.WithLabelValues(t.Name)
-	}
-	for _, reason := range purge.Reasons {
-		m.throttled.WithLabelValues(string(reason))
-	}
-	for state := range purge.MaxAttempts {
-		m.retries.WithLabelValues(state)
-	}
-	for _, k := range message.Catalog() {
-		m.messages.WithLabelValues(k.Code, label(k.Level))
 	}
 }
 
