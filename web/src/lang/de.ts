@@ -102,6 +102,7 @@ export const words: Words = {
   'history.any': 'alle',
   'history.real': 'Bereinigung',
   'history.dry': 'Testlauf',
+  'history.would': 'würde {n} löschen',
   'history.plan': 'Bereinigung nach gespeichertem Plan',
   'history.task': 'Aufgabe',
   'history.from': 'Ab',

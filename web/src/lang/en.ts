@@ -98,6 +98,7 @@ export const en = {
   'history.any': 'any',
   'history.real': 'cleanup',
   'history.dry': 'dry run',
+  'history.would': 'would delete {n}',
   'history.plan': 'cleanup from a saved plan',
   'history.task': 'Task',
   'history.from': 'From',

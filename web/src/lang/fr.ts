@@ -104,6 +104,7 @@ export const words: Words = {
   'history.any': 'tous',
   'history.real': 'nettoyage',
   'history.dry': 'simulation',
+  'history.would': 'en supprimerait {n}',
   'history.plan': 'nettoyage selon un plan enregistré',
   'history.task': 'Tâche',
   'history.from': 'À partir du',

@@ -103,6 +103,7 @@ export const words: Words = {
   'history.any': 'すべて',
   'history.real': 'クリーンアップ',
   'history.dry': 'ドライラン',
+  'history.would': '{n} 行を削除予定',
   'history.plan': '保存済みプランによるクリーンアップ',
   'history.task': 'タスク',
   'history.from': '開始日',

@@ -83,7 +83,11 @@ export function History() {
                 numeric: true,
                 cell: run => (run.startTime && run.endTime ? period(durationOf(run)) : '–'),
               },
-              { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+              {
+                title: t('rows.title'),
+                numeric: true,
+                cell: run => (run.dryRun ? t('history.would', { n: number(total(run)) }) : number(total(run))),
+              },
             ]}
           />
         )}
