@@ -179,6 +179,9 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 			t.Errorf("%q does not go to the demo", line)
 		}
 	}
+	if !regexp.MustCompile(`(?m)^  psql -h \S+ -p \d+ -U neolane campaign$`).MatchString("  " + commands) {
+		t.Errorf("psql does not go to the demo: %s", commands)
+	}
 	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
 		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+grpc+"\n") ||
 		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {

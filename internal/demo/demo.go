@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/terminal"
@@ -58,8 +60,9 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	switch {
 	case err != nil:
 	case c.keep:
-		printSuggestions(out, s, url, c)
-		waitForEnter(serving, in)
+		if err = printSuggestions(out, s, url, c); err == nil {
+			waitForEnter(serving, in)
+		}
 	case c.isShop():
 		err = cleanShop(ctx, out, s, url)
 	case c.forms:
@@ -96,35 +99,46 @@ func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string
 }
 
 // printSuggestions prints the commands of the README, in the same order, with the addresses of the demo's server.
-func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
-	program, server := programName(), s.GRPC.Addr().String()
+func printSuggestions(w io.Writer, s *serve.Server, url string, c config) error {
+	database, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	psql := fmt.Sprintf("psql -h %s -p %d -U %s %s", database.Host, database.Port, database.User, database.Database)
+	usual, program, server := serve.DefaultConfig(), programName(), s.GRPC.Addr().String()
+	to := " --server " + server
+	known, err := contexts.Load()
+	elsewhere := known.Current + os.Getenv("CLEANUPD_SERVER") + os.Getenv("CLEANUPD_CONTEXT")
+	if err == nil && elsewhere == "" && server == usual.GRPCListen {
+		to = ""
+	}
 	rest := "http://" + s.HTTP.Addr().String()
 	const inJSON = " -H 'content-type: application/json' -d "
 	commands := []string{
-		program + " run --preview --server " + server,
-		program + " run --server " + server,
-		program + " run --dry-run --task sessions --task audit-trail --server " + server,
+		program + " run --preview" + to,
+		program + " run" + to,
+		program + " run --dry-run --task sessions --task audit-trail" + to,
 		"grpcurl -plaintext -d '{\"tasks\": [\"sessions\"]}' " + server + " cleanup.v1.CleanupService/RunCleanup",
 		"curl -N -X POST " + rest + "/v1/runs" + inJSON + "'{\"tasks\": [\"sessions\"]}'",
-		program + " options set broadLogPurgeDelayDays=120 --server " + server,
-		program + " schedule set --cron '30 3 * * 1-6' --time-zone Europe/Berlin --server " + server,
-		program + " runs --server " + server,
-		"psql '" + url + "'",
+		program + " options set broadLogPurgeDelayDays=120" + to,
+		program + " schedule set --cron '30 3 * * 1-6' --time-zone Europe/Berlin" + to,
+		program + " runs" + to,
+		psql,
 	}
 	if c.isShop() {
 		commands = []string{
-			program + " policies --server " + server,
-			program + " run --preview --server " + server,
-			program + " policies export old-events --server " + server,
-			program + " run --server " + server,
+			program + " policies" + to,
+			program + " run --preview" + to,
+			program + " policies export old-events" + to,
+			program + " run" + to,
 			"curl " + rest + "/v1/policies",
-			"psql '" + url + "'",
+			psql,
 		}
 	}
 	if c.forms {
 		commands = []string{
-			program + " userdata find " + formsUser + formsVariables + " --server " + server,
-			program + " userdata erase " + formsUser + formsVariables + " --server " + server,
+			program + " userdata find " + formsUser + formsVariables + to,
+			program + " userdata erase " + formsUser + formsVariables + to,
 			"curl -X POST " + rest + "/v1/userdata:find" + inJSON + "'{\"userId\": \"" + formsUser + "\"}'",
 		}
 	}
@@ -134,7 +148,6 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n",
 		server, rest, rest, strings.Join(commands, "\n  "),
 	)
-	usual := serve.DefaultConfig()
 	if server != usual.GRPCListen && c.grpcListen == "" {
 		fmt.Fprintf(
 			w, "\nAnother program has %s, where commands without --server go. To make them go to the demo:\n\n"+
@@ -144,7 +157,8 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	if rest != "http://"+usual.HTTPListen && c.httpListen == "" {
 		fmt.Fprintf(w, "\nAnother program has %s: http://%[1]s/ is not the demo.\n", usual.HTTPListen)
 	}
-	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
+	_, err = fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
+	return err
 }
 
 // programName returns how to call this program in commands that users copy.
