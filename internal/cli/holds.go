@@ -33,7 +33,8 @@ func NewHolds() *cobra.Command {
 			Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
 				"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
 				"not the application itself.",
-			Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
+			Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n" +
+				"  cleanupd holds create --rows shop.orders.user_id=17 --reason 'lawsuit 13/2026'",
 		},
 		&server, &output, newListHolds(&server, &output), newCreateHold(&server, &output),
 		newReleaseHold(&server, &output), newExportHolds(&server, &output),

@@ -41,7 +41,7 @@ func createShop(ctx context.Context, pg *localpg.Server) error {
 
 func applyPolicies(ctx context.Context, out io.Writer, s *serve.Server) error {
 	apply := "apply - --yes --server " + s.GRPC.Addr().String()
-	fmt.Fprintf(out, "\n$ cleanupd policies %s <shop.yaml\n", apply)
+	fmt.Fprintf(out, "\n$ cleanupd policies %s <internal/demo/shop.yaml\n", apply)
 	cmd := policies.NewCommand()
 	cmd.SetIn(strings.NewReader(shopPolicies))
 	return execute(ctx, out, cmd, apply)
