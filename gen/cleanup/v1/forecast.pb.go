@@ -297,7 +297,7 @@ type TaskForecast struct {
 	Bound ForecastBound `protobuf:"varint,10,opt,name=bound,proto3,enum=cleanup.v1.ForecastBound" json:"bound,omitempty"`
 	// With FORECAST_BOUND_NOT_REACHED, the task whose failure kept the last run from this one; otherwise empty.
 	FailingTask string `protobuf:"bytes,12,opt,name=failing_task,json=failingTask,proto3" json:"failing_task,omitempty"`
-	// Why the rows are not known; empty if they are.
+	// Why the rows are not known, or the rights that a run lacks to delete them; empty otherwise.
 	Problem       string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

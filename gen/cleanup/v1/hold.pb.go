@@ -319,10 +319,11 @@ func (x *HeldRows) GetIds() []int64 {
 	return nil
 }
 
-// HeldTable identifies a table.
+// HeldTable identifies a table. It is on hold under any name that it gets later. So is another table that gets its
+// name, which the log of a run says.
 type HeldTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
+	// The name of the table in the schema of the application, or SCHEMA.TABLE; in answers always with the schema.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
