@@ -98,5 +98,6 @@ func (c *checker) unreadable() error {
 		schema := pgx.Identifier{c.table.Schema}.Sanitize()
 		grants = append([]string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, role)}, grants...)
 	}
-	return failure.New(failure.Precondition, "the role cannot find the rows; let an owner of the table run: "+strings.Join(grants, "; "))
+	return failure.New(failure.Precondition,
+		"the role cannot find the rows; let an owner of the table run: "+strings.Join(grants, "; "))
 }

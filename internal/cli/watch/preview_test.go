@@ -25,7 +25,8 @@ func TestPreviewOnScreens(t *testing.T) {
 		{
 			Table: `"public"."nmsbroadlogrcp"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: 16740,
 			RowsTotal: 44000, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
-			Rule: "tsLastModified older than 180 days (2026-05-30 22:31 UTC)", Remarks: []string{"some are on hold", "others are locked"},
+			Rule:    "tsLastModified older than 180 days (2026-05-30 22:31 UTC)",
+			Remarks: []string{"some are on hold", "others are locked"},
 		},
 		{
 			Table: `"public"."wkf12_3"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DROP, Tables: 1,
@@ -107,7 +108,8 @@ func TestPreviewOfOtherOptions(t *testing.T) {
 	}
 	const want = "With these options, a run would delete or change 120 rows, 25 more than with the stored ones.\n"
 	if got := out.String(); !strings.Contains(got, want) || !strings.Contains(got, "\nmore ") ||
-		!strings.Contains(got, "\nfewer ") || strings.Contains(got, "\nsame ") || !strings.Contains(got, "and 1 more: --all") {
+		!strings.Contains(got, "\nfewer ") || strings.Contains(got, "\nsame ") ||
+		!strings.Contains(got, "and 1 more: --all") {
 		t.Error(got)
 	}
 }

@@ -136,7 +136,8 @@ var (
 )
 
 // expiry matches the names of dates from which on a row is not needed.
-var expiry = regexp.MustCompile(`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
+var expiry = regexp.MustCompile(
+	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
 // expiryOf returns nil if no column tells when a row expires.
 func expiryOf(dates []inventory.DateColumn) *inventory.DateColumn {
