@@ -17,7 +17,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
@@ -49,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	wrapped := fmt.Sprintf("FlagUsagesWrapped %d", terminal.ScreenOf(stdout).Width())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", wrapped))
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(rpc.WithStarter(ctx, startInProcess))
 	if err == nil {
 		return 0
 	}
@@ -66,6 +68,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	}
 	return 1
+}
+
+func startInProcess(ctx context.Context, databaseURL string, w io.Writer) (rpc.OwnServer, error) {
+	server, err := serve.StartInProcess(ctx, databaseURL, w)
+	if err != nil {
+		return nil, err
+	}
+	return server, nil
 }
 
 func split(err error) (errs []error) {

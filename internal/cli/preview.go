@@ -133,7 +133,9 @@ func printLooked(cmd *cobra.Command, output format.Output, found service.Looked)
 		}
 		suggested = append(suggested, text)
 	}
-	text, err := json.Marshal(map[string]any{"run": json.RawMessage(run), "suggestedPolicies": suggested, "grants": grants})
+	text, err := json.Marshal(map[string]any{
+		"run": json.RawMessage(run), "suggestedPolicies": suggested, "grants": grants,
+	})
 	if err != nil {
 		return err
 	}
@@ -156,14 +158,15 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 	case len(found.Suggested) > 0:
 		p := found.Suggested[0]
 		age := fmt.Sprintf("--older-than %s.%s=%dd", p.GetTable(), p.GetOlderThan().GetColumn(), p.GetOlderThan().GetDays())
-		fmt.Fprintln(screen, screen.Wrap("\nNo policy is stored, so a run would delete nothing yet. The figures are those of "+
-			"suggested policies: rows older than a year, by the column whose name fits best. To delete such rows, which "+
-			"asks first:", 0))
+		fmt.Fprintln(screen, screen.Wrap(
+			"\nNo policy is stored, so a run would delete nothing yet. The figures are those of suggested policies: rows "+
+				"older than a year, by the column whose name fits best. To delete such rows, which asks first:", 0))
 		fmt.Fprintf(screen, "  cleanupd run %s %s\n", terminal.Printable(age), database)
 		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
 	case len(found.Run.GetResults()) == 0:
-		fmt.Fprintln(screen, screen.Wrap("There is nothing to look at: no policy is stored, and no table has a date by which "+
-			"rows could be old. --policies FILE previews policies.", 0))
+		fmt.Fprintln(screen, screen.Wrap(
+			"There is nothing to look at: no policy is stored, and no table has a date by which rows could be old. "+
+				"--policies FILE previews policies.", 0))
 	}
 	fmt.Fprintln(screen, "Nothing was changed, and nothing was stored.")
 	return nil

@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/cleanupd/cleanupd/internal/serve"
 )
 
 // Conn is a connection to a server.
@@ -20,13 +18,35 @@ type Conn interface {
 	Close() error
 }
 
+// OwnServer is a server in this process.
+type OwnServer interface {
+	Dial(ctx context.Context) (net.Conn, error)
+	// Work lets it execute runs; it does not before.
+	Work(ctx context.Context) error
+	// Close waits for the current batch.
+	Close() error
+}
+
+// Starter starts a server that works on a database, and reports to w what it creates there.
+type Starter func(ctx context.Context, databaseURL string, w io.Writer) (OwnServer, error)
+
+type starterKey struct{}
+
+// WithStarter returns a context for commands that can start a server in this process.
+func WithStarter(ctx context.Context, start Starter) context.Context {
+	return context.WithValue(ctx, starterKey{}, start)
+}
+
 // connect connects to the server, or to one in this process if a database is given instead. Nothing happens before the
 // first call.
 func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
 	if !s.InProcess() {
 		return s.Dial()
 	}
-	c := &inProcess{databaseURL: s.databaseURL, notices: cmd.ErrOrStderr()}
+	start, _ := cmd.Context().Value(starterKey{}).(Starter)
+	c := &inProcess{startServer: func(ctx context.Context) (OwnServer, error) {
+		return start(ctx, s.databaseURL, cmd.ErrOrStderr())
+	}}
 	var err error
 	c.ClientConn, err = grpc.NewClient("passthrough:///in-process", append(
 		dialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -39,14 +59,13 @@ func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
 // inProcess starts its server before the first call.
 type inProcess struct {
 	*grpc.ClientConn
-	databaseURL string
-	notices     io.Writer
-	server      *serve.InProcess
+	startServer func(ctx context.Context) (OwnServer, error)
+	server      OwnServer
 }
 
 func (c *inProcess) start(ctx context.Context) (err error) {
 	if c.server == nil { // commands make one call after the other
-		c.server, err = serve.StartInProcess(ctx, c.databaseURL, c.notices)
+		c.server, err = c.startServer(ctx)
 	}
 	return err
 }

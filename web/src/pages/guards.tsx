@@ -37,7 +37,8 @@ const switches = ['cutoff', 'first'] as const
 
 /** Whether a limit is about something that the database does not have. */
 const isForeign = (name: string, { server }: Context) =>
-  (['maxTables', 'maxDropPercent', 'maxIdle'].includes(name) && !server.campaign) || (name === 'minProcessInstances' && !server.userData)
+  (['maxTables', 'maxDropPercent', 'maxIdle'].includes(name) && !server.campaign) ||
+  (name === 'minProcessInstances' && !server.userData)
 
 type Values = Record<string, string | number | boolean | null | undefined>
 const shown = (values: Values, name: string, unit?: number) => {

@@ -32,10 +32,8 @@ export const messages: Record<string, string> = {
     '保留がある間、外部キーが {last} に至る {table} の行は保持されます：その先でキーが変更する行は調べられません',
   HOLD_HIDDEN:
     '保留がある間、{table} の行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
-  HOLD_UNUSABLE:
-    '{held} の保留がある間、{table} の行は保持されます：{problem}',
-  HOLD_OF_NO_TABLE:
-    '保留の対象の表 {held} はもう存在しません：この保留は何も保持しません',
+  HOLD_UNUSABLE: '{held} の保留がある間、{table} の行は保持されます：{problem}',
+  HOLD_OF_NO_TABLE: '保留の対象の表 {held} はもう存在しません：この保留は何も保持しません',
   OTHER_SERVER_ROWS_UNCOUNTED:
     '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
   REMOTE_DELIVERIES_RETAINED:
@@ -65,8 +63,7 @@ export const messages: Record<string, string> = {
   COMMITS_NOT_MEASURED: 'コミットの所要時間を測定できないため、ペース GENTLE は固定の休止時間で動作します：{error}',
   RUN_CONTINUED: '{caller} が再開しました',
   PACE_CHANGED: '{caller} の設定により、以降のペースは {pace} です',
-  STORED_HIDDEN:
-    'ロールはスキーマ cleanupd を読み取れません。保存されたポリシー、保留、ガードは反映されません',
+  STORED_HIDDEN: 'ロールはスキーマ cleanupd を読み取れません。保存されたポリシー、保留、ガードは反映されません',
   SCHEMA_PUBLISHED:
     'スキーマ cleanupd のテーブルが {publications} により公開されています。これらを持たないサブスクライバーは停止します',
   APPLICATION_CLEANUP_STARTED:
