@@ -111,7 +111,11 @@ func explainLook(err error) error {
 		var each []error
 		for _, v := range wrong {
 			name, path, _ := strings.Cut(v.Field, ".")
-			each = append(each, flags.Errorf("policy %s: %s: %s", name, policies.FieldPath(path), v.Problem))
+			where := "policy " + name
+			if path != "" {
+				where += ": " + policies.FieldPath(path)
+			}
+			each = append(each, flags.Errorf("%s: %s", where, v.Problem))
 		}
 		return errors.Join(each...)
 	}
@@ -156,12 +160,11 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 	database := "--database-url " + rpc.WithoutPassword(url)
 	switch {
 	case len(found.Suggested) > 0:
-		p := found.Suggested[0]
-		age := fmt.Sprintf("--older-than %s.%s=%dd", p.GetTable(), p.GetOlderThan().GetColumn(), p.GetOlderThan().GetDays())
 		fmt.Fprintln(screen, screen.Wrap(
 			"\nNo policy is stored, so a run would delete nothing yet. The figures are those of suggested policies: rows "+
-				"older than a year, by the column whose name fits best. To delete such rows, which asks first:", 0))
-		fmt.Fprintf(screen, "  cleanupd run %s %s\n", terminal.Printable(age), database)
+				"older than a year, or expired, by the column whose name fits best. To delete such rows, which asks first:", 0))
+		age := terminal.Printable(policies.AgeOf(found.Suggested[0]))
+		fmt.Fprintf(screen, "  cleanupd run --older-than %s %s\n", age, database)
 		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
 	case len(found.Run.GetResults()) == 0:
 		fmt.Fprintln(screen, screen.Wrap(

@@ -14,7 +14,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+var (
+	namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+	notInNames  = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// NameOf returns a name for a policy that is about something called text, with the suffix at its end; "" if nothing of
+// the text and the suffix can be in a name.
+func NameOf(text, suffix string) string {
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	const longest = 40
+	return strings.Trim(name[:min(len(name), longest-len(suffix))]+suffix, "-")
+}
 
 const (
 	maxDescription = 1_000

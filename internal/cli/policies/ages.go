@@ -3,7 +3,6 @@ package policies
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // Ages are policies by age, each of the form TABLE.COLUMN=AGE.
@@ -29,16 +29,23 @@ func (a Age) Replaces(before *cleanupv1.Policy) bool {
 
 func AddAgesFlag(f *pflag.FlagSet, ages *Ages) {
 	f.Var(ages, "older-than",
-		"TABLE.COLUMN=AGE: delete the rows of the table whose date in the column is older, such as 90d or 12h; may be "+
-			"repeated")
+		"TABLE.COLUMN=AGE: delete the rows of the table whose date in the column is older, such as 90d, 12h, or 0h for a "+
+			"time at which rows expire; may be repeated")
 	flags.WithoutVariable(f, "older-than")
+}
+
+// AgeOf returns the value of the flag that stands for a policy by age.
+func AgeOf(p *cleanupv1.Policy) string {
+	place := p.GetTable() + "." + p.GetOlderThan().GetColumn()
+	if days := p.GetOlderThan().GetDays(); days > 0 {
+		return fmt.Sprintf("%s=%dd", place, days)
+	}
+	return fmt.Sprintf("%s=%dh", place, p.GetOlderThan().GetHours())
 }
 
 func (a *Ages) String() string { return "" }
 
 func (a *Ages) Type() string { return "TABLE.COLUMN=AGE" }
-
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 func (a *Ages) Set(text string) error {
 	place, age, ok := strings.Cut(text, "=")
@@ -50,17 +57,17 @@ func (a *Ages) Set(text string) error {
 	switch {
 	case err != nil:
 		return err
-	case d < time.Hour || d%time.Hour != 0 || d/time.Hour > math.MaxInt32:
-		return fmt.Errorf("the age must be whole hours or days, 1h or more, not %q", age)
+	case d < 0 || d%time.Hour != 0 || d/time.Hour > math.MaxInt32:
+		return fmt.Errorf("the age must be whole hours or days, not %q", age)
 	}
 	p := &cleanupv1.Policy{
-		Name:      strings.Trim(notInNames.ReplaceAllString(strings.ToLower(place), "-"), "-"),
+		Name:      policy.NameOf(place, ""),
 		Table:     place[:dot],
 		Enabled:   true,
 		OlderThan: &cleanupv1.OlderThan{Column: place[dot+1:]},
 	}
 	const day = 24 * time.Hour
-	if d%day == 0 {
+	if d > 0 && d%day == 0 {
 		p.OlderThan.Age = &cleanupv1.OlderThan_Days{Days: int32(d / day)}
 	} else {
 		p.OlderThan.Age = &cleanupv1.OlderThan_Hours{Hours: int32(d / time.Hour)}

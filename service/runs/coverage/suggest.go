@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -202,11 +201,6 @@ func whyColumn(d inventory.DateColumn) string {
 	return why + "; no index begins with it, so that runs read the whole table"
 }
 
-// maxPolicyName is the length of a suggested name in bytes.
-const maxPolicyName = 40
-
-var notInPolicyNames = regexp.MustCompile(`[^a-z0-9]+`)
-
 // policyNames returns a name of a policy for each table, by table. Each name is unique, and no existing policy has
 // it.
 func (c covered) policyNames(tables []*Table) map[string]string {
@@ -216,15 +210,13 @@ func (c covered) policyNames(tables []*Table) map[string]string {
 		if t.Schema != c.Schema && t.Schema != "public" {
 			text = t.Schema + "-" + text
 		}
-		name := notInPolicyNames.ReplaceAllString(strings.ToLower(text), "-")
-		name = strings.Trim(name[:min(len(name), maxPolicyName)], "-")
+		name := policy.NameOf(text, "")
 		names[t.Name] = name
 		used[name]++
 	}
 	for _, t := range tables {
 		if name := names[t.Name]; name == "" || used[name] > 1 || slices.Contains(c.Pipeline, policy.Prefix+name) {
-			suffix := fmt.Sprintf("-%d", t.OID)
-			names[t.Name] = strings.Trim(name[:min(len(name), maxPolicyName-len(suffix))]+suffix, "-")
+			names[t.Name] = policy.NameOf(name, fmt.Sprintf("-%d", t.OID))
 		}
 	}
 	return names
