@@ -82,20 +82,28 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		stored.policies = slices.DeleteFunc(stored.policies, func(s policies.Stored) bool { return s.Name == p.Name })
 		stored.policies = append(stored.policies, policies.Stored{Policy: p})
 	}
-	config, err := l.config(ctx, stored)
+	list, err := tasklist.Source{Profile: l.Profile}.With(ctx, l.Pool, stored.policies)
 	if err != nil {
 		return found, err
 	}
-	if err := l.check(ctx, &config, stored); err != nil {
+	config := pipeline.Config{
+		Pool:            l.Pool,
+		Pipeline:        list.Tasks,
+		NoCampaign:      list.NoCampaign,
+		Settings:        purge.Settings{Workers: runs.DefaultWorkers, Target: purge.DefaultTarget},
+		Now:             now,
+		DryRun:          true,
+		ContinueOnError: true,
+	}
+	if err := l.check(ctx, config, stored.holds); err != nil {
 		return found, err
 	}
-	list := tasklist.List{NoCampaign: config.NoCampaign, Tasks: config.Pipeline}
-	names := list.Choose(l.Tasks, nil)
 	for _, name := range l.Tasks {
 		if _, ok := list.Find(name); !ok {
-			return found, failure.Field("tasks", fmt.Sprintf("%q is no task", name))
+			return found, failure.Field("tasks", list.Unknown(name))
 		}
 	}
+	names := list.Choose(l.Tasks, nil)
 	if len(names) == 0 {
 		if found.Suggested, err = l.suggest(ctx, config, stored.holds, now); err != nil {
 			return found, err
@@ -105,7 +113,6 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 			names = append(names, policy.Prefix+m.GetName())
 		}
 	}
-	config.Now, config.DryRun, config.ContinueOnError = now, true, true
 	for _, t := range config.Pipeline {
 		if slices.Contains(names, t.Name) {
 			config.Todo = append(config.Todo, t)
@@ -147,36 +154,22 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	return s, err
 }
 
-func (l Look) config(ctx context.Context, stored lookedAt) (c pipeline.Config, err error) {
-	list, err := tasklist.Source{Profile: l.Profile}.With(ctx, l.Pool, stored.policies)
-	if err != nil {
-		return c, err
-	}
-	c = pipeline.Config{
-		Pool:       l.Pool,
-		Pipeline:   list.Tasks,
-		NoCampaign: list.NoCampaign,
-		Settings:   purge.Settings{Workers: runs.DefaultWorkers, Target: purge.DefaultTarget},
-	}
-	return c, nil
-}
-
 // check fails with failure.Violations, whose fields begin with the name of a policy, if one of the given policies cannot
-// be for the database.
-func (l Look) check(ctx context.Context, c *pipeline.Config, stored lookedAt) error {
+// be for the database. What the role may not write is said with the result.
+func (l Look) check(ctx context.Context, c pipeline.Config, holds plan.Holds) error {
+	if len(l.Policies) == 0 {
+		return nil
+	}
+	env, err := pipeline.LoadEnv(ctx, c, l.Pool, holds)
+	if err != nil {
+		return err
+	}
 	var wrong failure.Violations
 	for _, m := range l.Policies {
 		p := policyOf(m)
 		err := p.Validate()
 		if err == nil {
-			err = pgx.BeginTxFunc(ctx, l.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-				env, err := pipeline.LoadEnv(ctx, *c, l.Pool, stored.holds)
-				if err != nil {
-					return err
-				}
-				env.DryRun = true // what the role may not write is said with the result
-				return p.Check(ctx, tx, env)
-			})
+			err = pgx.BeginFunc(ctx, l.Pool, func(tx pgx.Tx) error { return p.Check(ctx, tx, env) })
 		}
 		var of failure.Violations
 		switch kinded := failure.Kinded(nil); {

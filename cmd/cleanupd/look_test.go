@@ -65,7 +65,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
 	look(2, "--older-than login.at=90", "older-than")
 	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
-	look(2, "--task nothing --older-than login.at=900d", "nothing")
+	look(2, "--task nothing --older-than login.at=900d", `unknown task "nothing"`)
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	if err := os.WriteFile(file, []byte("policies:\n- name: baskets\n  table: basket\n  enabled: true\n"+
 		"  olderThan: {column: created_at, days: 500}\n"), 0o600); err != nil {
