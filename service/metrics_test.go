@@ -44,25 +44,35 @@ func (s *server) scrape(t *testing.T) (text string, all scraped) {
 	return got.body, all
 }
 
+// scrapeUntil returns the metrics as soon as ok accepts them, and those after a minute in any case.
+func (s *server) scrapeUntil(t *testing.T, ok func(all scraped) bool) (all scraped) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if _, all = s.scrape(t); ok(all) || time.Now().After(end) {
+			return all
+		}
+	}
+}
+
 // Runs and calls are counted right after their end is reported.
 func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, all scraped) {
 	t.Helper()
-	sum := func(name string) (n float64) {
-		for _, v := range all.series(name) {
-			n += v
-		}
-		return n
+	var gotRuns, gotCalls float64
+	counted := func(all scraped) bool {
+		gotRuns, gotCalls = all.sum("cleanupd_runs_total"), all.sum("rpc_server_call_duration_seconds")
+		return gotRuns == runs && gotCalls == calls
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		_, all = s.scrape(t)
-		if gotRuns, gotCalls := sum("cleanupd_runs_total"), sum("rpc_server_call_duration_seconds"); gotRuns == runs &&
-			gotCalls == calls {
-			return s.scrape(t) // what counts before a run may have been read before it
-		} else if time.Now().
-			After(end) {
-			t.Fatalf("%v runs and %v calls were counted", gotRuns, gotCalls)
-		}
+	if !counted(s.scrapeUntil(t, counted)) {
+		t.Fatalf("%v runs and %v calls were counted", gotRuns, gotCalls)
 	}
+	return s.scrape(t) // what counts before a run may have been read before it
+}
+
+func (s scraped) sum(name string) (n float64) {
+	for _, v := range s.series(name) {
+		n += v
+	}
+	return n
 }
 
 // By the values of the labels, in the order of the labels' names: values, and how often a histogram observed something.
@@ -425,19 +435,15 @@ func TestMetricsOfPauses(t *testing.T) {
 // The counters of Campaign's tasks start at 0 in its databases, and are in no other.
 func TestMetricsOfTasksThatExist(t *testing.T) {
 	t.Parallel()
-	counted := func(s *server) int {
-		_, all := s.scrape(t)
-		return len(all["cleanupd_rows_deleted_total"].GetMetric())
-	}
+	counted := func(all scraped) int { return len(all["cleanupd_rows_deleted_total"].GetMetric()) }
 	other := serve(t, pgtest.Empty(t), false)
 	s := serve(t, database(t), false)
-	for end := time.Now().Add(time.Minute); counted(s) != len(tasks.Pipeline) && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if got := counted(s); got != len(tasks.Pipeline) {
+	all := s.scrapeUntil(t, func(all scraped) bool { return counted(all) == len(tasks.Pipeline) })
+	if got := counted(all); got != len(tasks.Pipeline) {
 		t.Errorf("%d tasks in a database of Campaign", got)
 	}
-	if got := counted(other); got != 0 {
+	_, all = other.scrape(t)
+	if got := counted(all); got != 0 {
 		t.Errorf("%d tasks in another database", got)
 	}
 }
