@@ -60,7 +60,8 @@ func NewRun() *cobra.Command {
 			"preview as a list, and names the columns that other tables lose.\n" +
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
 			"Without a terminal it starts at once, except for --preview.\n" +
-			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+			"Interrupting this program does not stop the run; cleanupd runs cancel does. With --database-url it\n" +
+			"stops the run after the current batch, and cleanupd runs watch continues it.\n" +
 			"With --older-than, first store a policy for each such rule, and then preview and run only these.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
