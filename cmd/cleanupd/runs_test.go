@@ -139,7 +139,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"explain xtkaudit x":                       "KEY: ",
 		"explain XtkAudit":                         "KEY: is missing: of xtkaudit give iauditid=…\n",
 		"explain NmsRcpGrpRel":                     "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
-		"explain nonsense":                         `nonsense: unknown task "nonsense"; there is no table`,
+		"explain nonsense":                         `nonsense: no such task; there is no table`,
 	} {
 		code, out, errs := r.run(t, command)
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "purge_delay") ||

@@ -26,7 +26,7 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 	}
 	t, ok := list.Find(name)
 	if !ok {
-		return e, failure.New(failure.NotFound, list.Unknown(name))
+		return e, failure.New(failure.NotFound, "no such task"+list.Similar(name))
 	}
 	return explain.DescribeTask(ctx, config, holds, t)
 }

@@ -38,10 +38,14 @@ func (l List) Names() (names []string) {
 	return names
 }
 
-// Unknown says that no task has this name, and which may be meant; policies are easily named without their prefix.
+// Unknown says that no task has this name, and which may be meant.
 func (l List) Unknown(name string) string {
-	similar := cmp.Or(flags.Similar(name, l.Names()), flags.Similar(policy.Prefix+name, l.Names()))
-	return fmt.Sprintf("unknown task %.64q%s", name, similar)
+	return fmt.Sprintf("unknown task %.64q%s", name, l.Similar(name))
+}
+
+// Similar completes an error about an unknown task; policies are easily named without their prefix.
+func (l List) Similar(name string) string {
+	return cmp.Or(flags.Similar(name, l.Names()), flags.Similar(policy.Prefix+name, l.Names()))
 }
 
 // Choose returns the given tasks, or all that are not disabled if none is given. It leaves out the tasks to skip.
