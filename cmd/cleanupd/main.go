@@ -70,8 +70,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-func startInProcess(ctx context.Context, databaseURL string, w io.Writer) (rpc.OwnServer, error) {
-	server, err := serve.StartInProcess(ctx, databaseURL, w)
+func startInProcess(
+	ctx context.Context, databaseURL string, create bool, w io.Writer,
+) (rpc.OwnServer, error) {
+	server, err := serve.StartInProcess(ctx, databaseURL, create, w)
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 	if version < minServerVersion {
 		return false, fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
 	}
-	const missing = "SELECT to_regnamespace('cleanupd') IS NULL"
-	if err := conn.QueryRow(ctx, missing).Scan(&created); err != nil {
+	if created, err = lacksSchema(ctx, conn); err != nil {
 		return false, err
 	}
 	if !published {
@@ -49,6 +48,11 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 		return false, err
 	}
 	return created, record.Migrate(ctx, conn)
+}
+
+func lacksSchema(ctx context.Context, conn *pgx.Conn) (lacks bool, err error) {
+	err = conn.QueryRow(ctx, "SELECT to_regnamespace('cleanupd') IS NULL").Scan(&lacks)
+	return lacks, err
 }
 
 // refusePublished ignores publications if no tables of the schema cleanupd have to be created or changed.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
@@ -30,8 +32,14 @@ type InProcess struct {
 	served chan error
 }
 
-// StartInProcess starts a server, and reports to w if it creates the schema cleanupd.
-func StartInProcess(ctx context.Context, databaseURL string, w io.Writer) (*InProcess, error) {
+// StartInProcess starts a server, and reports to w if it creates the schema cleanupd. Unless create is set, it fails
+// without one.
+func StartInProcess(ctx context.Context, databaseURL string, create bool, w io.Writer) (*InProcess, error) {
+	if !create {
+		if err := requireSchema(ctx, databaseURL); err != nil {
+			return nil, err
+		}
+	}
 	c, logging := DefaultConfig(), logConfig{}
 	settings := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	c.addFlags(settings)
@@ -58,6 +66,23 @@ func StartInProcess(ctx context.Context, databaseURL string, w io.Writer) (*InPr
 	p.end = end
 	go func() { p.served <- p.server.serve(serving, p.work) }()
 	return p, nil
+}
+
+func requireSchema(ctx context.Context, databaseURL string) error {
+	config, err := flags.DatabaseURL("--database-url", databaseURL)
+	if err != nil {
+		return err
+	}
+	conn, err := connection.Connect(ctx, config)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	missing, err := lacksSchema(ctx, conn)
+	if missing {
+		return errors.New("no service has run on this database yet: it has no schema cleanupd")
+	}
+	return err
 }
 
 // Dial opens a connection for gRPC.

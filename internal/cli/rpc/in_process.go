@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
 // Conn is a connection to a server.
@@ -27,8 +30,9 @@ type OwnServer interface {
 	Close() error
 }
 
-// Starter starts a server that works on a database, and reports to w what it creates there.
-type Starter func(ctx context.Context, databaseURL string, w io.Writer) (OwnServer, error)
+// Starter starts a server that works on a database, and reports to w what it creates there. Unless create is set, it
+// fails if the service has stored nothing there yet.
+type Starter func(ctx context.Context, databaseURL string, create bool, w io.Writer) (OwnServer, error)
 
 type starterKey struct{}
 
@@ -44,8 +48,8 @@ func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
 		return s.Dial()
 	}
 	start, _ := cmd.Context().Value(starterKey{}).(Starter)
-	c := &inProcess{startServer: func(ctx context.Context) (OwnServer, error) {
-		return start(ctx, s.databaseURL, cmd.ErrOrStderr())
+	c := &inProcess{startServer: func(ctx context.Context, create bool) (OwnServer, error) {
+		return start(ctx, s.databaseURL, create, cmd.ErrOrStderr())
 	}}
 	var err error
 	c.ClientConn, err = grpc.NewClient("passthrough:///in-process", append(
@@ -59,13 +63,21 @@ func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
 // inProcess starts its server before the first call.
 type inProcess struct {
 	*grpc.ClientConn
-	startServer func(ctx context.Context) (OwnServer, error)
+	startServer func(ctx context.Context, create bool) (OwnServer, error)
 	server      OwnServer
 }
 
-func (c *inProcess) start(ctx context.Context) (err error) {
+// aboutStored are the calls that make no sense before the service has stored something: a command that begins with one
+// of them creates nothing, as in a database whose name was mistyped.
+var aboutStored = []string{
+	cleanupv1.ServerService_ListAudit_FullMethodName, cleanupv1.CleanupService_ListRuns_FullMethodName,
+	cleanupv1.CleanupService_GetRun_FullMethodName, cleanupv1.CleanupService_WatchRun_FullMethodName,
+	cleanupv1.CleanupService_CancelRun_FullMethodName,
+}
+
+func (c *inProcess) start(ctx context.Context, method string) (err error) {
 	if c.server == nil { // commands make one call after the other
-		c.server, err = c.startServer(ctx)
+		c.server, err = c.startServer(ctx, !slices.Contains(aboutStored, method))
 	}
 	return err
 }
@@ -74,7 +86,7 @@ func (c *inProcess) call(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, method); err != nil {
 		return err
 	}
 	return call(ctx, method, req, reply, conn, options...)
@@ -85,7 +97,7 @@ func (c *inProcess) stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
 	options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, method); err != nil {
 		return nil, err
 	}
 	if err := c.server.Work(ctx); err != nil {
