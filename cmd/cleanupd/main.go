@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/cleanupd/cleanupd/internal/cli"
@@ -44,13 +45,18 @@ const (
 	exitInterrupted = 130 // as shells report Ctrl-C
 )
 
+// The functions of cobra's templates are global.
+func init() { cobra.AddTemplateFunc("flagUsages", flags.Usages) }
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(cli.ProtectNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	wrapped := fmt.Sprintf("FlagUsagesWrapped %d", terminal.ScreenOf(stdout).Width())
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", wrapped))
+	usages := fmt.Sprintf("{{flagUsages .LocalFlags %d}}", terminal.ScreenOf(stdout).Width())
+	root.SetUsageTemplate(strings.Replace(
+		root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", usages, 1,
+	))
 	err := root.ExecuteContext(rpc.WithStarter(ctx, startInProcess))
 	if err == nil {
 		return 0

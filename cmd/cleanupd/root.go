@@ -36,7 +36,8 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.SetFlagErrorFunc(flags.ParseError)
-	root.AddCommand(serve.NewCommand(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(),
+	server := serve.NewCommand()
+	root.AddCommand(server, serve.NewSettings(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(),
 		cli.NewPreview(), cli.NewRun(),
 		cli.NewRuns(), cli.NewTasks(), cli.NewTables(), cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(),
 		cli.NewForecast(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(), policies.NewCommand(),
@@ -55,7 +56,7 @@ func newRoot() *cobra.Command {
 		if err := flags.CheckEnvironment(cmd.Root(), os.Environ()); err != nil {
 			return err
 		}
-		return flags.ReadEnvironment(cmd.Flags())
+		return flags.ReadSettings(cmd.Flags(), server.Flags())
 	}
 	return root
 }

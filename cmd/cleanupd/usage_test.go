@@ -23,19 +23,14 @@ func TestHelp(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
 		"serve": {
-			"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen",
-			"--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
-			"--pace", "$CLEANUPD_PACE", "--max-pause", "--wait-for-database", "--max-replica-lag",
-			"--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second",
-			"--mid-sourcing", "--preview-database-url", "$CLEANUPD_PREVIEW_DATABASE_URL", "--related-list-table",
-			"--profile", "$CLEANUPD_PROFILE", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090",
-			"--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url",
-			"$CLEANUPD_FORMS_SERVER_PASSWORD", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl",
-			"--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim",
-			"--oidc-client-id", "--oidc-client-secret-file", "--console", "--insecure", "--notify", "$CLEANUPD_NOTIFY",
-			"--notify-secret-file", "--notify-ca", "--notify-insecure", "--notify-retained-rows",
-			"--notify-retained-tables",
+			"Database:", "--database-url", "$CLEANUPD_DATABASE_URL", "--profile", "$CLEANUPD_PROFILE", "--mid-sourcing",
+			"Listeners:", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "127.0.0.1:9090", "--http-listen", "Access:",
+			"--tls-cert", "--tls-key", "--tls-client-ca", "--token-file", "--oidc-issuer", "--oidc-audience",
+			"--insecure", "Runs:", "--schedule", "--pace", "$CLEANUPD_PACE", "--max-replica-lag", "Notifications:",
+			"--notify", "$CLEANUPD_NOTIFY", "AEM Forms:", "--forms-database-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
+			"--config", "cleanupd settings",
 		},
+		"settings":    {"--config"},
 		"notify test": {"--notify", "$CLEANUPD_NOTIFY", "--notify-secret-file", "exit"},
 		"migrate":     {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
 		"adopt":       {"--database-url", "--instance", "--yes", "disables the schedule"},
@@ -309,7 +304,6 @@ func TestMistakes(t *testing.T) {
 		{"userdata find ann --variable apply", 2, []string{"--variable"}},
 		{"userdata erase ann bob", 2, []string{"one user id"}},
 		{"serve --history 1ms --database-url postgres://h/d", 2, []string{"--history", "1ms"}},
-		{"serve --batch-target 1m --database-url postgres://h/d", 2, []string{"--batch-target", "1m"}},
 		{"serve --pace slow --database-url postgres://h/d", 2, []string{"--pace", "gentle, balanced, fast"}},
 		{"serve --max-pause 59s --database-url postgres://h/d", 2, []string{"--max-pause", "1m", "59s"}},
 		{"serve --max-pause soon --database-url postgres://h/d", 2, []string{"--max-pause", "soon"}},
@@ -400,14 +394,14 @@ func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 	var out, err strings.Builder
 	code := run(t.Context(),
 		[]string{
-			"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--batch-target", "1h",
-			"--workers", "99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y", "--tls-cert", "z",
+			"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--workers",
+			"99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y", "--tls-cert", "z",
 			"--forms-gds-dir", "w", "--log-level", "loud",
 		},
 		&out, &err)
 	lines := strings.Split(strings.TrimSpace(err.String()), "\n")
 	for _, flag := range []string{
-		"--database-url", "--grpc-listen", "--lease", "--batch-target", "--workers", "--max-wal-rate", "--include",
+		"--database-url", "--grpc-listen", "--lease", "--workers", "--max-wal-rate", "--include",
 		"--mid-sourcing", "--tls-cert", "--forms", "--log-level",
 	} {
 		if !slices.ContainsFunc(
@@ -417,7 +411,7 @@ func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 			t.Errorf("%s is not among the mistakes", flag)
 		}
 	}
-	if code != 2 || len(lines) != 11 || out.Len() > 0 {
+	if code != 2 || len(lines) != 10 || out.Len() > 0 {
 		t.Errorf("it ended with %d:\n%s%s", code, err.String(), out.String())
 	}
 }

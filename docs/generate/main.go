@@ -1,5 +1,5 @@
-// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from the descriptions
-// of tasks, options and messages in the program itself.
+// Command generate writes docs/reference/tasks.md, options.md, messages.md and settings.md into a folder, from the
+// descriptions of tasks, options, messages and flags in the program itself.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -27,7 +28,7 @@ var templates = template.Must(
 		ParseFS(files, "*.tmpl"),
 )
 
-var pages = []string{"tasks.md", "options.md", "messages.md"}
+var pages = []string{"tasks.md", "options.md", "messages.md", "settings.md"}
 
 func main() {
 	for _, name := range pages {
@@ -50,9 +51,10 @@ func page(name string) (string, error) {
 	}
 	var text strings.Builder
 	err = templates.ExecuteTemplate(&text, name+".tmpl", map[string]any{
-		"Tasks":   tasks.Pipeline,
-		"Options": options,
-		"Themes":  themes(),
+		"Tasks":    tasks.Pipeline,
+		"Options":  options,
+		"Themes":   themes(),
+		"Settings": settings(),
 	})
 	return text.String(), err
 }
@@ -69,6 +71,32 @@ func themes() (list []theme) {
 		}
 		last := &list[len(list)-1]
 		last.Kinds = append(last.Kinds, k)
+	}
+	return list
+}
+
+type setting struct{ Name, Default, What string }
+
+type group struct {
+	Title         string
+	Help, Experts []setting
+}
+
+func settings() (list []group) {
+	set := serve.NewCommand().Flags()
+	describe := func(names []string) (list []setting) {
+		for _, name := range names {
+			f := set.Lookup(name)
+			s := setting{Name: name, What: strings.ReplaceAll(f.Usage, "|", "\\|")}
+			if f.DefValue != "" && f.DefValue != "[]" {
+				s.Default = code([]string{f.DefValue})
+			}
+			list = append(list, s)
+		}
+		return list
+	}
+	for _, g := range serve.Settings {
+		list = append(list, group{g.Title, describe(g.Help), describe(g.Experts)})
 	}
 	return list
 }

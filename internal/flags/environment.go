@@ -53,7 +53,7 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 			return
 		}
 		values := []string{value}
-		if f.Value.Type() == "stringArray" { // a flag that may be repeated
+		if repeats(f) {
 			values = strings.Fields(value)
 		}
 		for _, value := range values {

@@ -46,6 +46,7 @@ func NewAdopt() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	flags.AddSettingsFile(f)
 	flags.AddDatabaseURL(f, &url)
 	f.StringVar(&name, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
 	f.BoolVar(&yes, "yes", false, "do not ask")

@@ -113,7 +113,6 @@ func (c *Config) check() (v validConfig, err error) {
 		checkRange("--history", c.history, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
 		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64), checkInstance(c.instance),
-		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
 		checkRange("--workers", c.batches.Workers, 1, 16), checkSynchronousCommit(c.batches.SynchronousCommit),
 		checkLimits(c.batches.Limits), targets.CheckBounds(c.notifyBounds),
 	)...)

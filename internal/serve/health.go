@@ -55,6 +55,7 @@ func NewHealth() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	flags.AddSettingsFile(f)
 	f.StringVar(&listen, "http-listen", DefaultConfig().HTTPListen, "the address for REST, as given to serve")
 	f.StringVar(&certificate, "tls-cert", "",
 		"the certificate of both listeners, with its chain: a PEM file; no other one is trusted")

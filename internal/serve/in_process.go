@@ -44,7 +44,8 @@ func StartInProcess(ctx context.Context, databaseURL string, create bool, w io.W
 	settings := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	c.addFlags(settings)
 	logging.addFlags(settings)
-	if err := flags.ReadEnvironment(settings); err != nil {
+	flags.AddSettingsFile(settings)
+	if err := flags.ReadSettings(settings, settings); err != nil {
 		return nil, err
 	}
 	c.noteGiven(settings)

@@ -60,6 +60,7 @@ func NewMigrate() *cobra.Command {
 		"the database of an AEM Forms server, in which user data is found and erased: mysql://USER@HOST/DATABASE or "+
 			"postgres://USER@HOST/DATABASE")
 	addPublished(f, &published)
+	flags.AddSettingsFile(f)
 	return cmd
 }
 

@@ -61,6 +61,7 @@ func newTest() *cobra.Command {
 		},
 	}
 	config.AddFlags(cmd.Flags())
+	flags.AddSettingsFile(cmd.Flags())
 	cmd.Flags().StringVar(&origin.Instance, "instance", "", "the name of this service, which the notification has")
 	return cmd
 }

@@ -77,7 +77,7 @@ var Reasons = []Reason{
 
 // remedies are the settings that help if batches wait for too long.
 var remedies = map[Reason]string{
-	Blocking:        "a lower --batch-target shortens batches",
+	Blocking:        "the pace gentle makes shorter batches",
 	HiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",
 	ReplicaLag:      "raise --max-replica-lag, or exclude a standby by --lag-ignore",
 	ActiveSessions:  "raise --max-active-sessions",
