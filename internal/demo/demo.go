@@ -98,7 +98,7 @@ func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string
 	return cmd.ExecuteContext(ctx)
 }
 
-// printSuggestions prints the commands of the README, in the same order, with the addresses of the demo's server.
+// printSuggestions prints commands to try, with the addresses of the demo's server.
 func printSuggestions(w io.Writer, s *serve.Server, url string, c config) error {
 	database, err := pgx.ParseConfig(url)
 	if err != nil {
