@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,22 +29,24 @@ func TestProgram(t *testing.T) {
 	t.Run("unit by systemd", func(t *testing.T) { unitBySystemd(t, program) })
 	t.Run("pod variables", func(t *testing.T) { podVariables(t, known) })
 	t.Run("compose", func(t *testing.T) { composeFits(t, known) })
+	t.Run("nightly runs", func(t *testing.T) { nightlyRuns(t, program) })
+	t.Run("nightly by systemd", func(t *testing.T) { nightlyBySystemd(t, program) })
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
 }
 
 // The longest that the program takes to stop: three times service.stopTimeout, during which runs.grace passes, too.
 const stopping = 15 * time.Second
 
-// Environment variables of `cleanupd serve`, as listed by its help.
+// Environment variables of `cleanupd serve`, from its list of settings.
 func serveVariables(t *testing.T, program string) map[string]bool {
 	t.Helper()
-	help, err := exec.CommandContext(t.Context(), program, "serve", "--help").Output()
+	settings, err := exec.CommandContext(t.Context(), program, "settings").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\[\$(CLEANUPD_\w+)\]`).FindAllSubmatch(help, -1) {
-		known[string(m[1])] = true
+	for _, m := range regexp.MustCompile(`(?m)^#([a-z-]+):`).FindAllSubmatch(settings, -1) {
+		known["CLEANUPD_"+strings.ToUpper(strings.ReplaceAll(string(m[1]), "-", "_"))] = true
 	}
 	return known
 }
