@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested fmt lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long versions newcomer bench profile
+.PHONY: help build demo test race modules vet nested fmt lint workflows generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long versions newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -64,6 +64,9 @@ fmt: ## Format Go and the console, at 120 columns
 
 lint: ## golangci-lint, the format of Go, and which package may import which
 	$(tool)lint/go.mod golangci-lint run ./...
+
+workflows: ## actionlint, of .github/workflows
+	$(tool)workflows/go.mod actionlint
 
 generate: ## gen/, and the documents that are made from the code, after a change in proto/ or of a task
 	$(buf) generate
