@@ -44,6 +44,12 @@ func manifest[T any](t *testing.T, name string) T {
 	return decode[T](t, read(t, "kubernetes/"+name))
 }
 
+type kustomization struct {
+	APIVersion, Kind, Namespace string
+	Images                      []struct{ Name, NewName, NewTag string }
+	Resources                   []string
+}
+
 func pod(t *testing.T) (corev1.PodTemplateSpec, corev1.Container) {
 	t.Helper()
 	template := manifest[appsv1.Deployment](t, "deployment.yaml").Spec.Template
@@ -66,11 +72,7 @@ func secrets(t *testing.T) map[string]corev1.Secret {
 // All manifests are valid, and all but the example are applied.
 func TestKustomization(t *testing.T) {
 	t.Parallel()
-	k := manifest[struct {
-		APIVersion, Kind, Namespace string
-		Images                      []struct{ Name, NewName, NewTag string }
-		Resources                   []string
-	}](t, "kustomization.yaml")
+	k := manifest[kustomization](t, "kustomization.yaml")
 	for name, kind := range map[string]string{
 		"namespace.yaml":           manifest[corev1.Namespace](t, "namespace.yaml").Kind,
 		"serviceaccount.yaml":      manifest[corev1.ServiceAccount](t, "serviceaccount.yaml").Kind,

@@ -29,6 +29,7 @@ func TestProgram(t *testing.T) {
 	t.Run("unit by systemd", func(t *testing.T) { unitBySystemd(t, program) })
 	t.Run("pod variables", func(t *testing.T) { podVariables(t, known) })
 	t.Run("compose", func(t *testing.T) { composeFits(t, known) })
+	t.Run("settings of the chart", func(t *testing.T) { chartSettings(t, program) })
 	t.Run("nightly runs", func(t *testing.T) { nightlyRuns(t, program) })
 	t.Run("nightly by systemd", func(t *testing.T) { nightlyBySystemd(t, program) })
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })

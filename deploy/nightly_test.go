@@ -41,11 +41,7 @@ func TestCronJob(t *testing.T) {
 			t.Errorf("not so: %s", what)
 		}
 	}
-	k := manifest[struct {
-		APIVersion, Kind, Namespace string
-		Images                      []struct{ Name, NewName, NewTag string }
-		Resources                   []string
-	}](t, "cronjob/kustomization.yaml")
+	k := manifest[kustomization](t, "cronjob/kustomization.yaml")
 	if !slices.Equal(k.Resources, []string{"cronjob.yaml"}) || k.Images[0].Name != own.Image {
 		t.Errorf("%+v", k)
 	}
