@@ -189,6 +189,23 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
+// The manual of the console has each page of its menu.
+func TestManualOfTheConsoleIsComplete(t *testing.T) {
+	manual := read(t, "how-to/console.md")
+	menu := regexp.MustCompile(`(?s)path: '\w*',\s*title: '([\w.]+)'`).FindAllStringSubmatch(
+		read(t, "../web/src/main.tsx"), -1)
+	if len(menu) < 10 {
+		t.Fatalf("the console has the pages %q", menu)
+	}
+	texts := read(t, "../web/src/lang/en.ts")
+	for _, page := range menu {
+		title := regexp.MustCompile(`'` + page[1] + `': '([^']+)'`).FindStringSubmatch(texts)
+		if title == nil || !strings.Contains(manual, "\n| "+title[1]+" |") {
+			t.Errorf("the manual of the console has no page %s: %q", page[1], title)
+		}
+	}
+}
+
 // Every task has a section about the source of its rule.
 func TestSourcesOfRules(t *testing.T) {
 	text := read(t, "explanation/rules.md")
