@@ -51,9 +51,13 @@ type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
-	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
-	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
+	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this
+	// one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with a RetryInfo)
+	// for dry runs of a viewer beyond ten at once and then one every ten seconds.
+	//
+	// The stream ends with the status of the run: OK if it has succeeded; else, after the event run_finished, with
+	// CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause. Without that event, the status is one of
+	// the call alone, such as CANCELLED for a client that has cancelled it, and the run goes on: watch it again.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
 	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this
@@ -283,9 +287,13 @@ type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
-	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
-	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
+	// with its run_id), unless that is a run of the schedule that waits for its window: it then continues after this
+	// one; RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with a RetryInfo)
+	// for dry runs of a viewer beyond ten at once and then one every ten seconds.
+	//
+	// The stream ends with the status of the run: OK if it has succeeded; else, after the event run_finished, with
+	// CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause. Without that event, the status is one of
+	// the call alone, such as CANCELLED for a client that has cancelled it, and the run goes on: watch it again.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
 	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this
