@@ -16,8 +16,8 @@ import (
 // Settings are all flags of serve. Its help has what a first night needs.
 var Settings = []flags.Group{
 	{
-		Title:   "Database",
-		Help:    []string{"database-url", "profile", "instance", "mid-sourcing"},
+		Title: "Database",
+		Help:  []string{"database-url", "profile", "instance", "mid-sourcing"},
 		Experts: []string{
 			"preview-database-url", "wait-for-database", "allow-published-schema", "related-list-table", "include",
 		},
@@ -42,9 +42,11 @@ var Settings = []flags.Group{
 		},
 	},
 	{
-		Title:   "Notifications",
-		Help:    []string{"notify", "notify-secret-file"},
-		Experts: []string{"notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables"},
+		Title: "Notifications",
+		Help:  []string{"notify", "notify-secret-file"},
+		Experts: []string{
+			"notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables", "notify-only-scheduled",
+		},
 	},
 	{
 		Title: "AEM Forms",

@@ -78,6 +78,8 @@ func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 		"notify of a run that retained this many obsolete rows or more; rows on hold do not count; 0: never")
 	f.Int64Var(&b.Tables, "notify-retained-tables", b.Tables,
 		"notify of a run that could not finish this many tables or more; 0: never")
+	f.BoolVar(&b.OnlyScheduled, "notify-only-scheduled", b.OnlyScheduled,
+		"leave out the runs that callers have started, who see their ends themselves")
 }
 
 func CheckBounds(b notify.Bounds) error {

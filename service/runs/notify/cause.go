@@ -18,10 +18,12 @@ const (
 	TestRequested  Cause = "test"
 )
 
-// Bounds say how much a run must retain for an event.
+// Bounds say which runs are reported.
 type Bounds struct {
-	// Rows and Tables are the lowest numbers that make an event; 0 means never.
+	// Rows and Tables are the lowest numbers of retained ones that make an event; 0 means never.
 	Rows, Tables int64
+	// OnlyScheduled leaves out the runs that callers have started.
+	OnlyScheduled bool
 }
 
 var DefaultBounds = Bounds{Rows: 1000, Tables: 1}
@@ -35,6 +37,9 @@ type occurrence struct {
 // judge returns what has to be reported about a run. failedBefore are those of its tasks that failed when they were
 // last executed before. A run that failed only because of guards is not reported as failed as well.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
+	if bounds.OnlyScheduled && run.RequestedBy != store.RequestedBySchedule {
+		return nil
+	}
 	var failed, refusals, retained, recovered []store.Result
 	var rows, tables int64
 	for _, r := range run.Results {

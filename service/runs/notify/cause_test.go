@@ -34,9 +34,11 @@ func TestJudge(t *testing.T) {
 		bounds  Bounds
 		want    map[Cause][]string
 	}{
-		"success":           {state: store.Succeeded, results: results{works}, bounds: Bounds{1, 1}},
+		"success":           {state: store.Succeeded, results: results{works}, bounds: Bounds{Rows: 1, Tables: 1}},
 		"failed task":       {store.Failed, results{works, fails}, nil, Bounds{}, causes{RunFailed: {"fails"}}},
 		"stale plan":        {store.Failed, results{stale}, nil, Bounds{}, causes{RunFailed: {"stale"}}},
+		"by hand":           {state: store.Failed, bounds: Bounds{OnlyScheduled: true}},
+		"scheduled":         {store.Failed, nil, nil, Bounds{OnlyScheduled: true}, causes{RunFailed: nil}},
 		"failed as a whole": {store.Failed, nil, nil, Bounds{}, causes{RunFailed: nil}},
 		"a guard alone":     {store.Failed, results{works, guarded}, nil, Bounds{}, causes{GuardRefused: {"guarded"}}},
 		"a guard and another failure": {
@@ -63,7 +65,7 @@ func TestJudge(t *testing.T) {
 			"retains2",
 		}}},
 		"no bounds":    {state: store.Succeeded, results: results{retains2}},
-		"rows on hold": {state: store.Succeeded, results: results{held}, bounds: Bounds{1, 1}},
+		"rows on hold": {state: store.Succeeded, results: results{held}, bounds: Bounds{Rows: 1, Tables: 1}},
 		"retained and failed": {
 			store.Failed,
 			results{retains, fails},
@@ -84,6 +86,9 @@ func TestJudge(t *testing.T) {
 			run := &store.Run{State: c.state, Results: c.results}
 			if strings.HasPrefix(name, "a guard") {
 				run.Cause = store.CauseGuarded
+			}
+			if name == "scheduled" {
+				run.RequestedBy = store.RequestedBySchedule
 			}
 			for _, o := range judge(run, c.before, c.bounds) {
 				var tasks []string
