@@ -372,7 +372,7 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 		"document.querySelector('textarea[aria-invalid=true] ~ [role=alert]')?.textContent.includes('five fields')")
 	p.open("#/audit", "Audit")
 	p.sees("CreateHold", "ReleaseHold", "SetSchedule", "unnamed", "127.0.0.1")
-	p.fill("Filter the loaded entries", "releasehold")
+	p.fill("Filter", "releasehold")
 	p.until("it shows the entries that match", "document.querySelectorAll('tbody tr').length === 1")
 	p.open("#/explain/nmsvisitor/4711", "Explain")
 	p.sees("Row not found.", "Runs that deleted rows of this table")

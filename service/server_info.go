@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/refused"
@@ -61,12 +64,26 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 	return out, nil
 }
 
+// maxFilter is the greatest length of a filter, in characters.
+const maxFilter = 200
+
 func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest) (*cleanupv1.ListAuditResponse, error) {
 	size, err := parsePageSize(in.GetPageSize(), MaxAudit)
 	if err != nil {
 		return nil, err
 	}
-	acts, next, err := store.ListActs(ctx, s.pool, size, in.GetPageToken())
+	filter := store.ActFilter{Text: in.GetFilter()}
+	if utf8.RuneCountInString(filter.Text) > maxFilter || strings.ContainsRune(filter.Text, 0) {
+		return nil, failure.Field("filter", fmt.Sprintf("must have at most %d characters, and no NUL", maxFilter))
+	}
+	if in.GetSince() != nil {
+		if err := in.GetSince().CheckValid(); err != nil {
+			return nil, failure.Field("since", err.Error())
+		}
+		since := in.GetSince().AsTime()
+		filter.Since = &since
+	}
+	acts, next, err := store.ListActs(ctx, s.pool, filter, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

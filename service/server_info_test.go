@@ -2,10 +2,13 @@ package service_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -78,10 +81,26 @@ func TestListAudit(t *testing.T) {
 		all[3].GetId() >= all[0].GetId() {
 		t.Errorf("%v", all)
 	}
-	if got := s.call(t, "GET", "/v1/audit?page_size=1", ""); got.code != 200 {
+	since := all[1].GetTime()
+	for _, c := range []struct {
+		in   *cleanupv1.ListAuditRequest
+		want []*cleanupv1.AuditEntry
+	}{
+		{&cleanupv1.ListAuditRequest{Filter: "setSCHEDULE"}, all[1:]},
+		{&cleanupv1.ListAuditRequest{Filter: "invalid_argument"}, all[:1]},
+		{&cleanupv1.ListAuditRequest{Filter: "%"}, nil},
+		{&cleanupv1.ListAuditRequest{Since: since}, all[:2]},
+		{&cleanupv1.ListAuditRequest{Since: since, Filter: "schedule"}, all[1:2]},
+	} {
+		page, err := s.ListAudit(t.Context(), c.in)
+		if diff := cmp.Diff(c.want, page.GetEntries(), protocmp.Transform()); err != nil || diff != "" {
+			t.Errorf("%v: %v (-want +got)\n%s", c.in, err, diff)
+		}
+	}
+	if got := s.call(t, "GET", "/v1/audit?page_size=1&filter=schedule&since=2026-01-01T00:00:00Z", ""); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	for _, bad := range []string{"page_size=-1", "page_token=x"} {
+	for _, bad := range []string{"page_size=-1", "page_token=x", "since=x", "filter=%00", "filter=" + strings.Repeat("x", 201)} {
 		if got := s.call(t, "GET", "/v1/audit?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -25,6 +26,7 @@ func NewAudit() *cobra.Command {
 	var (
 		server rpc.Server
 		since  = flags.NewSince("30d")
+		filter string
 		limit  int32
 		asJSON bool
 		output format.Output
@@ -35,7 +37,7 @@ func NewAudit() *cobra.Command {
 		Long: "List the calls that changed something, or tried to, or searched for a person, newest first: who made\n" +
 			"them, with which role, from where, and how they ended. The service appends them to cleanupd.audit " +
 			"and\nnever deletes them.",
-		Example: "  cleanupd audit --since 24h\n  cleanupd audit --database-url " +
+		Example: "  cleanupd audit --since 24h --filter setpolicy\n  cleanupd audit --database-url " +
 			"postgres://neolane@db.example/campaign\n  cleanupd audit -o json | jq 'select(.result != \"OK\")'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
@@ -45,7 +47,8 @@ func NewAudit() *cobra.Command {
 			if asJSON {
 				output = "json"
 			}
-			entries, err := requestAudit(cmd.Context(), client, since.Time(), int(limit))
+			entries, err := requestAudit(cmd.Context(), client,
+				&cleanupv1.ListAuditRequest{Since: timestamppb.New(since.Time()), Filter: filter}, int(limit))
 			if err != nil {
 				return err
 			}
@@ -55,6 +58,8 @@ func NewAudit() *cobra.Command {
 	server.AddFlags(cmd)
 	f := cmd.Flags()
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time")
+	f.StringVar(&filter, "filter", "",
+		"only entries with this text, in any case, such as setpolicy, a caller, a table or PERMISSION_DENIED")
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")
 	_ = f.MarkHidden("json") // it fails only for an unknown flag
@@ -63,21 +68,18 @@ func NewAudit() *cobra.Command {
 }
 
 func requestAudit(
-	ctx context.Context, client cleanupd.Client, since time.Time, limit int,
+	ctx context.Context, client cleanupd.Client, in *cleanupv1.ListAuditRequest, limit int,
 ) (entries []audit.Entry, err error) {
-	for token := ""; ; {
-		size := int32(min(limit-len(entries), service.MaxAudit))
-		page, err := client.ListAudit(ctx, &cleanupv1.ListAuditRequest{PageSize: size, PageToken: token}, rpc.Raw())
+	for {
+		in.PageSize = int32(min(limit-len(entries), service.MaxAudit))
+		page, err := client.ListAudit(ctx, in, rpc.Raw())
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range page.GetEntries() {
-			if e.GetTime().AsTime().Before(since) {
-				return entries, nil
-			}
 			entries = append(entries, auditEntry(e))
 		}
-		if token = page.GetNextPageToken(); token == "" || len(entries) >= limit {
+		if in.PageToken = page.GetNextPageToken(); in.PageToken == "" || len(entries) >= limit {
 			return entries, nil
 		}
 	}

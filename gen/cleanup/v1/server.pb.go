@@ -510,7 +510,12 @@ type ListAuditRequest struct {
 	// The largest number of entries to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Return the entries whose caller, role, address, RPC, details or status has this text, in any case, such as
+	// `setpolicy` or `permission_denied`; up to 200 characters. Empty, the default, returns all.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Return the entries of this time and later; unset, the default, returns all.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +562,20 @@ func (x *ListAuditRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListAuditRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
 }
 
 // ListAuditResponse is a page of the audit, newest first.
@@ -765,11 +784,13 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\bschedule\x18\x03 \x01(\bR\bschedule\x129\n" +
 	"\n" +
 	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12@\n" +
-	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"N\n" +
+	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"\x98\x01\n" +
 	"\x10ListAuditRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"m\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"m\n" +
 	"\x11ListAuditResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.cleanup.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd1\x02\n" +
@@ -838,22 +859,23 @@ var file_cleanup_v1_server_proto_depIdxs = []int32{
 	10, // 4: cleanup.v1.GetServerResponse.plan_max_age:type_name -> google.protobuf.Duration
 	11, // 5: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
 	11, // 6: cleanup.v1.Replica.last_seen_time:type_name -> google.protobuf.Timestamp
-	9,  // 7: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
-	11, // 8: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	0,  // 9: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
-	1,  // 10: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
-	12, // 11: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	2,  // 12: cleanup.v1.ServerService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	4,  // 13: cleanup.v1.ServerService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	7,  // 14: cleanup.v1.ServerService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	3,  // 15: cleanup.v1.ServerService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	5,  // 16: cleanup.v1.ServerService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	8,  // 17: cleanup.v1.ServerService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // 7: cleanup.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 8: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
+	11, // 9: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	0,  // 10: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
+	1,  // 11: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
+	12, // 12: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	2,  // 13: cleanup.v1.ServerService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	4,  // 14: cleanup.v1.ServerService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	7,  // 15: cleanup.v1.ServerService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	3,  // 16: cleanup.v1.ServerService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	5,  // 17: cleanup.v1.ServerService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	8,  // 18: cleanup.v1.ServerService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	16, // [16:19] is the sub-list for method output_type
+	13, // [13:16] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_server_proto_init() }

@@ -37,7 +37,7 @@ func FuzzPageToken(f *testing.F) {
 				return err
 			},
 			"holds": func() error { _, _, err := ListHolds(t.Context(), db.Pool, true, 1, token); return err },
-			"audit": func() error { _, _, err := ListActs(t.Context(), db.Pool, 1, token); return err },
+			"audit": func() error { _, _, err := ListActs(t.Context(), db.Pool, ActFilter{}, 1, token); return err },
 			"remote deliveries": func() error {
 				_, _, err := ListRemoteDeliveries(t.Context(), db.Pool, nil, 1, token)
 				return err

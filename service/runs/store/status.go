@@ -97,15 +97,25 @@ type Act struct {
 	audit.Entry
 }
 
+// ActFilter chooses entries of the audit; empty fields choose all.
+type ActFilter struct {
+	Text  string // a part of any of its columns, in any case
+	Since *time.Time
+}
+
 // ListActs returns entries of the audit, newest first, and the token of the next page, "" on the last page. It
 // fails with pagetoken.ErrInvalid.
-func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
+func ListActs(
+	ctx context.Context, db campaign.Querier, filter ActFilter, size int, token string,
+) ([]Act, string, error) {
 	before, err := pagetoken.ParseNumber(token)
 	if err != nil {
 		return nil, "", err
 	}
 	rows, err := db.Query(ctx, `SELECT id, `+audit.Columns+` FROM cleanupd.audit
-		WHERE $1 = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
+		WHERE ($1 = 0 OR id < $1) AND ($2::timestamptz IS NULL OR time >= $2)
+			AND strpos(lower(concat_ws(' ', subject, role, address, rpc, details, result)), lower($3)) > 0
+		ORDER BY id DESC LIMIT $4`, before, filter.Since, filter.Text, size+1)
 	if err != nil {
 		return nil, "", err
 	}

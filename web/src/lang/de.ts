@@ -516,7 +516,7 @@ export const words: Words = {
   'audit.intro': 'Wer Einstellungen geändert oder Daten gelöscht hat.',
   'audit.who': 'Wer',
   'audit.dry': 'Testlauf',
-  'audit.filter': 'Geladene Einträge filtern',
+  'audit.filter': 'Filter',
   'audit.what': 'Was',
   'audit.result': 'Ergebnis',
   'audit.details': 'Details',

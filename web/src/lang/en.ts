@@ -504,7 +504,7 @@ export const en = {
   'audit.intro': 'Who changed settings or erased data.',
   'audit.who': 'Who',
   'audit.dry': 'dry run',
-  'audit.filter': 'Filter the loaded entries',
+  'audit.filter': 'Filter',
   'audit.what': 'What',
   'audit.result': 'Result',
   'audit.details': 'Details',

@@ -520,7 +520,7 @@ export const words: Words = {
   'audit.intro': 'Qui a modifié des paramètres ou effacé des données.',
   'audit.who': 'Qui',
   'audit.dry': 'simulation',
-  'audit.filter': 'Filtrer les entrées chargées',
+  'audit.filter': 'Filtre',
   'audit.what': 'Quoi',
   'audit.result': 'Résultat',
   'audit.details': 'Détails',

@@ -508,7 +508,7 @@ export const words: Words = {
   'audit.intro': '誰が設定の変更またはデータの消去を行ったか。',
   'audit.who': '実行者',
   'audit.dry': 'ドライラン',
-  'audit.filter': '読み込んだ記録を絞り込む',
+  'audit.filter': '絞り込み',
   'audit.what': '内容',
   'audit.result': '結果',
   'audit.details': '詳細',
