@@ -154,8 +154,8 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	return s, err
 }
 
-// check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for the
-// database. What the role may not write is said with the result.
+// check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
+// the database. What the role may not write is said with the result.
 func (l Look) check(ctx context.Context, c pipeline.Config, holds plan.Holds) error {
 	if len(l.Policies) == 0 {
 		return nil

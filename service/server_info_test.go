@@ -100,7 +100,9 @@ func TestListAudit(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/audit?page_size=1&filter=schedule&since=2026-01-01T00:00:00Z", ""); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	for _, bad := range []string{"page_size=-1", "page_token=x", "since=x", "filter=%00", "filter=" + strings.Repeat("x", 201)} {
+	for _, bad := range []string{
+		"page_size=-1", "page_token=x", "since=x", "filter=%00", "filter=" + strings.Repeat("x", 201),
+	} {
 		if got := s.call(t, "GET", "/v1/audit?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}
