@@ -6,9 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -98,4 +103,83 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	}
 	// what a server has stored is hidden from the role, and that is said
 	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
+}
+
+// What preview -o json and runs -o json say of a run.
+type counted struct {
+	Results []struct{ Task, RowsDeleted, RowsUpdated, TablesDropped string }
+}
+
+func (c counted) of() map[string]string {
+	found := map[string]string{}
+	for _, r := range c.Results {
+		found[r.Task] = fmt.Sprintf("%s deleted, %s updated, %s dropped", r.RowsDeleted, r.RowsUpdated, r.TablesDropped)
+	}
+	return found
+}
+
+// A preview without a server of a Campaign database counts, task by task, what a run then does.
+func TestPreviewOfCampaignIsTheRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Rows at the edge of a rule are beyond it for both.
+	err = campaigndb.Fill(t.Context(), conn.Conn(), 4_000, 1, time.Now().Add(-time.Hour))
+	conn.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var previewed struct{ Run counted }
+	code, out, errs := cleanupd(t, "preview", "-o", "json", "--database-url", db.URL())
+	if err := json.Unmarshal([]byte(out), &previewed); code != 0 || err != nil {
+		t.Fatalf("%d %v %s", code, err, errs)
+	}
+	if code, _, errs := cleanupd(t, "run", "--database-url", db.URL()); code != 0 {
+		t.Fatal(code, errs)
+	}
+	var listed struct{ Runs []counted }
+	code, out, errs = cleanupd(t, "runs", "-o", "json", "--limit", "1", "--database-url", db.URL())
+	if err := json.Unmarshal([]byte(out), &listed); code != 0 || err != nil || len(listed.Runs) != 1 {
+		t.Fatalf("%d %v %s %s", code, err, out, errs)
+	}
+	run := listed.Runs[0].of()
+	if len(run) != 26 || run["deliveries"] == previewed.Run.of()["statistics"] {
+		t.Errorf("the run has done nothing: %v", run)
+	}
+	if diff := cmp.Diff(run, previewed.Run.of()); diff != "" {
+		t.Errorf("the preview differs from the run (-run +preview):\n%s", diff)
+	}
+}
+
+// A preview of a hot standby shows the same as one of its primary.
+func TestPreviewOfAHotStandby(t *testing.T) {
+	t.Parallel()
+	db, primary := pgtest.Private(t)
+	standby, err := primary.AsynchronousStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	reader := db.Role("reader")
+	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM " +
+		"generate_series(1, 50) i; GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + reader)
+	if err := standby.FallBehind(t.Context(), primary); err != nil { // it has all that is committed
+		t.Fatal(err)
+	}
+	totals := regexp.MustCompile(`(?m)^"public".*|^Total: .* would be deleted|^GRANT .*`)
+	var texts [2][]string
+	for i, url := range []string{db.As(reader), standby.URL(reader, db.Name)} {
+		code, out, errs := cleanupd(t, "preview", "--database-url", url)
+		if code != 0 {
+			t.Fatalf("%s: %d %s%s", url, code, out, errs)
+		}
+		texts[i] = totals.FindAllString(out, -1)
+	}
+	if !strings.Contains(strings.Join(texts[0], "\n"), "Total: 50 rows would be deleted") || !slices.Equal(texts[0], texts[1]) {
+		t.Errorf("the primary shows\n%q\nand the standby\n%q", texts[0], texts[1])
+	}
 }

@@ -13,7 +13,7 @@ import (
 // describes the rows that it inserts.
 func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
 	switch {
-	case step.Records && !c.env.DryRun:
+	case step.Records && c.env.Record != nil && !c.env.DryRun:
 		return c.remoteRecord(), ""
 	case step.Entry != nil:
 		return c.jobLogEntry(*step.Entry), "entries of the job log"

@@ -33,8 +33,8 @@ type Env struct {
 	RelatedListTables []string
 	// Include has the stored names of further tables to clean, by task.
 	Include map[string][]string
-	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil in a
-	// dry run.
+	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil where
+	// plans are not executed.
 	Record func(query sqlexpr.Expr) sqlexpr.Expr
 }
 
