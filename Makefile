@@ -27,7 +27,7 @@ test: ## Tests; PKG=./service/runs RUN=TestWatchers ARGS=-v for some of them
 	go test $(only) $(PKG) $(ARGS)
 
 race: ## All tests, the heavy suites too, under the race detector; PKG, RUN, ARGS
-	CLEANUPD_SUITES=all go test -race -timeout 30m $(only) $(PKG) $(ARGS)
+	CLEANUPD_SUITES=all go test -race -timeout 45m $(only) $(PKG) $(ARGS)
 
 # Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
 browser: ## The console in Chromium; RUN=TestConsolePages

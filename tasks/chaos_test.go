@@ -28,7 +28,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-var chaosSeeds = flag.Int("chaos-seeds", 4,
+var chaosSeeds = flag.Int("chaos-seeds", 2,
 	"how many pairs of random databases TestHoldsUnderChaos makes; AEM Forms is on PostgreSQL and on MySQL in turn")
 
 // Holds are created and released at random while two replicas clean a Campaign database, erase and purge process

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-var nights = flag.Int("nights", suite.Size(suite.Model, 4, 30),
+var nights = flag.Int("nights", suite.Size(suite.Model, 4, 15),
 	"how many nights of normal life TestNights has; 400 take some minutes")
 
 // day adds the rows of an application on the day with a number, at a thousandth of the size: sends on each day, a large
