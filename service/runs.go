@@ -115,6 +115,7 @@ func (w watcher) watch(ctx context.Context, id string, after store.Place) error 
 	if err := w.stream.SendHeader(nil); err != nil {
 		return err
 	}
+	w.runs.Follow(id)
 	run, err := w.runs.Watch(ctx, id, after, func(e store.Event) error {
 		message, err := encode(e)
 		if err != nil {

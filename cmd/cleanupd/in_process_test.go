@@ -125,6 +125,16 @@ func TestWithoutServerContinues(t *testing.T) {
 	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {
 		t.Errorf("a command that lists the runs deleted %d rows", now-deleted)
 	}
+	if code, _, errs := cleanupd(t, "run", "--dry-run", "--database-url", db.URL()); code != 0 {
+		t.Errorf("a dry run beside the interrupted run: %d %s", code, errs)
+	}
+	code, _, errs := cleanupd(t, "run", "--task", "visitors", "--database-url", db.URL())
+	if code != 1 || !strings.Contains(errs, found[1]) {
+		t.Errorf("a run beside the interrupted run: %d %s", code, errs)
+	}
+	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {
+		t.Errorf("commands for other tasks deleted %d rows of the interrupted run", now-deleted)
+	}
 	second, log := program("runs", "watch", found[1])
 	_ = second.Wait()
 	if code := second.ProcessState.ExitCode(); code != 0 ||

@@ -248,6 +248,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		Profile:      c.Profile,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
+		OnlyFollowed: c.inProcess,
 		SampleEvery:  runs.DefaultSampleEvery,
 		History:      c.history,
 		PlanMaxAge:   c.planMaxAge,

@@ -66,6 +66,9 @@ type Config struct {
 	// SampleEvery is how often a replica checks whether to sample the tables, which is done daily and after each run;
 	// 0 means never.
 	SampleEvery time.Duration
+	// OnlyFollowed means that this replica executes only the runs whose events callers follow through it: not those
+	// that another process has left interrupted.
+	OnlyFollowed bool
 	// KeepSchedule means that this replica starts scheduled runs.
 	KeepSchedule bool
 	// History is how long ended runs are stored, with their events; 0 means DefaultHistory.
@@ -168,6 +171,8 @@ func New(c Config) *Manager {
 		Owner:      m.owner,
 		Scheduler:  m.scheduler,
 		Metrics:    m.counters,
+
+		OnlyFollowed: c.OnlyFollowed,
 	})
 	m.Pacer = &pacing.Pacer{
 		Pool:      m.calls,

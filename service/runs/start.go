@@ -84,6 +84,13 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	}
 }
 
+// Follow lets this replica execute a run if it executes only those that are followed; see Config.OnlyFollowed.
+func (m *Manager) Follow(run string) {
+	if id, err := uuid.Parse(run); err == nil && m.config.OnlyFollowed {
+		m.worker.Follow(id)
+	}
+}
+
 // findRequested returns nil if no earlier call used this request id.
 func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, digest []byte) (*store.Run, error) {
 	if id == uuid.Nil {

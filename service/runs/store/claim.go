@@ -37,6 +37,12 @@ func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
 	}
 }
 
+func (c ClaimQuery) Among(runs []uuid.UUID) ClaimQuery {
+	c.condition += " AND id = ANY (@among::uuid[])"
+	c.args["among"] = runs
+	return c
+}
+
 func (c ClaimQuery) DryRuns() ClaimQuery {
 	c.condition += " AND dry_run"
 	return c

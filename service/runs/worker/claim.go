@@ -51,6 +51,11 @@ func (c *claim) currentTask() string {
 // claimWaiting returns nil if no run waits. In a database that another instance owns, it claims only dry runs.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	waiting := store.Waiting(w.tracked(), tasks.Names(), w.Tasks.Kinds())
+	if w.OnlyFollowed {
+		w.mu.Lock()
+		waiting = waiting.Among(slices.Clone(w.followed))
+		w.mu.Unlock()
+	}
 	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	Owner     *instance.Owner
 	Scheduler *scheduler.Scheduler
 	Metrics   *metrics.Replica
+	// OnlyFollowed makes the worker leave all runs alone but those given to Follow.
+	OnlyFollowed bool
 }
 
 // Worker executes several runs at the same time.
@@ -46,6 +48,8 @@ type Worker struct {
 
 	mu    sync.Mutex
 	waits map[uuid.UUID]string // what each of its runs waits for; "" for a run that does not wait
+
+	followed []uuid.UUID
 }
 
 func New(c Config) *Worker {
@@ -62,6 +66,14 @@ func (w *Worker) Wake() {
 	case w.wake <- struct{}{}:
 	default: // a wake-up is already pending
 	}
+}
+
+// Follow is told that a caller follows a run, which may have been interrupted.
+func (w *Worker) Follow(run uuid.UUID) {
+	w.mu.Lock()
+	w.followed = append(w.followed, run)
+	w.mu.Unlock()
+	w.Wake()
 }
 
 // Work claims and executes runs. When the context ends, it lets the current batches finish and releases the runs.
