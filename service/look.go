@@ -82,7 +82,8 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		stored.policies = slices.DeleteFunc(stored.policies, func(s policies.Stored) bool { return s.Name == p.Name })
 		stored.policies = append(stored.policies, policies.Stored{Policy: p})
 	}
-	list, err := tasklist.Source{Profile: l.Profile}.With(ctx, l.Pool, stored.policies)
+	source := tasklist.Source{Profile: l.Profile}
+	list, err := source.With(ctx, l.Pool, stored.policies)
 	if err != nil {
 		return found, err
 	}
@@ -108,10 +109,15 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		if found.Suggested, err = l.suggest(ctx, config, stored.holds, now); err != nil {
 			return found, err
 		}
+		var suggested []policies.Stored
 		for _, m := range found.Suggested {
-			config.Pipeline = append(config.Pipeline, policyOf(m).Task())
+			suggested = append(suggested, policies.Stored{Policy: policyOf(m)})
 			names = append(names, policy.Prefix+m.GetName())
 		}
+		if list, err = source.With(ctx, l.Pool, suggested); err != nil { // in the order in which a run executes them
+			return found, err
+		}
+		config.Pipeline = list.Tasks
 	}
 	for _, t := range config.Pipeline {
 		if slices.Contains(names, t.Name) {

@@ -105,6 +105,23 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
 }
 
+// Suggested rules are previewed in the order of a run: payments, which keep orders, before these.
+func TestPreviewOfSuggestionsInOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE orders (id int PRIMARY KEY, created_at timestamptz);
+		CREATE TABLE payments (id int PRIMARY KEY, paid int REFERENCES orders, created_at timestamptz);
+		INSERT INTO orders SELECT i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
+		INSERT INTO payments SELECT i, i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
+		CREATE INDEX ON payments (paid); ANALYZE`)
+	code, out, errs := cleanupd(t, "preview", "--database-url", db.URL())
+	for _, pattern := range []string{`"orders" +delete +64 `, `"payments" +delete +64 `, "Total: 128 rows would be deleted"} {
+		if !regexp.MustCompile(pattern).MatchString(out) {
+			t.Errorf("%s is not in\n%d %s%s", pattern, code, out, errs)
+		}
+	}
+}
+
 // What preview -o json and runs -o json say of a run.
 type counted struct {
 	Results []struct{ Task, RowsDeleted, RowsUpdated, TablesDropped string }
