@@ -76,11 +76,11 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 	if utf8.RuneCountInString(filter.Text) > maxFilter || strings.ContainsRune(filter.Text, 0) {
 		return nil, failure.Field("filter", fmt.Sprintf("must have at most %d characters, and no NUL", maxFilter))
 	}
-	if in.GetSince() != nil {
-		if err := in.GetSince().CheckValid(); err != nil {
-			return nil, failure.Field("since", err.Error())
+	if in.GetSinceTime() != nil {
+		if err := in.GetSinceTime().CheckValid(); err != nil {
+			return nil, failure.Field("since_time", err.Error())
 		}
-		since := in.GetSince().AsTime()
+		since := in.GetSinceTime().AsTime()
 		filter.Since = &since
 	}
 	acts, next, err := store.ListActs(ctx, s.pool, filter, size, in.GetPageToken())

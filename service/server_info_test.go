@@ -89,19 +89,19 @@ func TestListAudit(t *testing.T) {
 		{&cleanupv1.ListAuditRequest{Filter: "setSCHEDULE"}, all[1:]},
 		{&cleanupv1.ListAuditRequest{Filter: "invalid_argument"}, all[:1]},
 		{&cleanupv1.ListAuditRequest{Filter: "%"}, nil},
-		{&cleanupv1.ListAuditRequest{Since: since}, all[:2]},
-		{&cleanupv1.ListAuditRequest{Since: since, Filter: "schedule"}, all[1:2]},
+		{&cleanupv1.ListAuditRequest{SinceTime: since}, all[:2]},
+		{&cleanupv1.ListAuditRequest{SinceTime: since, Filter: "schedule"}, all[1:2]},
 	} {
 		page, err := s.ListAudit(t.Context(), c.in)
 		if diff := cmp.Diff(c.want, page.GetEntries(), protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("%v: %v (-want +got)\n%s", c.in, err, diff)
 		}
 	}
-	if got := s.call(t, "GET", "/v1/audit?page_size=1&filter=schedule&since=2026-01-01T00:00:00Z", ""); got.code != 200 {
+	if got := s.call(t, "GET", "/v1/audit?page_size=1&filter=schedule&since_time=2026-01-01T00:00:00Z", ""); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	for _, bad := range []string{
-		"page_size=-1", "page_token=x", "since=x", "filter=%00", "filter=" + strings.Repeat("x", 201),
+		"page_size=-1", "page_token=x", "since_time=x", "filter=%00", "filter=" + strings.Repeat("x", 201),
 	} {
 		if got := s.call(t, "GET", "/v1/audit?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)

@@ -48,7 +48,7 @@ func NewAudit() *cobra.Command {
 				output = "json"
 			}
 			entries, err := requestAudit(cmd.Context(), client,
-				&cleanupv1.ListAuditRequest{Since: timestamppb.New(since.Time()), Filter: filter}, int(limit))
+				&cleanupv1.ListAuditRequest{SinceTime: timestamppb.New(since.Time()), Filter: filter}, int(limit))
 			if err != nil {
 				return err
 			}

@@ -515,7 +515,7 @@ type ListAuditRequest struct {
 	// `setpolicy` or `permission_denied`; up to 200 characters. Empty, the default, returns all.
 	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Return the entries of this time and later; unset, the default, returns all.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,9 +571,9 @@ func (x *ListAuditRequest) GetFilter() string {
 	return ""
 }
 
-func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
+func (x *ListAuditRequest) GetSinceTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Since
+		return x.SinceTime
 	}
 	return nil
 }
@@ -784,13 +784,14 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\bschedule\x18\x03 \x01(\bR\bschedule\x129\n" +
 	"\n" +
 	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12@\n" +
-	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"\x98\x01\n" +
+	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"\xa1\x01\n" +
 	"\x10ListAuditRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06filter\x18\x03 \x01(\tR\x06filter\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"m\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x129\n" +
+	"\n" +
+	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"m\n" +
 	"\x11ListAuditResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.cleanup.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd1\x02\n" +
@@ -859,7 +860,7 @@ var file_cleanup_v1_server_proto_depIdxs = []int32{
 	10, // 4: cleanup.v1.GetServerResponse.plan_max_age:type_name -> google.protobuf.Duration
 	11, // 5: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
 	11, // 6: cleanup.v1.Replica.last_seen_time:type_name -> google.protobuf.Timestamp
-	11, // 7: cleanup.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	11, // 7: cleanup.v1.ListAuditRequest.since_time:type_name -> google.protobuf.Timestamp
 	9,  // 8: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
 	11, // 9: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
 	0,  // 10: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
