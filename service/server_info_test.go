@@ -97,7 +97,8 @@ func TestListAudit(t *testing.T) {
 			t.Errorf("%v: %v (-want +got)\n%s", c.in, err, diff)
 		}
 	}
-	if got := s.call(t, "GET", "/v1/audit?page_size=1&filter=schedule&since_time=2026-01-01T00:00:00Z", ""); got.code != 200 {
+	const page = "/v1/audit?page_size=1&filter=schedule&since_time=2026-01-01T00:00:00Z"
+	if got := s.call(t, "GET", page, ""); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	for _, bad := range []string{

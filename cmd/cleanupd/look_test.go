@@ -68,7 +68,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		"No policy is stored", "cleanupd run --older-than public.basket.created_at=365d --database-url",
 		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed")
 	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
-	look(2, "--older-than login.at=90", "older-than")
+	look(2, "--older-than login.at=90", "in whole days or hours, such as 90d or 12h, not \"90\"")
 	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
 	look(2, "--task nothing --older-than login.at=900d", `unknown task "nothing"`)
 	file := filepath.Join(t.TempDir(), "policies.yaml")
@@ -92,7 +92,11 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	if after := catalogOf(db); after != before {
 		t.Errorf("the preview left something in the catalog:\n%s\nbefore:\n%s", after, before)
 	}
-	code, out, errs := cleanupd(t, "run", "--older-than", "login.at=900d", "--yes", "--database-url", db.URL())
+	code, out, errs := cleanupd(t, "run", "--older-than", "login.at=900d", "--database-url", db.URL())
+	if code != 2 || !strings.Contains(errs, "no terminal to ask on") || catalogOf(db) != before {
+		t.Errorf("without a terminal it stores something: %d %s%s", code, out, errs)
+	}
+	code, out, errs = cleanupd(t, "run", "--older-than", "login.at=900d", "--yes", "--database-url", db.URL())
 	if left := db.Int("SELECT count(*) FROM login"); code != 0 || left != 89 {
 		t.Errorf("%d, %d rows left: %s%s", code, left, out, errs)
 	}
@@ -115,7 +119,9 @@ func TestPreviewOfSuggestionsInOrder(t *testing.T) {
 		INSERT INTO payments SELECT i, i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
 		CREATE INDEX ON payments (paid); ANALYZE`)
 	code, out, errs := cleanupd(t, "preview", "--database-url", db.URL())
-	for _, pattern := range []string{`"orders" +delete +64 `, `"payments" +delete +64 `, "Total: 128 rows would be deleted"} {
+	for _, pattern := range []string{
+		`"orders" +delete +64 `, `"payments" +delete +64 `, "Total: 128 rows would be deleted",
+	} {
 		if !regexp.MustCompile(pattern).MatchString(out) {
 			t.Errorf("%s is not in\n%d %s%s", pattern, code, out, errs)
 		}

@@ -80,6 +80,9 @@ func NewRun() *cobra.Command {
 				}
 			}
 			if ages != nil {
+				if !req.GetDryRun() && !yes && !terminal.CanAsk() { // before anything is stored
+					return errNobodyToAsk
+				}
 				if err := setAges(cmd, client, ages); err != nil {
 					return err
 				}
@@ -178,6 +181,9 @@ func setAges(cmd *cobra.Command, client cleanupd.Client, ages policies.Ages) err
 	return nil
 }
 
+var errNobodyToAsk = flags.Errorf("the run needs confirmation, and there is no terminal to ask on: see with " +
+	"--dry-run what a run would do, and do exactly that with --plan; or give --yes")
+
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run
 // found.
 func runAfterPreview(
@@ -185,10 +191,7 @@ func runAfterPreview(
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
 	if !yes && !terminal.CanAsk() {
-		return flags.Errorf(
-			"the run needs confirmation, and there is no terminal to ask on: see with --dry-run what a run " +
-				"would do, and do exactly that with --plan; or give --yes",
-		)
+		return errNobodyToAsk
 	}
 	id, err := start(&cleanupv1.RunCleanupRequest{
 		Tasks:           req.GetTasks(),

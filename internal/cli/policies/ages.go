@@ -54,11 +54,8 @@ func (a *Ages) Set(text string) error {
 		return fmt.Errorf("must be TABLE.COLUMN=AGE, such as sessions.created_at=90d, not %q", text)
 	}
 	d, err := flags.ParseDuration(age)
-	switch {
-	case err != nil:
-		return err
-	case d < 0 || d%time.Hour != 0 || d/time.Hour > math.MaxInt32:
-		return fmt.Errorf("the age must be whole hours or days, not %q", age)
+	if err != nil || d < 0 || d%time.Hour != 0 || d/time.Hour > math.MaxInt32 {
+		return fmt.Errorf("the age must be in whole days or hours, such as 90d or 12h, not %q", age)
 	}
 	p := &cleanupv1.Policy{
 		Name:      policy.NameOf(place, ""),
