@@ -104,14 +104,16 @@ func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.Metrics())
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == name && (value == "" || metric.GetLabel()[0].GetValue() == value) {
-				return metric.GetCounter().GetValue() + metric.GetGauge().GetValue() // it is either
+	for range 30 { // a database that is busy does not answer within the time of a scrape
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				if family.GetName() == name && (value == "" || metric.GetLabel()[0].GetValue() == value) {
+					return metric.GetCounter().GetValue() + metric.GetGauge().GetValue() // it is either
+				}
 			}
 		}
 	}
