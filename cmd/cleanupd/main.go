@@ -53,10 +53,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(cli.ProtectNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	usages := fmt.Sprintf("{{flagUsages .LocalFlags %d}}", terminal.ScreenOf(stdout).Width())
-	root.SetUsageTemplate(strings.Replace(
-		root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", usages, 1,
-	))
+	width := terminal.ScreenOf(stdout).Width()
+	root.SetUsageTemplate(strings.NewReplacer(
+		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", fmt.Sprintf("{{flagUsages .LocalFlags %d}}", width),
+		".InheritedFlags.FlagUsages", fmt.Sprintf(".InheritedFlags.FlagUsagesWrapped %d", width),
+	).Replace(root.UsageTemplate()))
 	err := root.ExecuteContext(rpc.WithStarter(ctx, startInProcess))
 	if err == nil {
 		return 0
