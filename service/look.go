@@ -65,6 +65,13 @@ type lookedAt struct {
 	hidden   bool // whether something is stored that may not be read
 }
 
+// replace adds a policy in place of a stored one of the same name.
+func (s *lookedAt) replace(m *cleanupv1.Policy) {
+	p := policyOf(m)
+	s.policies = slices.DeleteFunc(s.policies, func(other policies.Stored) bool { return other.Name == p.Name })
+	s.policies = append(s.policies, policies.Stored{Policy: p})
+}
+
 func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	j := &lookJournal{look: l, run: &store.Run{State: store.Running, DryRun: true, CreateTime: time.Now()}}
 	now, err := store.Now(ctx, l.Pool)
@@ -78,9 +85,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	}
 	j.judged = stored.readable
 	for _, m := range l.Policies {
-		p := policyOf(m)
-		stored.policies = slices.DeleteFunc(stored.policies, func(s policies.Stored) bool { return s.Name == p.Name })
-		stored.policies = append(stored.policies, policies.Stored{Policy: p})
+		stored.replace(m)
 	}
 	source := tasklist.Source{Profile: l.Profile}
 	list, err := source.With(ctx, l.Pool, stored.policies)
@@ -109,12 +114,11 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		if found.Suggested, err = l.suggest(ctx, config, stored.holds, now); err != nil {
 			return found, err
 		}
-		var suggested []policies.Stored
 		for _, m := range found.Suggested {
-			suggested = append(suggested, policies.Stored{Policy: policyOf(m)})
+			stored.replace(m)
 			names = append(names, policy.Prefix+m.GetName())
 		}
-		if list, err = source.With(ctx, l.Pool, suggested); err != nil { // in the order in which a run executes them
+		if list, err = source.With(ctx, l.Pool, stored.policies); err != nil { // in the order in which a run executes them
 			return found, err
 		}
 		config.Pipeline = list.Tasks
