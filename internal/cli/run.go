@@ -79,17 +79,20 @@ func NewRun() *cobra.Command {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
 			}
+			preview = preview || ages != nil && !req.GetDryRun()
+			if preview && !yes && !terminal.CanAsk() { // before anything is stored
+				return flags.Errorf(
+					"the run needs confirmation, and there is no terminal to ask on: see with --dry-run what a run " +
+						"would do, and do exactly that with --plan; or give --yes",
+				)
+			}
 			if ages != nil {
-				if !req.GetDryRun() && !yes && !terminal.CanAsk() { // before anything is stored
-					return errNobodyToAsk
-				}
 				if err := setAges(cmd, client, ages); err != nil {
 					return err
 				}
 				for _, p := range ages {
 					req.Tasks = append(req.Tasks, policy.Prefix+p.GetName())
 				}
-				preview = !req.GetDryRun()
 			}
 			var err error
 			if req.Plan, err = runID(cmd.Context(), client, req.GetPlan()); err != nil {
@@ -181,18 +184,12 @@ func setAges(cmd *cobra.Command, client cleanupd.Client, ages policies.Ages) err
 	return nil
 }
 
-var errNobodyToAsk = flags.Errorf("the run needs confirmation, and there is no terminal to ask on: see with " +
-	"--dry-run what a run would do, and do exactly that with --plan; or give --yes")
-
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run
 // found.
 func runAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
-	if !yes && !terminal.CanAsk() {
-		return errNobodyToAsk
-	}
 	id, err := start(&cleanupv1.RunCleanupRequest{
 		Tasks:           req.GetTasks(),
 		SkipTasks:       req.GetSkipTasks(),
