@@ -169,7 +169,7 @@ func TestPreviewOfCampaignIsTheRun(t *testing.T) {
 		t.Fatalf("%d %v %s %s", code, err, out, errs)
 	}
 	run := listed.Runs[0].of()
-	if len(run) != 26 || run["deliveries"] == previewed.Run.of()["statistics"] {
+	if len(run) != 26 || strings.HasPrefix(run["deliveries"], "0 ") {
 		t.Errorf("the run has done nothing: %v", run)
 	}
 	if diff := cmp.Diff(run, previewed.Run.of()); diff != "" {

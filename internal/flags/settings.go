@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -113,10 +112,9 @@ func valuesOf(node *yaml.Node, f *pflag.Flag) (values []string, err error) {
 
 func repeats(f *pflag.Flag) bool { return f.Value.Type() == "stringArray" }
 
-func names(set *pflag.FlagSet) []string {
-	known := map[string]bool{}
-	set.VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
-	return slices.Sorted(maps.Keys(known))
+func names(set *pflag.FlagSet) (list []string) {
+	set.VisitAll(func(f *pflag.Flag) { list = append(list, f.Name) })
+	return list
 }
 
 // Group is a theme of flags. Experts are left out of the help.
