@@ -76,7 +76,7 @@ func nightlyRuns(t *testing.T, program string) {
 	}
 }
 
-// systemd accepts the timer and its unit, and rates it as safe.
+// systemd accepts the timer and its unit.
 func nightlyBySystemd(t *testing.T, program string) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd does not judge the units here: ", err)

@@ -24,13 +24,7 @@ import (
 // withStandby returns a random database on a server with a standby, and a pool of the same database on the standby.
 func withStandby(t *testing.T, seed uint64) (db *pgtest.DB, primary, standby *localpg.Server, there *pgxpool.Pool) {
 	t.Helper()
-	db, primary = pgtest.Private(t)
-	standby, err := primary.AsynchronousStandby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	db, primary, standby = pgtest.PrivateWithStandby(t)
 	randomDatabase(t, db, seed, now)
 	db.Do("ANALYZE")
 	return db, primary, standby, open(t, standby.URL(campaigndb.Role, db.Name))
@@ -204,13 +198,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 // A standby has no rows of unlogged tables. A dry run reports that it did not count them.
 func TestPreviewOfUnloggedTables(t *testing.T) {
 	t.Parallel()
-	db, primary := pgtest.Private(t)
-	standby, err := primary.AsynchronousStandby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	db, _, standby := pgtest.PrivateWithStandby(t)
 	db.Do(
 		`ALTER TABLE XtkAudit SET UNLOGGED; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
 			INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11); CREATE UNLOGGED TABLE wkf99000_1 AS

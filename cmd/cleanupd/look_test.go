@@ -180,13 +180,7 @@ func TestPreviewOfCampaignIsTheRun(t *testing.T) {
 // A preview of a hot standby shows the same as one of its primary.
 func TestPreviewOfAHotStandby(t *testing.T) {
 	t.Parallel()
-	db, primary := pgtest.Private(t)
-	standby, err := primary.AsynchronousStandby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	db, primary, standby := pgtest.PrivateWithStandby(t)
 	reader := db.Role("reader")
 	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM " +
 		"generate_series(1, 50) i; GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + reader)

@@ -198,6 +198,19 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	return db, server
 }
 
+// PrivateWithStandby is Private with an asynchronous standby.
+func PrivateWithStandby(t testing.TB) (db *DB, primary, standby *localpg.Server) {
+	t.Helper()
+	db, primary = Private(t)
+	standby, err := primary.AsynchronousStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset() // the primary has been restarted
+	return db, primary, standby
+}
+
 // MoveTo continues with the same database on another server, such as a standby that was promoted.
 func (db *DB) MoveTo(server *localpg.Server) {
 	db.t.Helper()
