@@ -53,6 +53,9 @@ type Looked struct {
 	// Suggested are policies that do not exist, by which rows were counted because there is nothing that a run would
 	// do.
 	Suggested []*cleanupv1.Policy
+	// Example is the one of them to try first: the most rows of a table to which no other refers, which are rather logs
+	// and sessions than orders.
+	Example *cleanupv1.Policy
 	// Grants are the rights that the role lacks for a run.
 	Grants []string
 }
@@ -72,53 +75,104 @@ func (s *lookedAt) replace(m *cleanupv1.Policy) {
 	s.policies = append(s.policies, policies.Stored{Policy: p})
 }
 
-func (l Look) Do(ctx context.Context) (found Looked, err error) {
-	j := &lookJournal{look: l, run: &store.Run{State: store.Running, DryRun: true, CreateTime: time.Now()}}
-	now, err := store.Now(ctx, l.Pool)
-	if err != nil {
-		return found, err
+// prepared is what a look works on: what is stored with the given policies in their places, and the tasks of that.
+type prepared struct {
+	now    time.Time
+	stored lookedAt
+	source tasklist.Source
+	list   tasklist.List
+	config pipeline.Config
+}
+
+// prepare fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
+// the database.
+func (l Look) prepare(ctx context.Context) (p prepared, err error) {
+	if p.now, err = store.Now(ctx, l.Pool); err != nil {
+		return p, err
 	}
-	j.run.ReferenceTime, j.run.StartTime = &now, &now
-	stored, err := l.readStored(ctx, now)
-	if err != nil {
-		return found, err
+	if p.stored, err = l.readStored(ctx, p.now); err != nil {
+		return p, err
 	}
-	j.judged = stored.readable
 	for _, m := range l.Policies {
-		stored.replace(m)
+		p.stored.replace(m)
 	}
-	source := tasklist.Source{Profile: l.Profile}
-	list, err := source.With(ctx, l.Pool, stored.policies)
-	if err != nil {
-		return found, err
+	p.source = tasklist.Source{Profile: l.Profile}
+	if p.list, err = p.source.With(ctx, l.Pool, p.stored.policies); err != nil {
+		return p, err
 	}
-	config := pipeline.Config{
+	p.config = pipeline.Config{
 		Pool:            l.Pool,
-		Pipeline:        list.Tasks,
-		NoCampaign:      list.NoCampaign,
+		Pipeline:        p.list.Tasks,
+		NoCampaign:      p.list.NoCampaign,
 		Settings:        purge.Settings{Workers: runs.DefaultWorkers, Target: purge.DefaultTarget},
-		Now:             now,
+		Now:             p.now,
 		DryRun:          true,
 		ContinueOnError: true,
 	}
-	if err := l.check(ctx, config, stored.holds); err != nil {
+	return p, l.check(ctx, p.config, p.stored.holds)
+}
+
+// Check fails as Do does if a given policy cannot be for the database, and reads no more than that needs.
+func (l Look) Check(ctx context.Context) error {
+	_, err := l.prepare(ctx)
+	return err
+}
+
+// Uncovered lists the tables that no task covers, each with a suggested policy or the reason why there is none, as
+// ListTables does with suggest_all.
+func (l Look) Uncovered(ctx context.Context) (*cleanupv1.ListTablesResponse, error) {
+	p, err := l.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := l.uncovered(ctx, p)
+	out := &cleanupv1.ListTablesResponse{}
+	for _, t := range tables {
+		out.Tables = append(out.Tables, tableMessage(t))
+	}
+	return out, err
+}
+
+func (l Look) uncovered(ctx context.Context, p prepared) ([]*coverage.Table, error) {
+	of, err := explain.Cover(ctx, p.config, p.stored.holds)
+	if err != nil {
+		return nil, err
+	}
+	return coverage.Uncovered(ctx, l.Pool, of, p.now)
+}
+
+func (l Look) Do(ctx context.Context) (found Looked, err error) {
+	p, err := l.prepare(ctx)
+	if err != nil {
 		return found, err
 	}
+	stored, list, config := p.stored, p.list, p.config
+	j := &lookJournal{look: l, judged: stored.readable, run: &store.Run{
+		State: store.Running, DryRun: true, CreateTime: time.Now(), ReferenceTime: &p.now, StartTime: &p.now,
+	}}
 	for _, name := range l.Tasks {
 		if _, ok := list.Find(name); !ok {
 			return found, failure.Field("tasks", list.Unknown(name))
 		}
 	}
+	leaves := map[string]*cleanupv1.Policy{} // by task, the suggested policies of tables to which no other refers
 	names := list.Choose(l.Tasks, nil)
 	if len(names) == 0 {
-		if found.Suggested, err = l.suggest(ctx, config, stored.holds, now); err != nil {
+		tables, err := l.uncovered(ctx, p)
+		if err != nil {
 			return found, err
 		}
-		for _, m := range found.Suggested {
-			stored.replace(m)
-			names = append(names, policy.Prefix+m.GetName())
+		for _, t := range tables {
+			if m := suggestionMessage(t).GetPolicy(); m != nil {
+				found.Suggested = append(found.Suggested, m)
+				if len(t.ReferencedBy) == 0 {
+					leaves[policy.Prefix+m.GetName()] = m
+				}
+				stored.replace(m)
+				names = append(names, policy.Prefix+m.GetName())
+			}
 		}
-		if list, err = source.With(ctx, l.Pool, stored.policies); err != nil { // in the order in which a run executes them
+		if list, err = p.source.With(ctx, l.Pool, stored.policies); err != nil { // in the order in which a run executes them
 			return found, err
 		}
 		config.Pipeline = list.Tasks
@@ -137,6 +191,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	}
 	err = dryrun.Run(ctx, config, j.journal(stored.holds))
 	j.end(err)
+	found.Example = exampleOf(found.Suggested, leaves, j.run.Results)
 	if found.Grants, err = missingRights(ctx, config, stored.holds); err != nil {
 		return found, err
 	}
@@ -164,8 +219,7 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	return s, err
 }
 
-// check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
-// the database. What the role may not write is said with the result.
+// check does not mind what the role may not write: that is said with the result.
 func (l Look) check(ctx context.Context, c pipeline.Config, holds plan.Holds) error {
 	if len(l.Policies) == 0 {
 		return nil
@@ -196,19 +250,19 @@ func (l Look) check(ctx context.Context, c pipeline.Config, holds plan.Holds) er
 	return wrong.Err()
 }
 
-// suggest returns a policy by age for each table that has a date, as tables --suggest does.
-func (l Look) suggest(
-	ctx context.Context, c pipeline.Config, holds plan.Holds, now time.Time,
-) (suggested []*cleanupv1.Policy, err error) {
-	of, err := explain.Cover(ctx, c, holds)
-	if err != nil {
-		return nil, err
+func exampleOf(
+	suggested []*cleanupv1.Policy, leaves map[string]*cleanupv1.Policy, results []store.Result,
+) (example *cleanupv1.Policy) {
+	var most int64
+	for _, r := range results {
+		if leaf := leaves[r.Task]; leaf != nil && r.RowsDeleted > most {
+			most, example = r.RowsDeleted, leaf
+		}
 	}
-	tables, err := coverage.Suggest(ctx, l.Pool, of, now)
-	for _, t := range tables {
-		suggested = append(suggested, suggestionMessage(t).GetPolicy())
+	if example == nil && len(suggested) > 0 {
+		return suggested[0]
 	}
-	return suggested, err
+	return example
 }
 
 // missingRights returns what the role lacks for a run of the tasks.

@@ -65,7 +65,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		return out
 	}
 	look(0, "", `"?public"?\."?basket"? +delete +64 `, `"?public"?\."?login"? +delete +64 `, `"?public"?\."?item"?.* 192 `,
-		"No policy is stored", "cleanupd run --older-than public.basket.created_at=365d --database-url",
+		"No policy is stored", "cleanupd run --older-than public.login.at=365d --database-url",
 		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed")
 	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
 	look(2, "--older-than login.at=90", "in whole days or hours, such as 90d or 12h, not \"90\"")
@@ -96,6 +96,14 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	if code != 2 || !strings.Contains(errs, "no terminal to ask on") || catalogOf(db) != before {
 		t.Errorf("without a terminal it stores something: %d %s%s", code, out, errs)
 	}
+	code, out, errs = cleanupd(t, "run", "--older-than", "login.nothing=900d", "--yes", "--database-url", db.URL())
+	if code != 2 || !strings.Contains(errs, "policy login-nothing: olderThan.column") || catalogOf(db) != before {
+		t.Errorf("a mistake stores something: %d %s%s", code, out, errs)
+	}
+	code, out, errs = cleanupd(t, "tables", "--suggest", "--database-url", db.As(reader))
+	if code != 0 || !strings.Contains(out, "name: basket") || catalogOf(db) != before {
+		t.Errorf("suggestions need more than the right to read: %d %s%s", code, out, errs)
+	}
 	code, out, errs = cleanupd(t, "run", "--older-than", "login.at=900d", "--yes", "--database-url", db.URL())
 	if left := db.Int("SELECT count(*) FROM login"); code != 0 || left != 89 {
 		t.Errorf("%d, %d rows left: %s%s", code, left, out, errs)
@@ -107,6 +115,33 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	}
 	// what a server has stored is hidden from the role, and that is said
 	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
+}
+
+// A policy of --older-than stays if the answer is yes. Otherwise everything is as it was before, ages too.
+func TestOlderThanAsks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE login (id int PRIMARY KEY, at timestamptz);
+		INSERT INTO login SELECT i, now() - i * interval '10 days' FROM generate_series(1, 100) i`)
+	for _, c := range []struct {
+		answer, age string
+		code        int
+		shown       string
+		rows, days  int64 // that are left, and of the policy that is stored
+	}{
+		{"n", "900d", 1, "nothing was run, and no policy was stored or changed", 100, 0},
+		{"y", "900d", 0, "Stored the policy login-at.", 89, 900},
+		{"n", "800d", 1, "nothing was run, and no policy was stored or changed", 89, 900},
+		{"y", "800d", 0, "Changed the age of the policy login-at.", 79, 800},
+		{"n", "800d", 1, "nothing was run; the dry run can still be followed", 79, 800},
+	} {
+		code, shown := onTerminal(t, c.answer, "run", "--older-than", "login.at="+c.age, "--database-url", db.URL())
+		rows := db.Int("SELECT count(*) FROM login")
+		days := db.Int("SELECT COALESCE(max((rule->'older_than'->>'days')::int), 0) FROM cleanupd.policy")
+		if code != c.code || !strings.Contains(shown, c.shown) || rows != c.rows || days != c.days {
+			t.Errorf("%+v: %d, %d rows, %d days: %s", c, code, rows, days, shown)
+		}
+	}
 }
 
 // Suggested rules are previewed in the order of a run: payments, which keep orders, before these.

@@ -63,6 +63,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	for _, err := range split(err) {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
 		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(sqlstate.Text(err)))
 	}
 	var mistake *flags.Error

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,11 +47,8 @@ func NewPreview() *cobra.Command {
 			"jq .grants",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := flags.DatabaseURL("--database-url", url)
-			if err != nil {
-				return err
-			}
 			if file != "" {
+				var err error
 				if look.Policies, err = policies.ReadFile(cmd, file); err != nil {
 					return err
 				}
@@ -59,11 +57,6 @@ func NewPreview() *cobra.Command {
 				look.Policies = append(look.Policies, p.Policy)
 				look.Tasks = append(look.Tasks, policy.Prefix+p.GetName())
 			}
-			connection.ReadOnly(config.ConnConfig)
-			if look.Pool, err = pgxpool.NewWithConfig(cmd.Context(), config); err != nil {
-				return err
-			}
-			defer look.Pool.Close()
 			printer := watch.NewPrinter(output, cmd, &rpc.Server{}, all)
 			look.Event = func(e *cleanupv1.RunEvent) error {
 				if output != format.Table {
@@ -71,9 +64,13 @@ func NewPreview() *cobra.Command {
 				}
 				return printer.Event(e)
 			}
-			found, err := look.Do(cmd.Context())
+			var found service.Looked
+			err := lookAt(cmd.Context(), url, look, func(look service.Look, ctx context.Context) (err error) {
+				found, err = look.Do(ctx)
+				return err
+			})
 			if err != nil {
-				return explainLook(err)
+				return err
 			}
 			if output != format.Table {
 				err = printLooked(cmd, output, found)
@@ -96,6 +93,22 @@ func NewPreview() *cobra.Command {
 	output.AddFlag(cmd)
 	flags.WithoutVariable(f, "policies", "task")
 	return cmd
+}
+
+// lookAt lends a look connections to a database that can only read.
+func lookAt(
+	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
+) error {
+	config, err := flags.DatabaseURL("--database-url", url)
+	if err != nil {
+		return err
+	}
+	connection.ReadOnly(config.ConnConfig)
+	if look.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	defer look.Pool.Close()
+	return explainLook(do(look, ctx))
 }
 
 // explainLook returns usage errors for what was typed or is in the file.
@@ -157,13 +170,13 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 			fmt.Fprintln(screen, terminal.Printable(g)+";")
 		}
 	}
-	database := "--database-url " + rpc.WithoutPassword(url)
+	database := "--database-url " + format.ShellWord(rpc.WithoutPassword(url))
 	switch {
 	case len(found.Suggested) > 0:
 		fmt.Fprintln(screen, screen.Wrap(
 			"\nNo policy is stored, so a run would delete nothing yet. The figures are those of suggested policies: rows "+
 				"older than a year, or expired, by the column whose name fits best. To delete such rows, which asks first:", 0))
-		age := terminal.Printable(policies.AgeOf(found.Suggested[0]))
+		age := format.ShellWord(terminal.Printable(policies.AgeOf(found.Example)))
 		fmt.Fprintf(screen, "  cleanupd run --older-than %s %s\n", age, database)
 		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
 	case len(found.Run.GetResults()) == 0:

@@ -1,14 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/cleanupd/cleanupd"
@@ -62,7 +60,7 @@ func NewRun() *cobra.Command {
 			"Without a terminal it starts at once, except for --preview.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does. With --database-url it\n" +
 			"stops the run after the current batch, and cleanupd runs watch continues it.\n" +
-			"With --older-than, first store a policy for each such rule, and then preview and run only these.\n" +
+			"With --older-than, preview a policy for each such rule, and run and store these if you confirm.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
@@ -86,15 +84,13 @@ func NewRun() *cobra.Command {
 						"would do, and do exactly that with --plan; or give --yes",
 				)
 			}
-			if ages != nil {
-				if err := setAges(cmd, client, ages); err != nil {
-					return err
-				}
-				for _, p := range ages {
-					req.Tasks = append(req.Tasks, policy.Prefix+p.GetName())
-				}
+			stored, err := storeAges(cmd, &server, client, ages)
+			if err != nil {
+				return err
 			}
-			var err error
+			for _, p := range ages {
+				req.Tasks = append(req.Tasks, policy.Prefix+p.GetName())
+			}
 			if req.Plan, err = runID(cmd.Context(), client, req.GetPlan()); err != nil {
 				return err
 			}
@@ -108,12 +104,18 @@ func NewRun() *cobra.Command {
 			}
 			switch {
 			case preview:
-				return runAfterPreview(cmd, &server, client, &req, yes, start)
+				plan, err := askAfterPreview(cmd, &server, client, &req, yes, stored, start)
+				if err != nil {
+					return errors.Join(err, stored.withdraw(cmd.Context()))
+				}
+				_, err = start(plan)
+				return err
 			case !req.GetDryRun() && !yes && terminal.IsInteractive():
 				if err := confirmRun(cmd, &server, client, &req); err != nil {
 					return err
 				}
 			}
+			stored.keep(cmd)
 			id, err := start(&req)
 			if err != nil || !req.GetDryRun() || req.GetDetach() {
 				return err
@@ -156,40 +158,11 @@ func NewRun() *cobra.Command {
 	return cmd
 }
 
-// setAges stores the policies of --older-than. A policy of the same name may differ only in the age.
-func setAges(cmd *cobra.Command, client cleanupd.Client, ages policies.Ages) error {
-	for _, p := range ages {
-		name := p.GetName()
-		resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
-		before := resp.GetPolicy()
-		switch {
-		case err == nil && !p.Replaces(before):
-			return fmt.Errorf("there is a policy %[1]s already, with another rule: see cleanupd policies get %[1]s", name)
-		case err == nil && proto.Equal(before.GetOlderThan(), p.GetOlderThan()):
-			continue
-		case err != nil && status.Code(err) != codes.NotFound:
-			return err
-		}
-		p.Etag = before.GetEtag()
-		if _, err := client.SetPolicy(cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: p.Policy}); err != nil {
-			return err
-		}
-		done := "Stored the policy"
-		if before != nil {
-			done = "Changed the age of the policy"
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %[2]s. It takes part in all runs from now on; cleanupd policies delete %[2]s "+
-			"deletes it.\n", done, name)
-	}
-	return nil
-}
-
-// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run
-// found.
-func runAfterPreview(
+// askAfterPreview starts a dry run, asks for confirmation, and returns a run that does exactly what the dry run found.
+func askAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
-	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
-) error {
+	stored *storedAges, start func(*cleanupv1.RunCleanupRequest) (id string, err error),
+) (*cleanupv1.RunCleanupRequest, error) {
 	id, err := start(&cleanupv1.RunCleanupRequest{
 		Tasks:           req.GetTasks(),
 		SkipTasks:       req.GetSkipTasks(),
@@ -197,28 +170,33 @@ func runAfterPreview(
 		DryRun:          true,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	guards := dryRun.GetRun().GetTrippedGuards()
 	if yes && len(guards) > 0 {
-		return fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
+		stored.keep(cmd)
+		return nil, fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
 			watch.AcceptCommand(id, guards))
 	}
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())
 		if err := rpc.PrintTarget(cmd, server, client); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
-	if !yes && (!acceptGuards(cmd, guards) || !terminal.Confirm(cmd, question)) {
-		return fmt.Errorf("nothing was run; the dry run can still be followed: %s", watch.AcceptCommand(id, guards))
+	switch confirmed := yes || acceptGuards(cmd, guards) && terminal.Confirm(cmd, question); {
+	case !confirmed && len(stored.stored) > 0:
+		return nil, errors.New("nothing was run, and no policy was stored or changed")
+	case !confirmed:
+		return nil, fmt.Errorf("nothing was run; the dry run can still be followed: %s", watch.AcceptCommand(id, guards))
 	}
-	_, err = start(&cleanupv1.RunCleanupRequest{
+	stored.keep(cmd)
+	return &cleanupv1.RunCleanupRequest{
 		Plan:            id,
 		AcceptGuards:    guards,
 		ContinueOnError: req.GetContinueOnError(),
@@ -226,6 +204,5 @@ func runAfterPreview(
 		PauseStopsClock: req.GetPauseStopsClock(),
 		Pace:            req.GetPace(),
 		Detach:          req.GetDetach(),
-	})
-	return err
+	}, nil
 }

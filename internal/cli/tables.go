@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 type tableOrder string
@@ -76,7 +77,19 @@ func NewTables() *cobra.Command {
 			request := &cleanupv1.ListTablesRequest{
 				OrderBy: tableOrders[order], UncoveredOnly: uncovered || suggest, SuggestAll: suggest,
 			}
-			resp, err := listTables(cmd.Context(), client, request, limit)
+			var (
+				resp *cleanupv1.ListTablesResponse
+				err  error
+			)
+			if suggest && server.InProcess() { // reading is enough
+				err = lookAt(cmd.Context(), server.DatabaseURL(), service.Look{},
+					func(look service.Look, ctx context.Context) (err error) {
+						resp, err = look.Uncovered(ctx)
+						return err
+					})
+			} else {
+				resp, err = listTables(cmd.Context(), client, request, limit)
+			}
 			if err != nil {
 				return err
 			}

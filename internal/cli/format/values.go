@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -93,4 +94,14 @@ func FieldName(stored string) string {
 		}
 	}
 	return name.String()
+}
+
+var plainWord = regexp.MustCompile(`^[\w./:@%+=-]+$`)
+
+// ShellWord quotes a text for a shell, unless it needs none.
+func ShellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

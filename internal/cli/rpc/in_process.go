@@ -117,6 +117,8 @@ func (c *inProcess) Close() error {
 // InProcess reports whether the server is one in this process, which ends with the command.
 func (s *Server) InProcess() bool { return s.databaseURL != "" }
 
+func (s *Server) DatabaseURL() string { return s.databaseURL }
+
 // WithoutPassword returns the URL of a database as it may be shown.
 func WithoutPassword(databaseURL string) string {
 	u, err := url.Parse(databaseURL)

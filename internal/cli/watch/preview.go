@@ -43,11 +43,7 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	var err error
 	if table := previewTable(shown); len(shown) > 0 && s.Fits(table) {
 		err = s.PrintTable(table)
-		for _, p := range shown {
-			for _, remark := range p.GetRemarks() {
-				fmt.Fprintln(s, s.Wrap(terminal.Printable(p.GetTable()+": "+remark), 2))
-			}
-		}
+		printRemarks(s, shown)
 	} else {
 		printPreviewList(s, shown)
 	}
@@ -56,6 +52,23 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 		fmt.Fprintln(s, s.Wrap(DescribeGuard(t), 2))
 	}
 	return err
+}
+
+// printRemarks prints a remark on several tables once.
+func printRemarks(s *terminal.Screen, list []*cleanupv1.TablePreview) {
+	tables := map[string][]string{}
+	var remarks []string
+	for _, p := range list {
+		for _, remark := range p.GetRemarks() {
+			if tables[remark] == nil {
+				remarks = append(remarks, remark)
+			}
+			tables[remark] = append(tables[remark], p.GetTable())
+		}
+	}
+	for _, remark := range remarks {
+		fmt.Fprintln(s, s.Wrap(terminal.Printable(strings.Join(tables[remark], ", ")+": "+remark), 2))
+	}
 }
 
 // difference compares what a run would do with other options and with the stored ones.
@@ -162,8 +175,8 @@ func AcceptCommand(plan string, guards []*cleanupv1.TrippedGuard) string {
 	var command strings.Builder
 	command.WriteString("cleanupd run --plan " + plan)
 	for _, g := range guards {
-		name := strings.ReplaceAll(g.GetTable(), "'", `'\''`)
-		fmt.Fprintf(&command, " --accept-guard '%s,%s,%d'", format.EnumName(g.GetGuard()), name, g.GetNumber())
+		accepted := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
+		command.WriteString(" --accept-guard " + format.ShellWord(accepted))
 	}
 	return command.String()
 }

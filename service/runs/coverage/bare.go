@@ -11,9 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Suggest returns the tables with a suggested policy, as Lister does with SuggestAll, for a database in which the
-// service has stored nothing yet.
-func Suggest(ctx context.Context, pool *pgxpool.Pool, of explain.Coverage, now time.Time) (found []*Table, err error) {
+// Uncovered returns the tables that no task covers, with their suggestions, as Lister does with SuggestAll, but without
+// anything that the service has stored about them.
+func Uncovered(
+	ctx context.Context, pool *pgxpool.Pool, of explain.Coverage, now time.Time,
+) (found []*Table, err error) {
 	c := covered{of}
 	measured, err := inventory.Measure(ctx, pool, nil)
 	if err != nil {
@@ -32,7 +34,7 @@ func Suggest(ctx context.Context, pool *pgxpool.Pool, of explain.Coverage, now t
 	names := c.policyNames(all)
 	for _, t := range all {
 		t.Suggestion = DefaultLimits.suggest(t, c, names[t.Name], true, now)
-		if t.Suggestion != nil && t.Suggestion.Policy != "" {
+		if t.Suggestion != nil {
 			found = append(found, t)
 		}
 	}

@@ -19,6 +19,7 @@ type current struct {
 	progress store.Progress
 	changed  bool      // whether it changed since progress was last reported
 	expected int64     // how many rows the task is expected to delete or update; negative if unknown
+	byKeys   int64     // how many more foreign keys have updated since then, which nobody expected
 	since    time.Time // when this attempt started the task
 	before   int64     // how many rows the task had deleted and updated by then
 	written  time.Time // when the ledger was last written
@@ -33,7 +34,7 @@ type current struct {
 func (c *current) start(task string, p store.Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.task, c.progress, c.changed, c.expected = task, p, true, -1
+	c.task, c.progress, c.changed, c.expected, c.byKeys = task, p, true, -1, 0
 	c.since, c.before, c.written, c.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
 	c.known.Policy, c.known.Revision = nil, nil
 }
@@ -93,6 +94,10 @@ func (c *current) add(d purge.Delta, counted bool) {
 	p.TablesDropped += d.Dropped
 	p.PartitionsRemoved += d.Partitions
 	p.Batches += store.Batches(d)
+	c.byKeys -= d.Cascaded
+	for _, s := range d.Space {
+		c.byKeys += s.Cascaded
+	}
 	c.changed = c.changed || !d.Empty()
 }
 
@@ -120,7 +125,7 @@ func (c *current) report(always bool) (e store.Event, ok bool) {
 	c.changed = false
 	p := c.progress
 	done := p.RowsDeleted + p.RowsUpdated
-	if expected := c.expected; expected >= done {
+	if expected := c.expected + c.byKeys; c.expected >= 0 && expected >= done {
 		p.RowsExpected = &expected
 	}
 	if elapsed := time.Since(c.since).Seconds(); elapsed > 0 {

@@ -125,6 +125,13 @@ func TestWhatIsExpected(t *testing.T) {
 			t.Errorf("%d of %d: %v", test.done, test.expected, got)
 		}
 	}
+	c := &current{task: "policy/orders", expected: 10}
+	c.add(purge.Delta{Deleted: 5, Cascaded: 3, Updated: 7, Space: []purge.Space{
+		{Rows: 5}, {Rows: 3, Cascaded: 3}, {Updated: 7, Cascaded: 7},
+	}}, false)
+	if e, _ := c.report(true); e.Progress.RowsExpected == nil || *e.Progress.RowsExpected != 17 {
+		t.Errorf("5 rows of 10, and 7 that foreign keys updated: %v expected", e.Progress.RowsExpected)
+	}
 }
 
 func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/service"
+)
+
+// storedAges are the policies of --older-than that a command has stored for its preview. They stay if the user
+// confirms.
+type storedAges struct {
+	client cleanupd.Client
+	before []*cleanupv1.Policy // nil for a policy that was not there
+	stored []*cleanupv1.Policy
+}
+
+// storeAges stores the policies. One that is there may differ only in the age.
+func storeAges(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, ages policies.Ages) (
+	*storedAges, error,
+) {
+	if server.InProcess() && len(ages) > 0 { // a mistake must not make the schema cleanupd
+		look := service.Look{}
+		for _, p := range ages {
+			look.Policies = append(look.Policies, p.Policy)
+		}
+		if err := lookAt(cmd.Context(), server.DatabaseURL(), look, service.Look.Check); err != nil {
+			return nil, err
+		}
+	}
+	s := &storedAges{client: client}
+	for _, p := range ages {
+		if err := s.store(cmd.Context(), p); err != nil {
+			return nil, errors.Join(err, s.withdraw(cmd.Context()))
+		}
+	}
+	return s, nil
+}
+
+func (s *storedAges) store(ctx context.Context, p policies.Age) error {
+	name := p.GetName()
+	there, err := s.client.GetPolicy(ctx, &cleanupv1.GetPolicyRequest{Name: name})
+	before := there.GetPolicy()
+	switch {
+	case err == nil && !p.Replaces(before):
+		return fmt.Errorf("there is a policy %[1]s already, with another rule: see cleanupd policies get %[1]s", name)
+	case err == nil && proto.Equal(before.GetOlderThan(), p.GetOlderThan()):
+		return nil
+	case err != nil && status.Code(err) != codes.NotFound:
+		return err
+	}
+	p.Etag = before.GetEtag()
+	set, err := s.client.SetPolicy(ctx, &cleanupv1.SetPolicyRequest{Policy: p.Policy})
+	if err == nil {
+		s.before, s.stored = append(s.before, before), append(s.stored, set.GetPolicy())
+	}
+	return err
+}
+
+// withdraw puts back what was there before, also after an interruption.
+func (s *storedAges) withdraw(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for i, p := range s.stored {
+		var failed error
+		if before := s.before[i]; before == nil {
+			_, failed = s.client.DeletePolicy(ctx, &cleanupv1.DeletePolicyRequest{Name: p.GetName(), Etag: p.GetEtag()})
+		} else {
+			before.Etag = p.GetEtag()
+			_, failed = s.client.SetPolicy(ctx, &cleanupv1.SetPolicyRequest{Policy: before})
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("the policy %[1]s is still stored, and takes part in all runs; see cleanupd "+
+				"policies get %[1]s: %[2]w", p.GetName(), failed))
+		}
+	}
+	return err
+}
+
+// keep says what stays, and leaves nothing to withdraw.
+func (s *storedAges) keep(cmd *cobra.Command) {
+	for i, p := range s.stored {
+		done := "Stored the policy"
+		if s.before[i] != nil {
+			done = "Changed the age of the policy"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %[2]s. It takes part in all runs from now on; cleanupd policies delete %[2]s "+
+			"deletes it.\n", done, p.GetName())
+	}
+	s.stored = nil
+}
