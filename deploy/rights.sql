@@ -1,10 +1,9 @@
 -- Grants the service's role, which role.sql creates, what it may do with the application's tables. Run it with psql as the
 -- application's role, the owner of these tables, after role.sql, and again when the application gets a new delivery mapping or partition:
 --
---   psql -X -d campaign -U neolane [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] [-v included_tables='TABLE …'] -f rights.sql
+--   psql -X -d campaign -U neolane [-v role=cleanupd] [-v schema=public] -f rights.sql
 --
--- role is the service's role, schema the schema of the application's tables, list_tables are those that serve is given as
--- --related-list-table, included_tables those in its --include.
+-- role is the service's role, schema the schema of the application's tables.
 --
 -- What the role may do with the application's tables afterwards, whatever it was granted before: read those that the pipeline's rules
 -- depend on, delete from those that it cleans, and write where it does. A table of another owner is named in a warning, with its GRANT.
@@ -18,14 +17,6 @@
 \if :{?schema}
 \else
   \set schema public
-\endif
-\if :{?list_tables}
-\else
-  \set list_tables ''
-\endif
-\if :{?included_tables}
-\else
-  \set included_tables ''
 \endif
 
 BEGIN;
@@ -52,7 +43,6 @@ FROM (VALUES
     NmsTrackingUrl NmsDeliveryStat NmsDeliveryLogStats NmsProviderMsgId NmsWebTrackingLog NmsTrackingStats XtkReject
     XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
     NmsMxDomain XtkAudit XtkSessionInfo NmsRtEvent NmsBatchEvent NmsEventHisto NmsRemaMatchRcp'),
-  ('SELECT, DELETE', :'list_tables'), ('SELECT, DELETE', :'included_tables'),
   ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; sums of deleted rows
   ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it is deleted
   ('SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue),

@@ -1,22 +1,20 @@
 package tasks_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// similarTables has tables that resemble the tables of the four tasks with families, and the tasks. Each table has an
-// old row.
+// similarTables has tables that resemble the tables of the four tasks with families, and their dates. Each table has
+// an old row.
 var similarTables = map[string]string{
-	"nmsbroadlogeventhisto":    "delivery-logs",
-	"nmstrackinglogeventhisto": "tracking-logs",
-	"nmspropositionrcp_2024":   "propositions",
-	"cuspropositionstore":      "propositions",
-	"cusappsubscriptionstore":  "app-subscriptions",
+	"nmsbroadlogeventhisto":    "tsLastModified",
+	"nmstrackinglogeventhisto": "tsLog",
+	"nmspropositionrcp_2024":   "tsLastModified",
+	"cuspropositionstore":      "tsLastModified",
+	"cusappsubscriptionstore":  "tsLastModified",
 }
 
 const createSimilarTables = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified)
@@ -45,10 +43,10 @@ func TestLookAlikesAreTold(t *testing.T) {
 	if left := db.Strings(rowsLeft); len(left) != len(similarTables) {
 		t.Errorf("the tables with rows are %q, want %d", left, len(similarTables))
 	}
-	for table, task := range similarTables {
-		hints := 0
+	for table, date := range similarTables {
+		hints, policy := 0, "run --older-than "+table+"."+date+"=AGE"
 		for _, line := range j.logs {
-			if strings.HasPrefix(line, "INFO table "+table+" ") && strings.Contains(line, "--include "+task+"="+table) {
+			if strings.HasPrefix(line, "INFO table "+table+" ") && strings.HasSuffix(line, policy) {
 				hints++
 			}
 		}
@@ -62,34 +60,4 @@ func TestLookAlikesAreTold(t *testing.T) {
 	} {
 		j.checkNoLog(t, "table "+other+" looks like")
 	}
-}
-
-// An included table is cleaned only by the rule of its task.
-func TestIncludedTables(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	db.Do(
-		mappings + createSimilarTables + `; INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
-			VALUES (5, 1, '2000-01-01');
-		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, iDeliveryId, tsLastModified) VALUES (2, 5, '2026-03-01')`,
-	)
-	include := map[string][]string{
-		"delivery-logs": {"nmsbroadlogeventhisto", "nmsbroadlogrcp"},
-		"propositions":  {"cusgone"},
-	}
-	for table, task := range similarTables {
-		include[task] = append(include[task], table)
-	}
-	with := func(c *pipeline.Config) { c.Include = include }
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Include, c.DryRun = include, true }, "delivery-logs")
-	j.checkDeleted(t, "delivery-logs", 1)
-	j = mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
-	if left := db.Strings(rowsLeft); !slices.Equal(left, []string{"nmsbroadlogeventhisto"}) { // its row is young
-		t.Errorf("the tables with rows are %q, want the young row alone: %q", left, j.logs)
-	}
-	checkCount(t, db, 1, "SELECT count(*) FROM NmsWebTrackingLog")
-	checkCount(t, db, 0, "SELECT count(*) FROM NmsDelivery")
-	j.checkDeleted(t, "delivery-logs", 1)
-	j.checkNoLog(t, "table nmsbroadlogeventhisto looks like")
-	j.checkLog(t, "WARNING", "cusgone", "missing")
 }

@@ -5,7 +5,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-var oldDeliveryLogs = plan.Rules{{plan.Older("tsLastModified", campaign.BroadLogPurge)}}
+var deliveryLogFamily = plan.Family{
+	Select:    plan.DeliveryAndExclusionLogs,
+	Matches:   (*campaign.Table).IsDeliveryLog,
+	Noun:      "a delivery or exclusion log",
+	Criterion: "no delivery mapping names it",
+	Column:    "tsLastModified",
+}
 
 // deliveryLogs retains a log if the task deliveries retained its delivery in this run, and a coupon or proposition
 // is linked to the delivery only by this log, because the next run must find that row.
@@ -15,13 +21,22 @@ var deliveryLogs = plan.Task{
 	Description: "Delivery and exclusion logs, and the message ids of providers (NmsProviderMsgId), older than the " +
 		"delay of delivery logs.",
 	Steps: []plan.Step{
-		{On: plan.DeliveryAndExclusionLogs, Rules: oldDeliveryLogs, NeededBy: &deliveries},
-		{On: deliveryLogFamily.Included, Rules: oldDeliveryLogs},
+		{
+			On:       deliveryLogFamily.Tables,
+			Rules:    plan.Rules{{plan.Older(deliveryLogFamily.Column, campaign.BroadLogPurge)}},
+			NeededBy: &deliveries,
+		},
 		{On: plan.Table("NmsProviderMsgId"), Rules: plan.Rules{{plan.Older("tsCreated", campaign.BroadLogPurge)}}},
 	},
 }
 
-var oldTrackingLogs = plan.Rules{{plan.Older("tsLog", campaign.TrackingLogPurge)}}
+var trackingLogFamily = plan.Family{
+	Select:    plan.TrackingLogs,
+	Matches:   (*campaign.Table).IsTrackingLog,
+	Noun:      "a tracking log",
+	Criterion: "no delivery mapping names it",
+	Column:    "tsLog",
+}
 
 // trackingLogs deletes each row of NmsWebTrackingLog with the tracking log of the same id, because that table has
 // no date.
@@ -32,12 +47,10 @@ var trackingLogs = plan.Task{
 		"statistics (NmsTrackingStats) older than theirs.",
 	Steps: []plan.Step{
 		{
-			On:     plan.TrackingLogs,
-			Rules:  oldTrackingLogs,
+			On:     trackingLogFamily.Tables,
+			Rules:  plan.Rules{{plan.Older(trackingLogFamily.Column, campaign.TrackingLogPurge)}},
 			Paired: &plan.Paired{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
 		},
-		// not paired: rows with the same ids may belong to other logs, as in archives
-		{On: trackingLogFamily.Included, Rules: oldTrackingLogs},
 		{On: plan.Table("NmsTrackingStats"), Rules: plan.Rules{{plan.Older("tsStart", campaign.TrackingStatPurge)}}},
 	},
 }

@@ -22,7 +22,6 @@ type model struct {
 	rolledUp   bool                // email-error-stats had something to do
 	zone       string              // of dates without a zone; empty if it is the zone of the database
 	references []reference
-	include    map[string][]string
 	// The expected counts of the run.
 	deleted, updated, dropped int64
 	// The expected remote deliveries: account, remote id, id, label.
@@ -269,9 +268,6 @@ func (m *model) run() {
 	needed := m.neededLogs()
 	for _, log := range m.allLogs() {
 		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, func(r rec) bool { return !needed(r) })
-	}
-	for _, log := range m.include["delivery-logs"] {
-		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	}
 	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	m.rollUp()
@@ -703,9 +699,6 @@ func (m *model) tracking() {
 			})
 		}
 		m.removeLinked("NmsWebTrackingLog", "iWebTrackingLogId", gone)
-	}
-	for _, log := range m.include["tracking-logs"] {
-		m.old(log, "tsLog", "NmsCleanup_TrackingLogPurgeDelay", 365, 0, nil)
 	}
 	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 365, 0, nil)
 }

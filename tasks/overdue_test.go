@@ -40,8 +40,7 @@ func TestOverdue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline,
-			map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
+		ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,10 +49,9 @@ func TestOverdue(t *testing.T) {
 	}
 	const day = 24 * time.Hour
 	want := map[string]time.Duration{
-		"nmsbroadlogrcp":        3 * day,
-		"nmsrtevent":            time.Hour,
-		"nmsbatchevent":         2 * day,
-		"nmsbroadlogeventhisto": 4 * day,
+		"nmsbroadlogrcp": 3 * day,
+		"nmsrtevent":     time.Hour,
+		"nmsbatchevent":  2 * day,
 	}
 	got := ask()
 	for table, age := range want {

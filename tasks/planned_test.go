@@ -87,10 +87,6 @@ func TestStalePlan(t *testing.T) {
 			"'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
-		"related list": {change: func(c *pipeline.Config) { c.RelatedListTables = []string{"other"} }},
-		"include": {change: func(c *pipeline.Config) {
-			c.Include = map[string][]string{"delivery-logs": {"other"}}
-		}},
 		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,14 +12,20 @@ import (
 var propositionTables = plan.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`),
 	(*campaign.Table).HasPropositions)
 
-var oldPropositions = plan.Rules{{plan.Older("tsLastModified", campaign.PropositionPurge)}}
+var propositionFamily = plan.Family{
+	Select:    propositionTables,
+	Matches:   (*campaign.Table).HasPropositions,
+	Noun:      "a table of propositions",
+	Criterion: "it does not have the name of one",
+	Column:    "tsLastModified",
+}
 
 var propositions = plan.Task{
 	Name:        "propositions",
 	Title:       "Offer propositions",
 	Description: "Offer propositions older than their delay.",
-	Steps: []plan.Step{
-		{On: propositionTables, Rules: oldPropositions},
-		{On: propositionFamily.Included, Rules: oldPropositions},
-	},
+	Steps: []plan.Step{{
+		On:    propositionFamily.Tables,
+		Rules: plan.Rules{{plan.Older(propositionFamily.Column, campaign.PropositionPurge)}},
+	}},
 }

@@ -14,13 +14,13 @@ var subscriptions = plan.Task{
 	Steps:       []plan.Step{{On: plan.Table("NmsSubscription"), Rules: plan.Rules{{plan.IsNot("iDeleteStatus", 0)}}}},
 }
 
-var appSubscriptionTables = plan.Matching("mobile subscription tables",
-	regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`), (*campaign.Table).HasAppSubscriptions)
-
-var obsoleteAppSubscriptions = plan.Rules{
-	{plan.Orphan{Column: "iServiceId", Parent: "NmsService", Key: "iServiceId"}},
-	{plan.Orphan{Column: "iMobileAppId", Parent: "NmsMobileApp", Key: "iMobileAppId"}},
-	{plan.Is("iDisabled", 1), plan.Older("tsLastModified", campaign.AppSubscriptionPurge)},
+var appSubscriptionFamily = plan.Family{
+	Select: plan.Matching("mobile subscription tables", regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
+		(*campaign.Table).HasAppSubscriptions),
+	Matches:   (*campaign.Table).HasAppSubscriptions,
+	Noun:      "a table of mobile subscriptions",
+	Criterion: "it does not have the name of one",
+	Column:    "tsLastModified",
 }
 
 // appSubscriptions deletes only obsolete rows. Adobe's pages say that the tables linked to appSubscription are
@@ -30,8 +30,12 @@ var appSubscriptions = plan.Task{
 	Title: "Mobile subscriptions",
 	Description: "Mobile subscriptions whose service or application is gone, and disabled ones not touched for the " +
 		"length of their delay.",
-	Steps: []plan.Step{
-		{On: appSubscriptionTables, Rules: obsoleteAppSubscriptions},
-		{On: appSubscriptionFamily.Included, Rules: obsoleteAppSubscriptions},
-	},
+	Steps: []plan.Step{{
+		On: appSubscriptionFamily.Tables,
+		Rules: plan.Rules{
+			{plan.Orphan{Column: "iServiceId", Parent: "NmsService", Key: "iServiceId"}},
+			{plan.Orphan{Column: "iMobileAppId", Parent: "NmsMobileApp", Key: "iMobileAppId"}},
+			{plan.Is("iDisabled", 1), plan.Older(appSubscriptionFamily.Column, campaign.AppSubscriptionPurge)},
+		},
+	}},
 }

@@ -318,7 +318,7 @@ func TestZoneOfExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, nil, nil)
+	ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -321,14 +321,18 @@ func TestPoliciesAreListed(t *testing.T) {
 }
 
 // In a Campaign database a warning names the tasks that cover the table of a policy, and configuration is protected.
+// The command that a run names for a log that no task cleans deletes its old rows.
 func TestPoliciesOfCampaign(t *testing.T) {
 	t.Parallel()
 	f := &policyFiles{T: t, db: pgtest.Campaign(t), dir: t.TempDir()}
-	f.replica = startServer(t, "--database-url", f.db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
-	for table, task := range map[string]string{"NmsVisitor": "visitors", "nmsbroadlogeventhisto": "delivery-logs"} {
+	f.replica = startServer(t, "--database-url", f.db.URL())
+	for table, tasks := range map[string]string{
+		"NmsVisitor":     "visitors",
+		"NmsBroadLogMid": "deliveries, expired-deliveries, delivery-logs",
+	} {
 		file := f.file("name: mine\ntable: " + table + "\nolderThan: {column: tsLastModified, days: 9}\n")
 		code, out, errs := f.do("apply", file, "--dry-run")
-		if want := "is covered by " + task; code != 3 || !strings.Contains(errs, want) {
+		if want := "is covered by " + tasks; code != 3 || !strings.Contains(errs, want) {
 			t.Errorf("%s: %d %s %s", table, code, out, errs)
 		}
 	}
@@ -336,6 +340,11 @@ func TestPoliciesOfCampaign(t *testing.T) {
 		f.file("{name: a, table: XtkOption, olderThan: {column: tsLastModified, days: 1}}"))
 	if code != 2 || !strings.Contains(errs, "it has the application's configuration") {
 		t.Errorf("%d %s", code, errs)
+	}
+	f.db.Do("INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified) VALUES (1, '2000-01-01'), (2, now())")
+	code, out, errs := f.run(t, "run --older-than nmsbroadlogeventhisto.tsLastModified=180d --yes")
+	if code != 0 || f.db.Int("SELECT count(*) FROM NmsBroadLogEventHisto") != 1 {
+		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 

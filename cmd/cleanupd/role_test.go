@@ -37,16 +37,7 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 
 func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	t.Helper()
-	args := append(
-		[]string{
-			"-v",
-			"role=" + role,
-			"-v",
-			"list_tables=CusListNote NmsNotThere",
-			"-v",
-			"included_tables=NmsBroadLogEventHisto",
-		},
-		more...)
+	args := append([]string{"-v", "role=" + role}, more...)
 	for _, script := range []struct{ name, as string }{{"role.sql", "postgres"}, {"rights.sql", campaigndb.Role}} {
 		// So that a cached result of the test depends on the script.
 		if _, err := os.ReadFile(filepath.Join("../../deploy", script.name)); err != nil {
@@ -80,7 +71,6 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Campaign(t)
 	db.Do(`CREATE TABLE NmsRecipient (iRecipientId integer PRIMARY KEY, sEmail text, iBroadLogId integer);
-		CREATE TABLE CusListNote (iGroupId integer, sNote text);
 		CREATE TABLE CusBroadLogPart (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified);
 		CREATE UNIQUE INDEX ON CusBroadLogPart (iBroadLogId, tsLastModified);
 		CREATE TABLE CusBroadLogPart_rest PARTITION OF CusBroadLogPart DEFAULT;
@@ -114,8 +104,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := startServer(t, "--database-url", url, "--related-list-table", "CusListNote",
-			"--include", "delivery-logs=NmsBroadLogEventHisto")
+		r := startServer(t, "--database-url", url)
 		if code, out, errs := r.run(t, "run"); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
@@ -328,8 +317,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := startServer(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote",
-		"--include", "delivery-logs=NmsBroadLogEventHisto")
+	r := startServer(t, "--database-url", db.As(clerk))
 	for {
 		code, out, errs := r.run(t, "run")
 		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)

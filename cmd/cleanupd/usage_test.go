@@ -395,13 +395,13 @@ func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 	code := run(t.Context(),
 		[]string{
 			"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--workers",
-			"99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y", "--tls-cert", "z",
+			"99", "--max-wal-rate", "-1", "--mid-sourcing", "y", "--tls-cert", "z",
 			"--forms-gds-dir", "w", "--log-level", "loud",
 		},
 		&out, &err)
 	lines := strings.Split(strings.TrimSpace(err.String()), "\n")
 	for _, flag := range []string{
-		"--database-url", "--grpc-listen", "--lease", "--workers", "--max-wal-rate", "--include",
+		"--database-url", "--grpc-listen", "--lease", "--workers", "--max-wal-rate",
 		"--mid-sourcing", "--tls-cert", "--forms", "--log-level",
 	} {
 		if !slices.ContainsFunc(
@@ -411,7 +411,7 @@ func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 			t.Errorf("%s is not among the mistakes", flag)
 		}
 	}
-	if code != 2 || len(lines) != 10 || out.Len() > 0 {
+	if code != 2 || len(lines) != 9 || out.Len() > 0 {
 		t.Errorf("it ended with %d:\n%s%s", code, err.String(), out.String())
 	}
 }

@@ -134,25 +134,13 @@ var (
 			"of another table could be a reason to keep them.",
 		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
 	)
-	TableNotIncluded = tables.info(
-		"TABLE_NOT_INCLUDED",
-		"table {table} looks like {kind}, but {criterion}: not cleaned; serve --include {task}={table} adds it to "+
-			"this task",
+	TableLooksAlike = tables.info(
+		"TABLE_LOOKS_ALIKE",
+		"table {table} looks like {kind}, but {criterion}: this task leaves it alone; a policy can delete its old rows: "+
+			"cleanupd run --older-than {table}.{column}=AGE",
 		"The table has the columns of a log or of a similar table, but nothing says that its rows may be deleted.",
-		"If its rows may be deleted by the rules of the task, serve with the option in the message.",
-	)
-	IncludedTableUnfit = tables.warning(
-		"INCLUDED_TABLE_UNFIT",
-		"table {table}, which --include adds to the task {task}, is missing or no longer has the columns of {kind}: "+
-			"skipped",
-		"The table was dropped, renamed or changed since the server was started.",
-		"Correct or remove `--include`.",
-	)
-	RelatedListTableMissing = tables.warning(
-		"RELATED_LIST_TABLE_MISSING",
-		"table {table} of --related-list-table is missing: skipped",
-		"The table was dropped or renamed since the server was started.",
-		"Correct or remove `--related-list-table`.",
+		"If its old rows may be deleted, and no policy does so yet, run the command in the message with an age such as "+
+			"`180d`: it stores a policy, previews it, and asks.",
 	)
 	OrphansUnknown = tables.warning(
 		"ORPHANS_UNKNOWN",

@@ -16,11 +16,9 @@ import (
 // Settings are all flags of serve. Its help has what a first night needs.
 var Settings = []flags.Group{
 	{
-		Title: "Database",
-		Help:  []string{"database-url", "profile", "instance", "mid-sourcing"},
-		Experts: []string{
-			"preview-database-url", "wait-for-database", "allow-published-schema", "related-list-table", "include",
-		},
+		Title:   "Database",
+		Help:    []string{"database-url", "profile", "instance", "mid-sourcing"},
+		Experts: []string{"preview-database-url", "wait-for-database", "allow-published-schema"},
 	},
 	{Title: "Listeners", Help: []string{"grpc-listen", "http-listen"}, Experts: []string{"console"}},
 	{
@@ -129,11 +127,6 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 		"how long to wait at the start for the database, and for the one of AEM Forms, 0 to 24h; 0: exit if a "+
 			"database cannot be reached")
 	addPublished(f, &c.published)
-	f.StringArrayVar(&c.listTables, "related-list-table", nil,
-		"one more table whose iGroupId is the id of a list; may be repeated")
-	f.StringArrayVar(&c.include, "include", nil,
-		"TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or "+
-			"app-subscriptions, for that task only; may be repeated")
 	f.StringVar(&c.GRPCListen, "grpc-listen", c.GRPCListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
 	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")

@@ -35,8 +35,6 @@ type Config struct {
 	instance         string
 	batches          purge.Settings
 	midSourcing      []string // NAME=URL or NAME=keep
-	listTables       []string
-	include          []string // TASK=TABLE
 	vacuumTruncate   bool
 	retainedWALGiven bool // whether --max-retained-wal was given
 	access           accessConfig
@@ -91,21 +89,19 @@ type validConfig struct {
 	standby     *pgxpool.Config            // nil if dry runs read the database itself
 	midSourcing map[string]*pgxpool.Config // databases by the names of external accounts
 	keep        []string                   // the external accounts whose deliveries are kept
-	include     map[string][]string        // tables by task
 	forms       *validForms                // nil without a Forms database
 	targets     []*notify.Target           // the targets of notifications
 }
 
 // check returns an error with all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
-	var errs [7]error
+	var errs [6]error
 	v.database, errs[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
 	v.midSourcing, v.keep, errs[1] = parseMidSourcing(c.midSourcing)
-	v.include, errs[2] = parseInclude(c.include)
-	v.forms, errs[3] = c.Forms.check()
-	errs[4] = c.access.check()
-	v.standby, errs[5] = parseStandby(c.standbyURL)
-	v.targets, errs[6] = c.notify.Parse()
+	v.forms, errs[2] = c.Forms.check()
+	errs[3] = c.access.check()
+	v.standby, errs[4] = parseStandby(c.standbyURL)
+	v.targets, errs[5] = c.notify.Parse()
 	return v, errors.Join(append(
 		errs[:], flags.CheckAddress("--grpc-listen", c.GRPCListen), flags.CheckAddress("--http-listen", c.HTTPListen),
 		checkRange("--lease", c.lease, time.Second, math.MaxInt64),

@@ -82,7 +82,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if err := s.connect(ctx, c, valid.database); err != nil {
 		return err
 	}
-	if err := s.checkDatabase(ctx, c, valid.include); err != nil {
+	if err := s.checkDatabase(ctx, c); err != nil {
 		return err
 	}
 	if c.inProcess && c.instance == "" {
@@ -169,11 +169,8 @@ const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// checkDatabase checks the included tables, warns as warn does, and reads the default of --max-retained-wal.
-func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
-	if err := checkInclude(ctx, s.pool, include); err != nil {
-		return err
-	}
+// checkDatabase warns as warn does, and reads the default of --max-retained-wal.
+func (s *Server) checkDatabase(ctx context.Context, c *Config) error {
 	if !c.inProcess { // it warns when it begins to work
 		if err := s.warn(ctx); err != nil {
 			return err
@@ -263,10 +260,8 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 			Databases: s.midSourcing,
 			Keep:      valid.keep,
 		},
-		RelatedListTables: c.listTables,
-		VacuumTruncate:    c.vacuumTruncate,
-		Include:           valid.include,
-		Notify:            notify.Config{Targets: valid.targets, Bounds: c.notifyBounds},
+		VacuumTruncate: c.vacuumTruncate,
+		Notify:         notify.Config{Targets: valid.targets, Bounds: c.notifyBounds},
 	})
 }
 

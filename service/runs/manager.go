@@ -82,8 +82,6 @@ type Config struct {
 	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.
 	purge.Settings
 	MidSourcing midsourcing.Config
-	// RelatedListTables are further tables whose iGroupId is the id of a list.
-	RelatedListTables []string
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
 	// exclusively.
 	VacuumTruncate bool
@@ -91,8 +89,6 @@ type Config struct {
 	External external.Source
 	// Profile is tasklist.Auto if it is "".
 	Profile tasklist.Profile
-	// Include has further tables of tasks, as in pipeline.Config.
-	Include map[string][]string
 	Notify  notify.Config
 }
 
@@ -129,12 +125,10 @@ func New(c Config) *Manager {
 		calls:  c.Calls,
 		config: c,
 		base: pipeline.Config{
-			Pool:              c.Pool,
-			Settings:          c.Settings,
-			MidSourcing:       c.MidSourcing,
-			RelatedListTables: c.RelatedListTables,
-			VacuumTruncate:    c.VacuumTruncate,
-			Include:           c.Include,
+			Pool:           c.Pool,
+			Settings:       c.Settings,
+			MidSourcing:    c.MidSourcing,
+			VacuumTruncate: c.VacuumTruncate,
 		},
 		log:     c.Log,
 		Tasks:   tasklist.Source{Profile: c.Profile, External: c.External},
@@ -189,7 +183,6 @@ func New(c Config) *Manager {
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
 		Tasks:   m.Tasks,
-		Include: c.Include,
 		Targets: m.notifier.Names(),
 		Log:     m.log,
 	})

@@ -28,12 +28,10 @@ type relation struct {
 // Tables returns how long the oldest row of each table has been obsolete, by stored names; 0 if no row is. It
 // covers the tables whose rule compares only a date, if an index or the planner's statistics have the date. cleaned
 // has the reference time of the last run in which a task succeeded, by task, because statistics may be older.
-// include is as in pipeline.Config.
 func Tables(
-	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []plan.Task, include map[string][]string,
-	cleaned map[string]time.Time,
+	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []plan.Task, cleaned map[string]time.Time,
 ) (map[string]time.Duration, error) {
-	c := pipeline.Config{DryRun: true, Include: include}
+	c := pipeline.Config{DryRun: true}
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
 	}

@@ -18,11 +18,10 @@ import (
 // BasisOf returns what decides what a run does, apart from the rows and the time.
 func BasisOf(c Config, env plan.Env) preview.Basis {
 	b := preview.Basis{
-		Version:           "unknown",
-		Options:           env.Options.InForce(),
-		Mappings:          env.Catalog.Mappings(),
-		Holds:             env.Holds.Names,
-		RelatedListTables: slices.Sorted(slices.Values(c.RelatedListTables)),
+		Version:  "unknown",
+		Options:  env.Options.InForce(),
+		Mappings: env.Catalog.Mappings(),
+		Holds:    env.Holds.Names,
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
@@ -41,11 +40,6 @@ func BasisOf(c Config, env plan.Env) preview.Basis {
 	}
 	for _, name := range slices.Sorted(slices.Values(c.MidSourcing.Keep)) {
 		b.MidSourcing = append(b.MidSourcing, name+"=keep")
-	}
-	for _, task := range slices.Sorted(maps.Keys(c.Include)) {
-		for _, table := range slices.Sorted(slices.Values(c.Include[task])) {
-			b.Include = append(b.Include, task+"="+table)
-		}
 	}
 	return b
 }

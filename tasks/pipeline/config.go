@@ -34,10 +34,6 @@ type Config struct {
 	// Lock is the key of the advisory lock that all batches of the run share; 0 stands for none.
 	Lock        int64
 	MidSourcing midsourcing.Config
-	// RelatedListTables are further tables whose iGroupId is the id of a list. Include are further tables to clean, by
-	// task. Both have stored names.
-	RelatedListTables []string
-	Include           map[string][]string
 	// NoCampaign is set if the database is not the application's, so that Pipeline has no tasks for it.
 	NoCampaign bool
 	// Log receives panics with their stacks; nil for slog.Default().

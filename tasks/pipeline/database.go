@@ -149,13 +149,11 @@ func EnvOf(
 	ctx context.Context, c Config, pool *pgxpool.Pool, catalog *campaign.Catalog, holds plan.Holds,
 ) (env plan.Env, err error) {
 	env = plan.Env{
-		Catalog:           catalog,
-		Now:               c.Now,
-		DryRun:            c.DryRun,
-		Holds:             holds,
-		Pipeline:          c.Pipeline,
-		RelatedListTables: c.RelatedListTables,
-		Include:           c.Include,
+		Catalog:  catalog,
+		Now:      c.Now,
+		DryRun:   c.DryRun,
+		Holds:    holds,
+		Pipeline: c.Pipeline,
 	}
 	if env.Options, err = campaign.ReadOptions(ctx, pool, catalog); err == nil && c.WhatIf != nil {
 		env.Options = env.Options.With(c.WhatIf)

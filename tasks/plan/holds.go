@@ -189,7 +189,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 			own.messages, belongs = append(own.messages, holdLink{step.Message, step.ids, true}), true
 		}
 	}
-	if !belongs { // a table that the operator has included
+	if !belongs { // such as a log of the customer's own that a policy cleans
 		columns["iDeliveryId"] = holds.Deliveries
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {

@@ -46,7 +46,7 @@ func TestHoldConditions(t *testing.T) {
 			plan.Holds{Recipients: []int64{1}},
 			"r.iRecipientId IN (SELECT unnest($1::bigint[]))", "iRecipientId",
 		},
-		"a column of an included table": {
+		"a column of a table that does not belong to deliveries": {
 			"NmsBroadLogRcp",
 			plan.Holds{Deliveries: []int64{1}},
 			"r.iDeliveryId IN (SELECT unnest($1::bigint[]))", "iDeliveryId",

@@ -29,10 +29,6 @@ type Env struct {
 	Pipeline []Task
 	// Predecessors are the tasks up to the compiled one in a dry run. Tables are read as these would have left them.
 	Predecessors []Task
-	// RelatedListTables are names of further tables whose iGroupId is the id of a list.
-	RelatedListTables []string
-	// Include has the stored names of further tables to clean, by task.
-	Include map[string][]string
 	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil where
 	// plans are not executed.
 	Record func(query sqlexpr.Expr) sqlexpr.Expr

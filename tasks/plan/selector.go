@@ -63,18 +63,11 @@ func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	return true
 }
 
-// LinkedToLists selects tables whose column iGroupId is the id of a list: the table of members, tables with a
-// foreign key to lists, and tables that the operator has named. Other tables are left out, because the column may
-// have another meaning, as in XtkOperatorGroup.
+// LinkedToLists selects tables whose column iGroupId is the id of a list: the table of members, and tables with a
+// foreign key to lists. Other tables are left out, because the column may have another meaning, as in
+// XtkOperatorGroup.
 func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(env, p)
-	for _, name := range env.RelatedListTables {
-		if t := env.Catalog.Table(name); t != nil {
-			found = append(found, t)
-		} else if !p.skipInPlaceOf(name, env.Catalog) {
-			p.note(message.RelatedListTableMissing.With("table", name))
-		}
-	}
 	return append(found, env.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
 }
 
@@ -123,35 +116,27 @@ func (p *Plan) requireMappings(env Env) bool {
 
 // Family is a kind of table that the application and its customers may have any number of.
 type Family struct {
-	// Task is the name of the task that deletes obsolete rows of such tables.
-	Task string
-	// Noun and Criterion are for messages. Criterion says why the task does not clean such a table by default.
-	Noun, Criterion string
-	Default         Selector
+	// Select returns those that the task cleans.
+	Select Selector
 	// Matches reports whether a table has the features of the family.
 	Matches func(t *campaign.Table) bool
+	// Noun and Criterion are for messages. Criterion says why the task does not clean such a table.
+	Noun, Criterion string
+	// Column has the date that tells the age of a row.
+	Column string
 }
 
-// Included returns the tables of the family that the operator has included, and notes those that are not.
-func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
-	defaults, err := f.Default(env, &Plan{})
+// Tables is a Selector. It notes the tables that look like the family but are not the task's.
+func (f Family) Tables(env Env, p *Plan) ([]*campaign.Table, error) {
+	found, err := f.Select(env, p)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range env.Catalog.Tables(f.Matches) {
-		switch {
-		case slices.Contains(defaults, t) || campaign.LooksLikeWorkTable(t.Name):
-		case slices.Contains(env.Include[f.Task], t.Name):
-			found = append(found, t)
-		default:
-			p.note(message.TableNotIncluded.With(
-				"table", t.Name, "kind", f.Noun, "criterion", f.Criterion, "task", f.Task,
+		if !slices.Contains(found, t) && t.Has(f.Column) && !campaign.LooksLikeWorkTable(t.Name) {
+			p.note(message.TableLooksAlike.With(
+				"table", t.Name, "kind", f.Noun, "criterion", f.Criterion, "column", f.Column,
 			))
-		}
-	}
-	for _, name := range env.Include[f.Task] {
-		if t := env.Catalog.Table(name); t == nil || !f.Matches(t) {
-			p.note(message.IncludedTableUnfit.With("table", name, "task", f.Task, "kind", f.Noun))
 		}
 	}
 	return found, nil

@@ -12,11 +12,9 @@ import (
 type Basis struct {
 	Version string `json:"Version"`
 	// Options are the effective delays, by name. Mappings are the tables that the delivery mappings name, by column.
-	Options           map[string]string   `json:"Options"`
-	Mappings          map[string][]string `json:"Mappings"`
-	MidSourcing       []string            `json:"MidSourcing"`
-	RelatedListTables []string            `json:"RelatedListTables"`
-	Include           []string            `json:"Include"`
+	Options     map[string]string   `json:"Options"`
+	Mappings    map[string][]string `json:"Mappings"`
+	MidSourcing []string            `json:"MidSourcing"`
 	// External has the rules of policies and of tasks on other databases, by task.
 	External map[string]string `json:"External,omitempty"`
 	Holds    []string          `json:"Holds,omitempty"`
@@ -43,8 +41,6 @@ func (b Basis) Changes(now Basis) (changes []string) {
 		changes = append(changes, "the holds have changed")
 	}
 	compare("--mid-sourcing", list(b.MidSourcing), list(now.MidSourcing))
-	compare("--related-list-table", list(b.RelatedListTables), list(now.RelatedListTables))
-	compare("--include", list(b.Include), list(now.Include))
 	return changes
 }
 

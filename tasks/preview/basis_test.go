@@ -27,8 +27,8 @@ func TestChanges(t *testing.T) {
 			[]string{"the task forms-x was none, and is old"},
 		},
 		"a setting": {
-			func(b *preview.Basis) { b.Include = []string{"t=a"} },
-			[]string{"--include was none, and is t=a"},
+			func(b *preview.Basis) { b.MidSourcing = []string{"a=keep"} },
+			[]string{"--mid-sourcing was none, and is a=keep"},
 		},
 	} {
 		now := base()

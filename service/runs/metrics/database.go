@@ -28,10 +28,9 @@ const (
 // Database has the metrics that are read from the database when they are scraped. They are the same on every
 // replica. Metrics that cannot be read are left out.
 type Database struct {
-	// Pool is the pool for API calls. Include is as in pipeline.Config.
-	Pool    *pgxpool.Pool
-	Tasks   tasklist.Source
-	Include map[string][]string
+	// Pool is the pool for API calls.
+	Pool  *pgxpool.Pool
+	Tasks tasklist.Source
 	// Targets are the names of the targets of notifications.
 	Targets []string
 	Log     *slog.Logger
@@ -229,7 +228,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ages, err := overdue.Tables(ctx, d.Pool, catalog, list.Tasks, d.Include, cleaned)
+	ages, err := overdue.Tables(ctx, d.Pool, catalog, list.Tasks, cleaned)
 	if err != nil {
 		return err
 	}

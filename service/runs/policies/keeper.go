@@ -203,7 +203,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	}
 	isSame := func(t plan.Task) bool { return t.Name == p.TaskName() }
 	config.Pipeline = append(slices.DeleteFunc(slices.Clone(config.Pipeline), isSame), p.Task())
-	env.Pipeline, env.RelatedListTables, env.Include = config.Pipeline, config.RelatedListTables, config.Include
+	env.Pipeline = config.Pipeline
 	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
 		return env, err
 	}

@@ -128,11 +128,8 @@ export const messages: Record<string, string> = {
     '{table}: Ihre Zeilen werden mit Zeilen von {paired} gelöscht; das ist keine Tabelle ({kind}): übersprungen',
   ROWS_HIDDEN:
     'Row Security kann Zeilen von {table} verbergen: Zeilen, die die Rolle {role} nicht sieht, und Zeilen, die nach ihnen beurteilt werden, bleiben erhalten. Machen Sie sie zum Eigentümer der Tabelle, oder geben Sie ihr BYPASSRLS',
-  TABLE_NOT_INCLUDED:
-    'Die Tabelle {table} sieht aus wie eine der Aufgabe {task}, gehört aber nicht dazu: nicht bereinigt. serve --include {task}={table} nimmt sie auf',
-  INCLUDED_TABLE_UNFIT:
-    'Die Tabelle {table}, die --include in die Aufgabe {task} aufnimmt, fehlt oder hat nicht mehr die nötigen Spalten: übersprungen',
-  RELATED_LIST_TABLE_MISSING: 'Die Tabelle {table} von --related-list-table fehlt: übersprungen',
+  TABLE_LOOKS_ALIKE:
+    'Die Tabelle {table} sieht aus wie eine dieser Aufgabe ({kind}), gehört aber nicht dazu ({criterion}): Die Aufgabe lässt sie unberührt. Eine Richtlinie kann ihre alten Zeilen löschen: cleanupd run --older-than {table}.{column}=AGE',
   ORPHANS_UNKNOWN: 'Keine Zeile gilt als von {table} verwaist: {problem}; übersprungen',
   PARENT_TABLE_WRITTEN:
     'Eine Transaktion schreibt länger in {table}, als die Richtlinie wartet: Keine Zeile gilt in dieser Ausführung als verwaist',

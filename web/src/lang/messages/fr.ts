@@ -127,11 +127,8 @@ export const messages: Record<string, string> = {
     '{table} : ses lignes sont supprimées avec celles de {paired}, qui n’est pas une table ({kind}) : ignorée',
   ROWS_HIDDEN:
     'La sécurité au niveau des lignes peut cacher des lignes de {table} : les lignes que le rôle {role} ne voit pas, et celles qui sont jugées d’après elles, sont conservées. Faites-en le propriétaire de la table, ou donnez-lui BYPASSRLS',
-  TABLE_NOT_INCLUDED:
-    'La table {table} ressemble à celles de la tâche {task}, mais n’en fait pas partie : non nettoyée. serve --include {task}={table} l’y ajoute',
-  INCLUDED_TABLE_UNFIT:
-    'La table {table}, que --include ajoute à la tâche {task}, est absente ou n’a plus les colonnes nécessaires : ignorée',
-  RELATED_LIST_TABLE_MISSING: 'La table {table} de --related-list-table est absente : ignorée',
+  TABLE_LOOKS_ALIKE:
+    'La table {table} ressemble à celles de cette tâche ({kind}), mais n’en fait pas partie ({criterion}) : la tâche n’y touche pas. Une règle de conservation peut supprimer ses anciennes lignes : cleanupd run --older-than {table}.{column}=AGE',
   ORPHANS_UNKNOWN: 'Aucune ligne n’est considérée comme orpheline de {table} : {problem} ; ignoré',
   PARENT_TABLE_WRITTEN:
     'Une transaction écrit dans {table} depuis plus longtemps que la règle n’attend : aucune ligne n’en est orpheline dans cette exécution',

@@ -112,11 +112,8 @@ export const messages: Record<string, string> = {
     '{table}：その行は {paired} の行とともに削除されますが、それはテーブルではありません（{kind}）：スキップ',
   ROWS_HIDDEN:
     '行セキュリティが {table} の行を隠している可能性があります：ロール {role} に見えない行と、それらによって判定される行は保持されます。ロールをテーブルの所有者にするか、BYPASSRLS を付与してください',
-  TABLE_NOT_INCLUDED:
-    'テーブル {table} はタスク {task} のテーブルに似ていますが、対象ではありません：クリーンアップされません。serve --include {task}={table} で追加できます',
-  INCLUDED_TABLE_UNFIT:
-    '--include がタスク {task} に追加するテーブル {table} がないか、必要な列がなくなりました：スキップ',
-  RELATED_LIST_TABLE_MISSING: '--related-list-table のテーブル {table} がありません：スキップ',
+  TABLE_LOOKS_ALIKE:
+    'テーブル {table} はこのタスクのテーブルに似ていますが（{kind}）、対象ではないため（{criterion}）、このタスクではクリーンアップされません。古い行はポリシーで削除できます：cleanupd run --older-than {table}.{column}=AGE',
   ORPHANS_UNKNOWN: '{table} の孤立した行とみなせる行はありません：{problem}。スキップ',
   PARENT_TABLE_WRITTEN:
     'トランザクションがポリシーの待ち時間より長く {table} に書き込んでいます：この実行では孤立行とみなされる行はありません',
