@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 func (s *Service) ExplainTask(
@@ -33,7 +33,7 @@ func (s *Service) ExplainTask(
 	return out, nil
 }
 
-func statementMessage(s explain.Statement) *cleanupv1.ExplainedStatement {
+func statementMessage(s insight.Statement) *cleanupv1.ExplainedStatement {
 	return &cleanupv1.ExplainedStatement{
 		Table:          s.Table,
 		Action:         cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
@@ -82,7 +82,7 @@ func (s *Service) ExplainRow(
 }
 
 // parseRow fails with failure.Violations if a text is missing or invalid.
-func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err error) {
+func parseRow(in *cleanupv1.ExplainRowRequest) (key []insight.KeyColumn, err error) {
 	var wrong failure.Violations
 	check := func(field, text string) {
 		if !connection.IsStorable(text) {
@@ -103,7 +103,7 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err err
 		if c.GetValue() == "" {
 			wrong.Add(field+"value", "is missing")
 		}
-		key = append(key, explain.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})
+		key = append(key, insight.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})
 	}
 	if wrong != nil {
 		return nil, wrong
@@ -121,11 +121,11 @@ func mayExplainByText(ctx context.Context, table string) error {
 	return audit.Note(ctx, nil, audit.Details{"table": table})
 }
 
-func verdict(v explain.Verdict) cleanupv1.Verdict {
+func verdict(v insight.Verdict) cleanupv1.Verdict {
 	return cleanupv1.Verdict(cleanupv1.Verdict_value["VERDICT_"+string(v)])
 }
 
-func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
+func stepMessage(s insight.StepExplanation) *cleanupv1.ExplainedStep {
 	out := &cleanupv1.ExplainedStep{
 		Task:            s.Task,
 		Action:          cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),

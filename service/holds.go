@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func (s *Service) CreateHold(
@@ -29,9 +29,9 @@ func (s *Service) CreateHold(
 	case *cleanupv1.Hold_Table:
 		hold.Kind, hold.Table = store.HoldTable, what.Table.GetName()
 	case *cleanupv1.Hold_Rows:
-		hold.Kind, hold.Rows = store.HoldRows, &plan.HeldRows{Table: what.Rows.GetTable()}
+		hold.Kind, hold.Rows = store.HoldRows, &rules.HeldRows{Table: what.Rows.GetTable()}
 		for _, c := range what.Rows.GetColumns() {
-			hold.Rows.Columns = append(hold.Rows.Columns, plan.HeldColumn{Column: c.GetColumn(), Value: c.GetValue()})
+			hold.Rows.Columns = append(hold.Rows.Columns, rules.HeldColumn{Column: c.GetColumn(), Value: c.GetValue()})
 		}
 	case *cleanupv1.Hold_Everything:
 		hold.Kind = store.HoldEverything

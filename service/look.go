@@ -23,13 +23,12 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
-	"github.com/cleanupd/cleanupd/tasks/dryrun"
-	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // Look is a dry run without a server, which leaves nothing behind: it needs the right to read the tables, stores
@@ -63,7 +62,7 @@ type Looked struct {
 // lookedAt is what the service has stored, as far as it can be read.
 type lookedAt struct {
 	policies []policies.Stored
-	holds    plan.Holds
+	holds    rules.Holds
 	readable bool // whether there is anything stored
 	hidden   bool // whether something is stored that may not be read
 }
@@ -81,7 +80,7 @@ type prepared struct {
 	stored lookedAt
 	source tasklist.Source
 	list   tasklist.List
-	config pipeline.Config
+	config cleanup.Config
 }
 
 // prepare fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
@@ -100,7 +99,7 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	if p.list, err = p.source.With(ctx, l.Pool, p.stored.policies); err != nil {
 		return p, err
 	}
-	p.config = pipeline.Config{
+	p.config = cleanup.Config{
 		Pool:            l.Pool,
 		Pipeline:        p.list.Tasks,
 		NoCampaign:      p.list.NoCampaign,
@@ -134,7 +133,7 @@ func (l Look) Uncovered(ctx context.Context) (*cleanupv1.ListTablesResponse, err
 }
 
 func (l Look) uncovered(ctx context.Context, p prepared) ([]*coverage.Table, error) {
-	of, err := explain.Cover(ctx, p.config, p.stored.holds)
+	of, err := insight.Cover(ctx, p.config, p.stored.holds)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +188,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	if stored.hidden {
 		_ = j.Log(ctx, message.StoredHidden.With())
 	}
-	err = dryrun.Run(ctx, config, j.journal(stored.holds))
+	err = cleanup.DryRun(ctx, config, j.journal(stored.holds))
 	j.end(err)
 	found.Example = exampleOf(found.Suggested, leaves, j.run.Results)
 	if found.Grants, err = missingRights(ctx, config, stored.holds); err != nil {
@@ -220,11 +219,11 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 }
 
 // check does not mind what the role may not write: that is said with the result.
-func (l Look) check(ctx context.Context, c pipeline.Config, holds plan.Holds) error {
+func (l Look) check(ctx context.Context, c cleanup.Config, holds rules.Holds) error {
 	if len(l.Policies) == 0 {
 		return nil
 	}
-	env, err := pipeline.LoadEnv(ctx, c, l.Pool, holds)
+	env, err := cleanup.LoadEnv(ctx, c, l.Pool, holds)
 	if err != nil {
 		return err
 	}
@@ -266,14 +265,14 @@ func exampleOf(
 }
 
 // missingRights returns what the role lacks for a run of the tasks.
-func missingRights(ctx context.Context, c pipeline.Config, holds plan.Holds) (grants []string, err error) {
+func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (grants []string, err error) {
 	c.DryRun = false
-	env, err := pipeline.LoadEnv(ctx, c, c.Pool, holds)
+	env, err := cleanup.LoadEnv(ctx, c, c.Pool, holds)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range c.Todo {
-		p, err := plan.Compile(t, env)
+		p, err := rules.Compile(t, env)
 		if err != nil {
 			continue // the task has reported its error
 		}
@@ -300,8 +299,8 @@ type lookJournal struct {
 	task   store.Result
 }
 
-func (j *lookJournal) journal(holds plan.Holds) pipeline.Journal {
-	out := pipeline.DiscardJournal(holds)
+func (j *lookJournal) journal(holds rules.Holds) cleanup.Journal {
+	out := cleanup.DiscardJournal(holds)
 	out.Counts = lookCounts{out.Counts, j}
 	out.Tasks = j
 	out.Progress = j
@@ -321,7 +320,7 @@ func (j *lookJournal) TaskStarted(_ context.Context, name string) error {
 	return j.append(store.Event{Kind: store.TaskStarted, Task: name, Position: len(j.run.Results) + 1, Count: j.tasks})
 }
 
-func (j *lookJournal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
+func (j *lookJournal) TaskFinished(_ context.Context, o cleanup.Outcome) error {
 	r := &j.task
 	r.State, r.Error, r.EndTime = o.State, o.Problem, new(time.Now())
 	r.Details, r.Detail = o.Details, message.Join(o.Details)
@@ -358,7 +357,7 @@ func (j *lookJournal) Log(_ context.Context, messages ...message.Message) error 
 }
 
 type lookCounts struct {
-	pipeline.Counts
+	cleanup.Counts
 	journal *lookJournal
 }
 
@@ -375,7 +374,7 @@ func (c lookCounts) Count(ctx context.Context, d purge.Delta) error {
 func (c lookCounts) Done() int64 { return c.journal.task.RowsDeleted + c.journal.task.RowsUpdated }
 
 type lookSafety struct {
-	pipeline.Safety
+	cleanup.Safety
 	journal *lookJournal
 }
 

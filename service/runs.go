@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // DefaultPageSize applies if a request gives no page size. The other constants are the largest page sizes.
@@ -251,7 +251,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := pageOf(p.Tasks, in.GetPageSize(), in.GetPageToken(), func(t plan.Task) string { return t.Name })
+	page, next, err := pageOf(p.Tasks, in.GetPageSize(), in.GetPageToken(), func(t rules.Task) string { return t.Name })
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
@@ -46,7 +45,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		DatabaseHost: about.Host,
 		Campaign:     about.Campaign,
 	}
-	var foreign *refused.Error
+	var foreign *failure.Refusal
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {
 		out.Refusal = foreign.Error()
 	} else if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Service implements all services except UserDataService.
@@ -44,7 +44,7 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 		},
 		Tables: &coverage.Lister{
 			Pool:   pool,
-			Masks:  inventory.Masks(tasks.Pipeline),
+			Masks:  insight.Masks(tasks.Pipeline),
 			Cover:  manager.Cover,
 			Limits: coverage.DefaultLimits,
 		},

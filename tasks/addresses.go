@@ -2,22 +2,22 @@ package tasks
 
 import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // addresses has codes that Adobe's page does not give, only their names: status 3 is quarantine, type 41 is iOS,
 // and type 42 is Android.
-var addresses = plan.Task{
+var addresses = rules.Task{
 	Name:  "addresses",
 	Title: "Quarantined mobile addresses",
 	Description: "Quarantined iOS and Android addresses (NmsAddress) not touched for five days more than the delay " +
 		"of mobile subscriptions.",
-	Steps: []plan.Step{{
-		On: plan.Table("NmsAddress"),
-		Rules: plan.Rules{
+	Steps: []rules.Step{{
+		On: rules.Table("NmsAddress"),
+		Rules: rules.Rules{
 			{
-				plan.Is("iStatus", 3), plan.Is("iType", 41, 42),
-				plan.Older("tsLastModified", campaign.AppSubscriptionPurge).By(5 * campaign.Day),
+				rules.Is("iStatus", 3), rules.Is("iType", 41, 42),
+				rules.Older("tsLastModified", campaign.AppSubscriptionPurge).By(5 * campaign.Day),
 			},
 		},
 	}},
@@ -25,14 +25,14 @@ var addresses = plan.Task{
 
 // npai stands for "n'habite pas à l'adresse indiquée". The reference time of this run becomes the lower bound of
 // the next one, unless entries were retained.
-var npai = plan.Task{
+var npai = rules.Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",
 	Description: "Entries of the quarantine table (NmsAddress) that became valid since the last cleanup.",
-	Steps: []plan.Step{{
-		On: plan.Table("NmsAddress"),
-		Rules: plan.Rules{
-			{plan.Is("iStatus", 2), plan.Past("tsLastModified"), plan.Since("tsLastModified", campaign.LastCleanup)},
+	Steps: []rules.Step{{
+		On: rules.Table("NmsAddress"),
+		Rules: rules.Rules{
+			{rules.Is("iStatus", 2), rules.Past("tsLastModified"), rules.Since("tsLastModified", campaign.LastCleanup)},
 		},
 	}},
 	Advances: campaign.LastCleanup,

@@ -2,15 +2,15 @@ package tasks
 
 import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-var auditTrail = plan.Task{
+var auditTrail = rules.Task{
 	Name:        "audit-trail",
 	Title:       "Audit trail",
 	Description: "Entries of the audit trail (XtkAudit) older than their delay.",
-	Steps: []plan.Step{{
-		On:    plan.Table("XtkAudit"),
-		Rules: plan.Rules{{plan.Older("tsChanged", campaign.AuditTrailPurge)}},
+	Steps: []rules.Step{{
+		On:    rules.Table("XtkAudit"),
+		Rules: rules.Rules{{rules.Older("tsChanged", campaign.AuditTrailPurge)}},
 	}},
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -396,7 +396,7 @@ func TestPartitionedTablesWithoutPartitions(t *testing.T) {
 			db.Do("CREATE TABLE visitors AS SELECT * FROM NmsVisitor; CREATE TABLE groups AS SELECT * FROM NmsGroup; " +
 				"DROP TABLE NmsVisitor, NmsGroup; CREATE TABLE NmsVisitor (LIKE visitors) PARTITION BY LIST (iVisitorId); " +
 				"CREATE TABLE NmsGroup (LIKE groups) PARTITION BY LIST (iGroupId); " + change)
-			for _, change := range []func(*pipeline.Config){dry, nil} {
+			for _, change := range []func(*cleanup.Config){dry, nil} {
 				j := mustRun(t, db, change, "visitors", "lists-to-delete")
 				if !j.said("nmsvisitor is partitioned and has no partition") {
 					t.Errorf("%q", j.logs)
@@ -737,7 +737,7 @@ func TestAccessMethods(t *testing.T) {
 		"ALTER TABLE NmsVisitor RENAME TO old; CREATE TABLE NmsVisitor (LIKE old INCLUDING ALL) USING rows; " +
 			someVisitors,
 	)
-	for _, change := range []func(*pipeline.Config){dry, nil} {
+	for _, change := range []func(*cleanup.Config){dry, nil} {
 		if j := mustRun(t, db, change, "visitors"); j.deleted["visitors"] != 2 {
 			t.Errorf("%d rows deleted: %q", j.deleted["visitors"], j.logs)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -80,9 +80,9 @@ func TestMissingColumns(t *testing.T) {
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
 	// An OR without one of its columns has its other side. A step without its column is skipped.
 	checkRows(t, db, "SELECT iRejectId::text FROM XtkReject", "2")
-	j.checkState(t, "import-rejects", pipeline.Succeeded)
+	j.checkState(t, "import-rejects", cleanup.Succeeded)
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
-	j.checkState(t, "visitors", pipeline.Skipped)
+	j.checkState(t, "visitors", cleanup.Skipped)
 	j.checkLog(t, "nmsvisitor", "iOrigin")
 }
 
@@ -166,7 +166,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 			INSERT INTO nmspropositionold (iPropositionId, tsLastModified)
 				VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
 			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
-		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun = isDry }, "propositions")
+		j := mustRun(t, db, func(c *cleanup.Config) { c.DryRun = isDry }, "propositions")
 		if j.deleted["propositions"] != 3 {
 			t.Errorf("dry run: %t: %d rows, want 3", isDry, j.deleted["propositions"])
 		}
@@ -245,7 +245,7 @@ func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 			db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 			j := mustRun(t, db, nil, "visitors")
 			checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
-			j.checkState(t, "visitors", pipeline.Skipped)
+			j.checkState(t, "visitors", cleanup.Skipped)
 			j.checkLog(t, "WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay")
 		})
 	}
@@ -307,7 +307,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("DROP TABLE NmsAddress")
 	j := mustRun(t, db, nil, "npai")
-	j.checkState(t, "npai", pipeline.Skipped)
+	j.checkState(t, "npai", cleanup.Skipped)
 	checkCount(t, db, 0, "SELECT count(*) FROM XtkOption")
 }
 
@@ -320,7 +320,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	j := mustRun(t, db, nil, "npai")
 	checkRows(t, db, "SELECT iAddressId::text FROM NmsAddress", "7")
 	checkCount(t, db, 0, "SELECT count(*) FROM XtkOption")
-	j.checkState(t, "npai", pipeline.Succeeded)
+	j.checkState(t, "npai", cleanup.Succeeded)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestOptionsWithoutMoments(t *testing.T) {
 		"SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT " +
 			"count(*) FROM NmsEmailErrorStat)",
 	)
-	j.checkState(t, "email-error-stats", pipeline.Skipped)
+	j.checkState(t, "email-error-stats", cleanup.Skipped)
 	if want := []string{"1 0 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -506,7 +506,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = other")
 	db.Reset()
-	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != pipeline.Skipped {
+	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != cleanup.Skipped {
 		t.Errorf("task sessions is %s with another schema in the search path, want skipped", j.states["sessions"])
 	}
 }
@@ -524,9 +524,9 @@ func TestMissingRights(t *testing.T) {
 	checkError(t, err, `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`, `GRANT SELECT ON "public"."xtkjob"`,
 		`GRANT SELECT ON "public"."nmsdeliverymapping"`)
 	checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
-	j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true })
-	j.checkState(t, "audit-trail", pipeline.Failed)
-	j.checkState(t, "sessions", pipeline.Succeeded)
+	j, err := run(t, db, func(c *cleanup.Config) { c.ContinueOnError = true })
+	j.checkState(t, "audit-trail", cleanup.Failed)
+	j.checkState(t, "sessions", cleanup.Succeeded)
 	checkCount(t, db, 0, "SELECT count(*) FROM XtkSessionInfo")
 	if err == nil {
 		t.Error("the run succeeded")
@@ -573,7 +573,7 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
 			before := db.Int("SELECT count(*) FROM " + c.retained)
-			j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task)
+			j, err := run(t, db, func(c *cleanup.Config) { c.ContinueOnError = true }, c.task)
 			if err == nil {
 				t.Error("the run succeeded")
 			}
@@ -593,12 +593,12 @@ func TestListsGiveWay(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i")
 	j := newJournal(db)
-	j.proceed = func() error { return pipeline.ErrStopped }
-	err := runWith(t, j, func(c *pipeline.Config) { c.Settings.Limits = purge.Limits{RowsPerSecond: 1} },
+	j.proceed = func() error { return cleanup.ErrStopped }
+	err := runWith(t, j, func(c *cleanup.Config) { c.Settings.Limits = purge.Limits{RowsPerSecond: 1} },
 		"lists-to-delete")
 	checkCount(t, db, 19, "SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0")
-	if !errors.Is(err, pipeline.ErrStopped) {
-		t.Errorf("the run ended with %v, want %v", err, pipeline.ErrStopped)
+	if !errors.Is(err, cleanup.ErrStopped) {
+		t.Errorf("the run ended with %v, want %v", err, cleanup.ErrStopped)
 	}
 }
 
@@ -609,9 +609,9 @@ func TestAFailedTaskEndsTheRun(t *testing.T) {
 		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
 			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
 	j, err := run(t, db, nil, "visitors", "audit-trail", "sessions")
-	j.checkState(t, "audit-trail", pipeline.Failed)
+	j.checkState(t, "audit-trail", cleanup.Failed)
 	j.checkState(t, "sessions", "")
-	if j.states["visitors"] == pipeline.Failed {
+	if j.states["visitors"] == cleanup.Failed {
 		t.Errorf("the task before the failed one failed: %s", j.problems["visitors"])
 	}
 	if err == nil {
@@ -664,7 +664,7 @@ func TestOtherCleaner(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(c.sql)
-			for _, change := range []func(*pipeline.Config){dry, nil} {
+			for _, change := range []func(*cleanup.Config){dry, nil} {
 				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own workflow cleanup") != c.warns {
 					t.Errorf("want a warning: %t; the log is %q", c.warns, j.logs)
 				}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // A batch of coupons reads the logs of its coupons, and not all logs of the parents.
@@ -18,7 +18,7 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 			FROM generate_series(1, 20000) i;
 		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) SELECT 1, i, i FROM generate_series(1, 4000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *cleanup.Config) { c.Settings.MaxRows = 200 }, "deliveries")
 	j.checkDeleted(t, "deliveries", 24_050)
 	if read := db.Int(
 		"SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = " +
@@ -38,7 +38,7 @@ func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01'
 			FROM generate_series(1, 10000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *cleanup.Config) { c.Settings.MaxRows = 200 }, "deliveries")
 	j.checkDeleted(t, "deliveries", 15_000)
 	if read := db.Int(
 		"SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = " +

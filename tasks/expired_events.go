@@ -2,23 +2,23 @@ package tasks
 
 import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-var oldEvents = plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}}
+var oldEvents = rules.Rules{{rules.Older("tsLastModified", campaign.EventPurge)}}
 
 // expiredEvents names the tables and the column that Message Center uses. Adobe's page does not name them.
-var expiredEvents = plan.Task{
+var expiredEvents = rules.Task{
 	Name:  "expired-events",
 	Title: "Message Center events",
 	Description: "Received events (NmsRtEvent, NmsBatchEvent) and archived ones (NmsEventHisto) older than their " +
 		"delays; not their statistics.",
-	Steps: []plan.Step{
-		{On: plan.Table("NmsRtEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
-		{On: plan.Table("NmsBatchEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
+	Steps: []rules.Step{
+		{On: rules.Table("NmsRtEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
+		{On: rules.Table("NmsBatchEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
 		{
-			On:    plan.Table("NmsEventHisto"),
-			Rules: plan.Rules{{plan.Older("tsLastModified", campaign.EventHistoPurge)}},
+			On:    rules.Table("NmsEventHisto"),
+			Rules: rules.Rules{{rules.Older("tsLastModified", campaign.EventHistoPurge)}},
 			Limit: 20_000,
 		},
 	},

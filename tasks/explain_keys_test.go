@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A row is found by a key of any usual type, in any spelling of names.
@@ -22,13 +22,13 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		CREATE TABLE parcel (shipment uuid REFERENCES shipment ON DELETE CASCADE)`)
 	for _, c := range []struct {
 		table string
-		key   []explain.KeyColumn
+		key   []insight.KeyColumn
 	}{
-		{"shipment", []explain.KeyColumn{{Value: "255f2bf1-7d24-4f59-93c7-26cd4eb0c8d5"}}},
-		{"shipment", []explain.KeyColumn{{Column: "ID", Value: "255F2BF1-7D24-4F59-93C7-26CD4EB0C8D5"}}},
-		{"route", []explain.KeyColumn{{Column: "vehicle", Value: "3"}, {Column: "day", Value: "2025-07-20"}}},
-		{`"Note"`, []explain.KeyColumn{{Value: "5"}}},
-		{`"Note"`, []explain.KeyColumn{{Column: "Id", Value: "5"}}},
+		{"shipment", []insight.KeyColumn{{Value: "255f2bf1-7d24-4f59-93c7-26cd4eb0c8d5"}}},
+		{"shipment", []insight.KeyColumn{{Column: "ID", Value: "255F2BF1-7D24-4F59-93C7-26CD4EB0C8D5"}}},
+		{"route", []insight.KeyColumn{{Column: "vehicle", Value: "3"}, {Column: "day", Value: "2025-07-20"}}},
+		{`"Note"`, []insight.KeyColumn{{Value: "5"}}},
+		{`"Note"`, []insight.KeyColumn{{Column: "Id", Value: "5"}}},
 	} {
 		p := policy.Policy{
 			Name: "p", Table: c.table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
@@ -36,20 +36,20 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		if c.table == `"Note"` {
 			p.OlderThan.Column = "At"
 		}
-		e, err := explain.NewExplainer(t.Context(), pipeline.Config{
-			Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []plan.Task{p.Task()},
-		}, plan.Holds{}, c.table)
+		e, err := insight.NewExplainer(t.Context(), cleanup.Config{
+			Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+		}, rules.Holds{}, c.table)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.table == "shipment" {
-			_, err := explain.NewExplainer(t.Context(), pipeline.Config{
-				Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []plan.Task{p.Task()},
-			}, plan.Holds{}, "parcel")
+			_, err := insight.NewExplainer(t.Context(), cleanup.Config{
+				Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+			}, rules.Holds{}, "parcel")
 			checkError(t, err, "no task and no policy covers parcel", "with those of public.shipment")
 		}
 		x, err := e.Row(t.Context(), c.key, func() error { return nil })
-		if err != nil || !x.Exists || x.Verdict != explain.Deleted {
+		if err != nil || !x.Exists || x.Verdict != insight.Deleted {
 			t.Errorf("%s %v: %+v, %v", c.table, c.key, x, err)
 		}
 	}

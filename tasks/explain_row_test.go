@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func anyKey() error { return nil }
@@ -46,21 +46,21 @@ func TestExplainEveryRow(t *testing.T) {
 			// The table has no key, and rolling it up changes its rows.
 			db.Do("ALTER TABLE IF EXISTS NmsEmailErrorStat ADD iTestId integer GENERATED ALWAYS AS IDENTITY UNIQUE")
 			rng := rand.New(rand.NewPCG(seed, 5))
-			var holds plan.Holds
+			var holds rules.Holds
 			if rng.IntN(3) == 0 {
 				holds = m.randomHolds(rng)
 			}
 			type row struct{ table, key string }
-			explanations := map[row]explain.Row{}
+			explanations := map[row]insight.RowExplanation{}
 			tables := db.Strings(
 				"SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND " +
 					"relnamespace = 'public'::regnamespace",
 			)
 			for _, table := range tables {
-				e, err := explain.NewExplainer(t.Context(),
-					pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}, holds, strings.Trim(table, `"`))
-				if denied := (*refused.Error)(nil); errors.As(err, &denied) &&
-					denied.Reason == refused.NotCovered {
+				e, err := insight.NewExplainer(t.Context(),
+					cleanup.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}, holds, strings.Trim(table, `"`))
+				if denied := (*failure.Refusal)(nil); errors.As(err, &denied) &&
+					denied.Reason == failure.ReasonNotCovered {
 					continue
 				}
 				if err != nil {
@@ -69,7 +69,7 @@ func TestExplainEveryRow(t *testing.T) {
 				for _, key := range keysOf(t, db, table) {
 					x, err := e.Row(t.Context(), columnsOf(key), anyKey)
 					// A table that inherits from this one has the same key.
-					if errors.Is(err, explain.ErrKey) && strings.Contains(err.Error(), "several rows") {
+					if errors.Is(err, insight.ErrKey) && strings.Contains(err.Error(), "several rows") {
 						continue
 					}
 					if err != nil {
@@ -79,7 +79,7 @@ func TestExplainEveryRow(t *testing.T) {
 				}
 			}
 			j := newJournal(db)
-			j.holds = func() plan.Holds { return holds }
+			j.holds = func() rules.Holds { return holds }
 			if err := runWith(t, j, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -94,10 +94,10 @@ func TestExplainEveryRow(t *testing.T) {
 			}
 			deleted := 0
 			for r, x := range explanations {
-				switch obsolete := x.Verdict == explain.Deleted; {
+				switch obsolete := x.Verdict == insight.Deleted; {
 				case obsolete && left[r] && j.retained[x.Task].Rows() > 0:
 					// A failing trigger or a foreign key retained the row, which an explanation cannot know.
-				case obsolete == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
+				case obsolete == left[r] || !x.Exists || (x.Verdict == insight.DeletedLater && !x.Since.After(now)):
 					t.Errorf("%s %s: %s by %s at %v (the task retained %+v): %+v", r.table, r.key, x.Verdict, x.Task,
 						x.Since, j.retained[x.Task], x.Steps)
 				case obsolete:
@@ -119,9 +119,9 @@ func TestExplainEveryRow(t *testing.T) {
 	}
 }
 
-func columnsOf(key string) (columns []explain.KeyColumn) {
+func columnsOf(key string) (columns []insight.KeyColumn) {
 	for _, c := range rowkey.Parse(key) {
-		columns = append(columns, explain.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})
+		columns = append(columns, insight.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})
 	}
 	return columns
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -113,7 +113,7 @@ func TestForeignTable(t *testing.T) {
 			t.Parallel()
 			here, far := oldLogs(t, 40)
 			for _, isDry := range []bool{true, false} {
-				j := mustRun(t, here, func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
+				j := mustRun(t, here, func(c *cleanup.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
 					"tracking-logs")
 				if j.deleted["tracking-logs"] != 60 {
 					t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
@@ -182,16 +182,16 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					}
 				}
 				if dies {
-					j.onFailure = pipeline.ErrLost
+					j.onFailure = cleanup.ErrLost
 				}
 				err := runWith(t, j, nil, "tracking-logs")
 				alone = far.Int("SELECT count(*) FROM NmsTrackingLogRcp") == 2
-				if dies != errors.Is(err, pipeline.ErrLost) || (!dies && alone != (err == nil)) {
+				if dies != errors.Is(err, cleanup.ErrLost) || (!dies && alone != (err == nil)) {
 					t.Fatalf("the run ended with %v; only the other server committed: %t", err, alone)
 				}
 				j.beforeCommit, j.onFailure = nil, nil
 				// The next worker settles what is pending. It fails if rows have failed before; another run deletes those.
-				_ = runWith(t, j, func(c *pipeline.Config) { c.Cursor = j.cursor }, "tracking-logs")
+				_ = runWith(t, j, func(c *cleanup.Config) { c.Cursor = j.cursor }, "tracking-logs")
 				if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 					t.Fatal(err)
 				}
@@ -259,11 +259,11 @@ func TestRefusedElsewhere(t *testing.T) {
 			t.Parallel()
 			here := pgtest.Campaign(t)
 			c.prepare(here, here.Far())
-			j, err := run(t, here, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task, "sessions")
-			j.checkState(t, c.task, pipeline.Failed)
-			j.checkState(t, "sessions", pipeline.Succeeded)
+			j, err := run(t, here, func(c *cleanup.Config) { c.ContinueOnError = true }, c.task, "sessions")
+			j.checkState(t, c.task, cleanup.Failed)
+			j.checkState(t, "sessions", cleanup.Succeeded)
 			j.checkDeleted(t, c.task, 0)
-			if err == nil || errors.Is(err, pipeline.ErrLost) {
+			if err == nil || errors.Is(err, cleanup.ErrLost) {
 				t.Errorf("the run ended with %v, want the error of a task", err)
 			}
 			for _, part := range c.says {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A row is retained if deleting it makes foreign keys delete or change a row on hold, over any number of keys, in any
@@ -32,22 +32,22 @@ func TestHoldsThatKeysReach(t *testing.T) {
 		"INSERT INTO %[1]s VALUES (1, 1, 6), (2, 2, 7), (3, NULL, 7)"
 	for name, c := range map[string]struct {
 		setup    string
-		holds    plan.Holds
+		holds    rules.Holds
 		retained []int64 // the visitors from 1 to 3 that are retained
 		note     string  // part of a log line, empty if nothing is logged
 	}{
-		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a table at an end": {chain(6), plan.Holds{Tables: heldTable("k5")}, []int64{1, 2, 3}, ""},
+		"five keys":         {chain(5), rules.Holds{Recipients: []int64{7}}, []int64{2}, ""},
+		"nine keys":         {chain(9), rules.Holds{Recipients: []int64{7}}, []int64{2}, ""},
+		"a table at an end": {chain(6), rules.Holds{Tables: heldTable("k5")}, []int64{1, 2, 3}, ""},
 		"another schema": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{2},
 			"",
 		},
 		"a table of another schema": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
-			plan.Holds{Tables: []plan.HeldTable{{Schema: "ext", Name: "orders"}}},
+			rules.Holds{Tables: []rules.HeldTable{{Schema: "ext", Name: "orders"}}},
 			[]int64{1, 2},
 			"",
 		},
@@ -55,7 +55,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			"CREATE SCHEMA ext; CREATE TABLE ext.middle (id int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON " +
 				"DELETE CASCADE); INSERT INTO ext.middle VALUES (1), (2); CREATE TABLE last (id int REFERENCES " +
 				"ext.middle ON DELETE SET NULL, iRecipientId int); INSERT INTO last VALUES (1, 6), (2, 7)",
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{2},
 			"",
 		},
@@ -63,7 +63,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			"CREATE TABLE orders (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, " +
 				"iRecipientId int) PARTITION BY LIST (id); CREATE TABLE orders_p PARTITION OF orders DEFAULT; INSERT " +
 				"INTO orders VALUES (1, 1, 6), (2, 2, 7)",
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{2},
 			"",
 		},
@@ -71,14 +71,14 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			"CREATE TABLE orders (id int, visitor int, iRecipientId int) PARTITION BY LIST (id); CREATE TABLE " +
 				"orders_p PARTITION OF orders DEFAULT; ALTER TABLE orders_p ADD FOREIGN KEY (visitor) REFERENCES " +
 				"NmsVisitor (iVisitorId) ON DELETE CASCADE; INSERT INTO orders VALUES (1, 1, 6), (2, 2, 7)",
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{2},
 			"",
 		},
 		"a circle": {
 			"ALTER TABLE NmsVisitor ADD parent int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE; UPDATE " +
 				"NmsVisitor SET parent = 1 WHERE iVisitorId = 2; CREATE TABLE orders" + fmt.Sprintf(order, "orders"),
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{1, 2},
 			"is not followed",
 		},
@@ -88,7 +88,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 				"ext.citext REFERENCES NmsVisitor (email) ON DELETE CASCADE); INSERT INTO login VALUES ('Ann', 'VISITOR 1'), " +
 				"('Bob', 'VISITOR 2'); CREATE TABLE session (login ext.citext REFERENCES login ON DELETE CASCADE, " +
 				"iRecipientId int); INSERT INTO session VALUES ('ANN', 6), ('BOB', 7)",
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			[]int64{2},
 			"",
 		},
@@ -96,7 +96,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES " +
 				"NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext " +
 				"FROM PUBLIC",
-			plan.Holds{Recipients: []int64{7}},
+			rules.Holds{Recipients: []int64{7}},
 			nil,
 			"",
 		},
@@ -109,9 +109,9 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					"3) i; " + c.setup,
 			)
 			c.holds.Names = []string{"a hold"}
-			for _, change := range []func(*pipeline.Config){dry, nil} {
+			for _, change := range []func(*cleanup.Config){dry, nil} {
 				j := newJournal(db)
-				j.holds = func() plan.Holds { return c.holds }
+				j.holds = func() rules.Holds { return c.holds }
 				if err := runWith(t, j, change, "visitors"); err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +165,7 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 			for _, left := range []int64{3, 0} { // with the hold, and without
 				j := newJournal(db)
 				if left > 0 {
-					j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}} }
+					j.holds = func() rules.Holds { return rules.Holds{Names: []string{"a hold"}, Recipients: []int64{7}} }
 				}
 				if err := runWith(t, j, nil, "visitors"); err != nil {
 					t.Fatal(err)
@@ -196,14 +196,14 @@ func TestHoldsThatKeysReachByOthers(t *testing.T) {
 			INSERT INTO note VALUES (1, 7)`,
 	)
 	for _, c := range []struct {
-		holds plan.Holds
+		holds rules.Holds
 		left  string
 	}{
-		{plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}}, "logs 2, web 2, orders 2, stats 2, notes 1"},
-		{plan.Holds{}, "logs NULL, web NULL, orders NULL, stats 1, notes 0"},
+		{rules.Holds{Names: []string{"a hold"}, Recipients: []int64{7}}, "logs 2, web 2, orders 2, stats 2, notes 1"},
+		{rules.Holds{}, "logs NULL, web NULL, orders NULL, stats 1, notes 0"},
 	} {
 		j := newJournal(db)
-		j.holds = func() plan.Holds { return c.holds }
+		j.holds = func() rules.Holds { return c.holds }
 		if err := runWith(t, j, nil, "tracking-logs", "email-error-stats"); err != nil {
 			t.Fatal(err)
 		}

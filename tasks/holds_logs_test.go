@@ -7,9 +7,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // Rows are on hold by a log that the mappings name, also if that is not cleaned. A task does not begin if the role may
@@ -17,12 +17,12 @@ import (
 func TestHoldsThroughLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		holds plan.Holds
-		task  plan.Task
+		holds rules.Holds
+		task  rules.Task
 		rows  string
 	}{
 		"by a message": {
-			holds: plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
+			holds: rules.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
 			task: policy.Policy{Name: "p", Enabled: true, Table: "NmsCouponValue", OlderThan: &policy.OlderThan{
 				Column: "at",
 				Days:   new(1),
@@ -32,7 +32,7 @@ func TestHoldsThroughLogs(t *testing.T) {
 				"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1); ",
 		},
 		"by a paired row": {
-			holds: plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
+			holds: rules.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
 			task: policy.Policy{
 				Name: "p", Enabled: true, Table: "NmsWebTrackingLog", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
 			}.Task(),
@@ -51,9 +51,9 @@ func TestHoldsThroughLogs(t *testing.T) {
 				db := pgtest.Campaign(t)
 				db.Do(mappings + c.rows + change)
 				j := newJournal(db)
-				j.holds = func() plan.Holds { return c.holds }
-				err := runWith(t, j, func(config *pipeline.Config) {
-					config.Todo = []plan.Task{c.task}
+				j.holds = func() rules.Holds { return c.holds }
+				err := runWith(t, j, func(config *cleanup.Config) {
+					config.Todo = []rules.Task{c.task}
 					config.Pipeline = slices.Concat(tasks.Pipeline, config.Todo)
 				})
 				if strings.HasPrefix(change, "REVOKE") {
@@ -86,7 +86,7 @@ func TestHoldsThroughUnfitLogs(t *testing.T) {
 				INSERT INTO NmsPropositionRcp (iPropositionId, iBroadLogId, tsLastModified)
 					VALUES (1, 1, '2000-01-01'), (2, 2, '2000-01-01'), (3, 3, '2000-01-01'); ` + setup)
 			j := newJournal(db)
-			j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}} }
+			j.holds = func() rules.Holds { return rules.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}} }
 			if err := runWith(t, j, nil, "propositions"); err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // isOnHold reports whether a row is on hold.
@@ -15,7 +15,7 @@ func (m *model) isOnHold(r rec) bool { return m.onHold[&r.row[0]] }
 // tableOnHold reports whether all rows of a table are on hold.
 func (m *model) tableOnHold(table string) bool {
 	return m.holds.Everything ||
-		slices.ContainsFunc(m.holds.Tables, func(held plan.HeldTable) bool { return held.Name == table })
+		slices.ContainsFunc(m.holds.Tables, func(held rules.HeldTable) bool { return held.Name == table })
 }
 
 // workTableOnHold reports whether a work table is on hold: by its name, its owner, a list in its name, or a recipient
@@ -72,7 +72,7 @@ func (m *model) onHoldItself(r rec, messages map[int64][]int64) bool {
 }
 
 // applyHolds stores the rows that are on hold.
-func (m *model) applyHolds(h plan.Holds) {
+func (m *model) applyHolds(h rules.Holds) {
 	m.holds, m.onHold = h, map[*any]bool{}
 	messages := map[int64][]int64{}
 	for _, log := range m.allLogs() {
@@ -148,7 +148,7 @@ func (m *model) excludeByMessage(obsolete map[int64]bool, link, table string) {
 	}
 }
 
-func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
+func (m *model) randomHolds(rng *rand.Rand) (h rules.Holds) {
 	ids := func(table, column string) (some []int64) {
 		t := m.db.Table(table)
 		if t == nil || len(t.Rows) == 0 {
@@ -182,7 +182,7 @@ func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
 				tables = append(tables, name)
 			}
 			slices.Sort(tables)
-			h.Tables = append(h.Tables, plan.HeldTable{Schema: "public", Name: tables[rng.IntN(len(tables))]})
+			h.Tables = append(h.Tables, rules.HeldTable{Schema: "public", Name: tables[rng.IntN(len(tables))]})
 		case 12:
 			h.Everything = rng.IntN(3) == 0
 		}

@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // heldRows returns holds of the rows of a table with given values. Each column is its name, its type and the value.
-func heldRows(table string, columns ...[3]string) plan.Holds {
-	rows := plan.HeldRows{Table: table}
+func heldRows(table string, columns ...[3]string) rules.Holds {
+	rows := rules.HeldRows{Table: table}
 	for _, c := range columns {
-		rows.Columns = append(rows.Columns, plan.HeldColumn{Column: c[0], Type: "pg_catalog." + c[1], Value: c[2]})
+		rows.Columns = append(rows.Columns, rules.HeldColumn{Column: c[0], Type: "pg_catalog." + c[1], Value: c[2]})
 	}
-	return plan.Holds{Names: []string{"a hold"}, Rows: []plan.HeldRows{rows}}
+	return rules.Holds{Names: []string{"a hold"}, Rows: []rules.HeldRows{rows}}
 }
 
 // Rows are on hold by their values, with the rows that refer to them by foreign keys of any kind, directly or through
@@ -62,7 +62,7 @@ RESET search_path;`
 	tables := []string{"visit", "login", "remark", "line", "bill", "address", "customer", "product"}
 	for name, c := range map[string]struct {
 		setup string
-		holds plan.Holds
+		holds rules.Holds
 		only  []string // the tables with a policy; nil for all
 		kept  []string
 	}{
@@ -147,7 +147,7 @@ RESET search_path;`
 }
 
 // keep runs policies with holds, dry and then for good, and checks that both count the same rows on hold.
-func keep(t *testing.T, db *pgtest.DB, holds plan.Holds, policies []policy.Policy, check func(onHold int64)) *journal {
+func keep(t *testing.T, db *pgtest.DB, holds rules.Holds, policies []policy.Policy, check func(onHold int64)) *journal {
 	t.Helper()
 	var counted [2]int64
 	var j *journal
@@ -156,8 +156,8 @@ func keep(t *testing.T, db *pgtest.DB, holds plan.Holds, policies []policy.Polic
 	}
 	for i, isDry := range []bool{true, false} {
 		j = newJournal(db)
-		j.holds = func() plan.Holds { return holds }
-		err := runWith(t, j, func(c *pipeline.Config) {
+		j.holds = func() rules.Holds { return holds }
+		err := runWith(t, j, func(c *cleanup.Config) {
 			c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = isDry, true, nil, nil
 			for _, p := range policies {
 				p.Enabled = true

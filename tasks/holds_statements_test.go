@@ -10,16 +10,16 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
 
 // statementsWith returns the statements with which a run deletes and updates rows of a new random database, and how
 // many subplans per row the holds add to each.
-func statementsWith(t *testing.T, h plan.Holds) map[string]int {
+func statementsWith(t *testing.T, h rules.Holds) map[string]int {
 	t.Helper()
 	db := pgtest.Campaign(t)
 	randomDatabase(t, db, 5, now)
@@ -31,8 +31,8 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 	var sent statements
 	pool := sent.trace(t, db)
 	j := newJournal(db)
-	j.holds = func() plan.Holds { return h }
-	if err := runWith(t, j, func(c *pipeline.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
+	j.holds = func() rules.Holds { return h }
+	if err := runWith(t, j, func(c *cleanup.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]int{}
@@ -82,12 +82,12 @@ func TestStatementsWithHolds(t *testing.T) {
 	for id := range int64(40) {
 		all = append(all, id)
 	}
-	without := statementsWith(t, plan.Holds{})
+	without := statementsWith(t, rules.Holds{})
 	if len(without) < 20 {
 		t.Fatalf("a run has %d statements, want at least 20", len(without))
 	}
 	missing := []int64{1 << 40}
-	for sql := range statementsWith(t, plan.Holds{
+	for sql := range statementsWith(t, rules.Holds{
 		Names:      []string{"x"},
 		Deliveries: missing,
 		Lists:      missing,
@@ -99,7 +99,7 @@ func TestStatementsWithHolds(t *testing.T) {
 		}
 	}
 	conditions := 0
-	for sql, more := range statementsWith(t, plan.Holds{
+	for sql, more := range statementsWith(t, rules.Holds{
 		Names:      []string{"x"},
 		Deliveries: all[1:4],
 		Lists:      all[1:4],
@@ -128,20 +128,20 @@ func TestExplainRowWithHolds(t *testing.T) {
 	)
 	var sent statements
 	for _, table := range []string{"NmsTrackingLogRcp", "NmsWebTrackingLog"} {
-		e, err := explain.NewExplainer(
+		e, err := insight.NewExplainer(
 			t.Context(),
-			pipeline.Config{
+			cleanup.Config{
 				Pool:     sent.trace(t, db),
 				Now:      now,
 				Pipeline: tasks.Pipeline,
 			},
-			plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}},
+			rules.Holds{Names: []string{"x"}, Deliveries: []int64{1}},
 			table,
 		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id, verdict := range map[int]explain.Verdict{1: explain.Kept, 2: explain.Deleted} {
+		for id, verdict := range map[int]insight.Verdict{1: insight.Kept, 2: insight.Deleted} {
 			x, err := e.Row(t.Context(), columnsOf(fmt.Sprint(id)), anyKey)
 			if err != nil || x.Verdict != verdict {
 				t.Errorf("%s %d: got %s (%s), want %s; the error is %v", table, id, x.Verdict, x.Why, verdict, err)

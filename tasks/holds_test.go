@@ -14,14 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestRandomHolds makes")
@@ -41,7 +40,7 @@ func TestRandomHolds(t *testing.T) {
 			original := m.keys()
 			m.applyHolds(h)
 			m.run()
-			holds := func() plan.Holds { return h }
+			holds := func() rules.Holds { return h }
 			dryRun := newJournal(db)
 			dryRun.holds = holds
 			if err := runWith(t, dryRun, dry); err != nil {
@@ -49,12 +48,12 @@ func TestRandomHolds(t *testing.T) {
 			}
 			j := newJournal(db)
 			j.holds = holds
-			var planned map[string]preview.Task
+			var planned map[string]cleanup.SavedTask
 			if seed%2 == 0 {
 				planned = dryRun.planned
 			}
 			if err := runWith(
-				t, j, func(c *pipeline.Config) { c.Settings.MaxRows, c.SavedPlan = []int{0, 50}[rng.IntN(2)], planned },
+				t, j, func(c *cleanup.Config) { c.Settings.MaxRows, c.SavedPlan = []int{0, 50}[rng.IntN(2)], planned },
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +71,7 @@ func TestRandomHolds(t *testing.T) {
 
 // linesOnHold returns the rows of a database that are on hold by their own columns, as lines.
 func linesOnHold(
-	t *testing.T, db *pgtest.DB, m *model, h plan.Holds, original map[string]map[string]bool,
+	t *testing.T, db *pgtest.DB, m *model, h rules.Holds, original map[string]map[string]bool,
 ) (lines []string) {
 	t.Helper()
 	m.applyHolds(h)
@@ -125,11 +124,11 @@ func TestHoldsInMidRun(t *testing.T) {
 			h := m.randomHolds(rng)
 			original := m.keys()
 			j := newJournal(db)
-			j.holds = func() plan.Holds {
+			j.holds = func() rules.Holds {
 				if j.creates > 0 {
 					return h
 				}
-				return plan.Holds{}
+				return rules.Holds{}
 			}
 			var onHoldRows []string
 			at := rng.IntN(40)
@@ -139,7 +138,7 @@ func TestHoldsInMidRun(t *testing.T) {
 					onHoldRows = linesOnHold(t, db, m, h, original)
 				}
 			}
-			if err := runWith(t, j, func(c *pipeline.Config) { c.Settings.MaxRows = 20 }); err != nil {
+			if err := runWith(t, j, func(c *cleanup.Config) { c.Settings.MaxRows = 20 }); err != nil {
 				t.Fatal(err)
 			}
 			after := linesOnHold(t, db, m, h, original)
@@ -178,39 +177,39 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 		"wkdlv_1", "wkdlv_2", "wkf1", "wkf2_grp1",
 	}
 	for name, c := range map[string]struct {
-		holds    plan.Holds
+		holds    rules.Holds
 		retained []string
 		onHold   int64
 	}{
-		"none": {plan.Holds{}, nil, 0},
+		"none": {rules.Holds{}, nil, 0},
 		"deliveries": {
-			plan.Holds{Deliveries: []int64{1, 77}},
+			rules.Holds{Deliveries: []int64{1, 77}},
 			[]string{"deliveries 1", "logs 3", "coupons 3", "tracking 3", "web 3", "wkdlv_1"},
 			13 + 3 + 6,
 		},
-		"lists":     {plan.Holds{Lists: []int64{1}}, []string{"lists 1", "members 3", "grp1", "wkf2_grp1"}, 4},
-		"workflows": {plan.Holds{Workflows: []int64{1}}, []string{"steps 3", "wkf1"}, 3},
+		"lists":     {rules.Holds{Lists: []int64{1}}, []string{"lists 1", "members 3", "grp1", "wkf2_grp1"}, 4},
+		"workflows": {rules.Holds{Workflows: []int64{1}}, []string{"steps 3", "wkf1"}, 3},
 		"recipients": {
-			plan.Holds{Recipients: []int64{1}},
+			rules.Holds{Recipients: []int64{1}},
 			[]string{
 				"deliveries 3", "logs 3", "tracking 3", "web 3", "lists 3", "members 3", "grp1", "grp2", "wkf2_grp1",
 			},
 			18 + 9,
 		},
 		"a table": {
-			plan.Holds{Tables: heldTable("nmsbroadlogrcp")},
+			rules.Holds{Tables: heldTable("nmsbroadlogrcp")},
 			[]string{"deliveries 3", "logs 9"},
 			12 + 9,
 		},
-		"a parent": {plan.Holds{Tables: heldTable("nmsdelivery")}, []string{"deliveries 3"}, 3},
+		"a parent": {rules.Holds{Tables: heldTable("nmsdelivery")}, []string{"deliveries 3"}, 3},
 		"a paired table": {
-			plan.Holds{Tables: heldTable("nmswebtrackinglog")},
+			rules.Holds{Tables: heldTable("nmswebtrackinglog")},
 			[]string{"deliveries 3", "tracking 9", "web 9"},
 			21 + 18,
 		},
-		"a work table":   {plan.Holds{Tables: heldTable("wkf2_grp1")}, []string{"wkf2_grp1"}, 0},
-		"a list's table": {plan.Holds{Tables: heldTable("grp1")}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
-		"everything":     {plan.Holds{Everything: true}, all, -1},
+		"a work table":   {rules.Holds{Tables: heldTable("wkf2_grp1")}, []string{"wkf2_grp1"}, 0},
+		"a list's table": {rules.Holds{Tables: heldTable("grp1")}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
+		"everything":     {rules.Holds{Everything: true}, all, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,9 +218,9 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			c.holds.Names = []string{"a hold"}
 			var onHold [2]int64
 			var done [2]int64
-			for i, change := range []func(*pipeline.Config){dry, nil} {
+			for i, change := range []func(*cleanup.Config){dry, nil} {
 				j := newJournal(db)
-				j.holds = func() plan.Holds { return c.holds }
+				j.holds = func() rules.Holds { return c.holds }
 				if err := runWith(t, j, change); err != nil {
 					t.Fatal(err)
 				}
@@ -284,8 +283,8 @@ CREATE TABLE tracking2 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2001-01-
 CREATE TABLE tracking3 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2002-01-01') TO (MAXVALUE);
 INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) FROM generate_series(1, 30) i;`)
 	j := newJournal(db)
-	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: heldTable("tracking2")}
+	j.holds = func() rules.Holds {
+		return rules.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: heldTable("tracking2")}
 	}
 	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 		t.Fatal(err)
@@ -307,8 +306,8 @@ func TestHoldOfOptions(t *testing.T) {
 	for _, onHold := range []bool{true, false} {
 		j := newJournal(db)
 		if onHold {
-			j.holds = func() plan.Holds {
-				return plan.Holds{Names: []string{"a"}, Tables: heldTable("xtkoption")}
+			j.holds = func() rules.Holds {
+				return rules.Holds{Names: []string{"a"}, Tables: heldTable("xtkoption")}
 			}
 		}
 		if err := runWith(t, j, nil, "npai", "email-error-stats"); err != nil {
@@ -341,8 +340,8 @@ func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 		CREATE TABLE wkf1_2 (i integer) PARTITION BY LIST (i); CREATE TABLE rest PARTITION OF wkf1_2 DEFAULT`,
 	)
 	j := newJournal(db)
-	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a"}, Tables: heldTable("part")}
+	j.holds = func() rules.Holds {
+		return rules.Holds{Names: []string{"a"}, Tables: heldTable("part")}
 	}
 	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
 		t.Fatal(err)
@@ -396,15 +395,15 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 			"varchar(9)); INSERT INTO wkf10_v VALUES ('7.0')",
 	)
 	for _, c := range []struct {
-		holds    plan.Holds
+		holds    rules.Holds
 		retained []string
 		onHold   int64
 	}{
-		{plan.Holds{Names: []string{"a"}, Recipients: []int64{7, 9}}, []string{"1", "4", "5"}, 2},
-		{plan.Holds{}, nil, 0},
+		{rules.Holds{Names: []string{"a"}, Recipients: []int64{7, 9}}, []string{"1", "4", "5"}, 2},
+		{rules.Holds{}, nil, 0},
 	} {
 		dryRun, j := newJournal(db), newJournal(db)
-		dryRun.holds = func() plan.Holds { return c.holds }
+		dryRun.holds = func() rules.Holds { return c.holds }
 		j.holds = dryRun.holds
 		if err := cmp.Or(runWith(t, dryRun, dry, drops...), runWith(t, j, nil, drops...)); err != nil {
 			t.Fatal(err)
@@ -458,11 +457,11 @@ func TestHoldsOnMidSourcingServers(t *testing.T) {
 	)
 	there.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (199, 95)")
 	j := newJournal(here)
-	j.holds = func() plan.Holds {
-		return plan.Holds{Names: []string{"a", "b"}, Deliveries: []int64{1, 102}, Recipients: []int64{2}}
+	j.holds = func() rules.Holds {
+		return rules.Holds{Names: []string{"a", "b"}, Deliveries: []int64{1, 102}, Recipients: []int64{2}}
 	}
 	if err := runWith(
-		t, j, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		t, j, func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	); err != nil {
 		t.Fatal(err)
@@ -480,11 +479,11 @@ func TestPlanByOtherHolds(t *testing.T) {
 	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
 	planned := makePlan(t, db, "sessions")
 	j := newJournal(db)
-	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
-	var denied *refused.Error
-	err := runWith(t, j, func(c *pipeline.Config) { c.SavedPlan = planned }, "sessions")
-	if !errors.As(err, &denied) || denied.Reason != refused.PlanStale {
-		t.Errorf("the run ended with %v, want the reason %s", err, refused.PlanStale)
+	j.holds = func() rules.Holds { return rules.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
+	var denied *failure.Refusal
+	err := runWith(t, j, func(c *cleanup.Config) { c.SavedPlan = planned }, "sessions")
+	if !errors.As(err, &denied) || denied.Reason != failure.ReasonPlanStale {
+		t.Errorf("the run ended with %v, want the reason %s", err, failure.ReasonPlanStale)
 	}
 	if err != nil && strings.Contains(err.Error(), "its id") {
 		t.Errorf("the error has the id of a hold: %v", err)
@@ -522,12 +521,12 @@ func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 			}
 			for _, dryRun := range []bool{true, false} {
 				j := newJournal(db)
-				j.holds = func() plan.Holds {
-					return plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}, Workflows: []int64{7}}
+				j.holds = func() rules.Holds {
+					return rules.Holds{Names: []string{"a hold"}, Recipients: []int64{7}, Workflows: []int64{7}}
 				}
-				err := runWith(t, j, func(c *pipeline.Config) {
+				err := runWith(t, j, func(c *cleanup.Config) {
 					c.DryRun, c.NoCampaign = dryRun, true
-					c.Pipeline, c.Todo = []plan.Task{p.Task()}, []plan.Task{p.Task()}
+					c.Pipeline, c.Todo = []rules.Task{p.Task()}, []rules.Task{p.Task()}
 				})
 				if onHold, gone := j.retained["policy/p"].OnHold, j.deleted["policy/p"]; err != nil ||
 					onHold != int64(held) ||

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 var injections = flag.Int("injections", suite.Size(suite.Faults, 3, 24),
@@ -39,7 +39,7 @@ func TestInjectedErrors(t *testing.T) {
 			return ""
 		})
 		j := newJournal(db)
-		err := runWith(t, j, func(c *pipeline.Config) { c.Pool, c.ContinueOnError = pool, true })
+		err := runWith(t, j, func(c *cleanup.Config) { c.Pool, c.ContinueOnError = pool, true })
 		if err != nil && (at == 0 || errors.Is(err, context.Canceled)) {
 			t.Fatal(err)
 		}

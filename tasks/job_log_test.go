@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 const deliveryWithPages = "INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity) VALUES (5, 1, " +
@@ -62,7 +62,7 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 			j := mustRun(t, db, nil, "mirror-pages")
 			checkCount(t, db, 1, "SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5")
 			checkCount(t, db, 0, "SELECT count(*) FROM XtkJobLog WHERE iJobId = 5")
-			j.checkState(t, "mirror-pages", pipeline.Succeeded)
+			j.checkState(t, "mirror-pages", cleanup.Succeeded)
 			j.checkLog(t, "WARNING", "job log", test.says)
 		})
 	}
@@ -74,7 +74,7 @@ func TestDeliveryThatCanNotBeFlagged(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(deliveryWithPages + "ALTER TABLE NmsDelivery ADD CHECK (iWebResPurged = 0)")
 	j, err := run(t, db, nil, "mirror-pages")
-	j.checkState(t, "mirror-pages", pipeline.Failed)
+	j.checkState(t, "mirror-pages", cleanup.Failed)
 	j.checkNoLog(t, "job log")
 	checkCount(t, db, 0, "SELECT count(*) FROM XtkJobLog")
 	if err == nil {

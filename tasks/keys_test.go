@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -134,7 +134,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			spoil(db)
-			for _, change := range []func(*pipeline.Config){dry, nil} {
+			for _, change := range []func(*cleanup.Config){dry, nil} {
 				j := mustRun(t, db, change, "deliveries", "delivery-logs")
 				j.checkDeleted(t, "deliveries", 1)
 				j.checkDeleted(t, "delivery-logs", 0)

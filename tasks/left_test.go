@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -29,15 +29,15 @@ func TestFewRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rows, refuse int
-		state        pipeline.State
+		state        cleanup.State
 	}{
-		{10, 1, pipeline.Succeeded},
-		{10, 2, pipeline.Failed},
-		{1, 1, pipeline.Failed},
-		{500, 50, pipeline.Succeeded},
-		{500, 51, pipeline.Failed},
-		{20_000, 1_000, pipeline.Succeeded},
-		{20_000, 1_001, pipeline.Failed},
+		{10, 1, cleanup.Succeeded},
+		{10, 2, cleanup.Failed},
+		{1, 1, cleanup.Failed},
+		{500, 50, cleanup.Succeeded},
+		{500, 51, cleanup.Failed},
+		{20_000, 1_000, cleanup.Succeeded},
+		{20_000, 1_001, cleanup.Failed},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 			addFailingAudits(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
 			j.checkState(t, "audit-trail", c.state)
-			if (err == nil) != (c.state == pipeline.Succeeded) {
+			if (err == nil) != (c.state == cleanup.Succeeded) {
 				t.Errorf("the run ended with %v, want the task %s", err, c.state)
 			}
 			if got := j.retained["audit-trail"].Failed; got != int64(c.refuse) {
@@ -58,7 +58,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 				}
 				j.checkDeleted(t, "audit-trail", int64(c.rows-c.refuse))
 			}
-			if c.state == pipeline.Failed {
+			if c.state == cleanup.Failed {
 				j.checkProblem(t, "audit-trail",
 					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses")
 			}
@@ -123,7 +123,7 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
-			j.checkState(t, "audit-trail", pipeline.Succeeded)
+			j.checkState(t, "audit-trail", cleanup.Succeeded)
 			j.checkRetained(t, "audit-trail", c.left)
 			if got := j.details["audit-trail"]; got != c.detail {
 				t.Errorf("the detail is %q, want %q", got, c.detail)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // recordRemotes deletes the deliveries of midSourced without configured servers. The run records the remote deliveries
 // 101 and 199 of "far", and 102 of "lost".
-func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Config)) {
+func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*cleanup.Config)) {
 	t.Helper()
 	here, there = midSourced(t)
 	here.Do("UPDATE NmsDelivery SET sLabel = 'Sale ' || iDeliveryId WHERE iDeliveryId < 6")
@@ -23,7 +23,7 @@ func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline
 	if got := recordedRemotes(here); !slices.Equal(got, want) {
 		t.Fatalf("the recorded remote deliveries are %q, want %q", got, want)
 	}
-	return here, there, func(c *pipeline.Config) {
+	return here, there, func(c *cleanup.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 	}
 }
@@ -36,7 +36,7 @@ func TestLeftoversArePurged(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := recordRemotes(t)
 	before := recordedRemotes(here)
-	j := mustRun(t, here, func(c *pipeline.Config) { knowing(c); dry(c) }, "deliveries")
+	j := mustRun(t, here, func(c *cleanup.Config) { knowing(c); dry(c) }, "deliveries")
 	checkRecordedRemotes(t, here, before...)
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
 	j.checkLog(t, "INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated")
@@ -61,19 +61,19 @@ func TestLeftoversArePurged(t *testing.T) {
 // Remote deliveries that cannot be purged remain recorded. The task deletes the other deliveries, and fails.
 func TestLeftoversThatStay(t *testing.T) {
 	t.Parallel()
-	for name, hinder := range map[string]func(here, there *pgtest.DB, c *pipeline.Config){
-		"no answer": func(_, there *pgtest.DB, _ *pipeline.Config) {
+	for name, hinder := range map[string]func(here, there *pgtest.DB, c *cleanup.Config){
+		"no answer": func(_, there *pgtest.DB, _ *cleanup.Config) {
 			there.Superuser("ALTER DATABASE " + there.Name + " CONNECTION LIMIT 0")
 			there.Reset()
 		},
-		"row security": func(_, there *pgtest.DB, _ *pipeline.Config) {
+		"row security": func(_, there *pgtest.DB, _ *cleanup.Config) {
 			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 		},
-		"no rights": func(_, there *pgtest.DB, _ *pipeline.Config) {
+		"no rights": func(_, there *pgtest.DB, _ *cleanup.Config) {
 			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
 		},
-		"no deliveries": func(_, there *pgtest.DB, _ *pipeline.Config) { there.Do("DROP TABLE NmsDelivery") },
-		"the main database": func(here, _ *pgtest.DB, c *pipeline.Config) {
+		"no deliveries": func(_, there *pgtest.DB, _ *cleanup.Config) { there.Do("DROP TABLE NmsDelivery") },
+		"the main database": func(here, _ *pgtest.DB, c *cleanup.Config) {
 			c.MidSourcing.Databases["far"] = here.Pool
 		},
 	} {
@@ -85,8 +85,8 @@ func TestLeftoversThatStay(t *testing.T) {
 				`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
 					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
 			)
-			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
-			j.checkState(t, "deliveries", pipeline.Failed)
+			j, err := run(t, here, func(c *cleanup.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
+			j.checkState(t, "deliveries", cleanup.Failed)
 			j.checkProblem(t, "deliveries",
 				`"far" failed: 1 of its deliveries are retained here, and 2 of earlier runs there: `)
 			if err == nil {
@@ -191,7 +191,7 @@ func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	here.Do(recording)
 	here.Do("ALTER TABLE kept.delivery ADD CHECK (there <> 102)")
 	j, err := run(t, here, nil, "deliveries")
-	j.checkState(t, "deliveries", pipeline.Failed)
+	j.checkState(t, "deliveries", cleanup.Failed)
 	if err == nil {
 		t.Error("the run succeeded")
 	}

@@ -1,18 +1,20 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/rules"
+)
 
-var listsToDelete = plan.Task{
+var listsToDelete = rules.Task{
 	Name:  "lists-to-delete",
 	Title: "Expired and deleted lists",
 	Description: "Lists (NmsGroup) that have expired or are marked as deleted, with their members, what else is " +
 		"linked to them, and their tables (grp…): dropped.",
-	ParentSet: &plan.ParentSet{Parent: "NmsGroup", Key: "iGroupId", Rules: plan.Rules{
-		{plan.IsNot("iDeleteStatus", 0)},
-		{plan.Reached("tsExpirationDate")},
+	ParentSet: &rules.ParentSet{Parent: "NmsGroup", Key: "iGroupId", Rules: rules.Rules{
+		{rules.IsNot("iDeleteStatus", 0)},
+		{rules.Reached("tsExpirationDate")},
 	}},
-	Steps: []plan.Step{
-		{On: plan.LinkedToLists, Link: "iGroupId"},
-		{On: plan.Table("NmsGroup"), OfParents: true, Tables: &plan.OwnTables{Prefix: "grp", If: hasTable}},
+	Steps: []rules.Step{
+		{On: rules.LinkedToLists, Link: "iGroupId"},
+		{On: rules.Table("NmsGroup"), OfParents: true, Tables: &rules.OwnTables{Prefix: "grp", If: hasTable}},
 	},
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // A work table that the application reads is skipped. Other sessions do not wait behind the drop for two seconds.
@@ -163,7 +163,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		j := mustRun(t, db, func(c *pipeline.Config) { c.Pool, c.Settings.Target = pool, time.Minute }, "deliveries")
+		j := mustRun(t, db, func(c *cleanup.Config) { c.Pool, c.Settings.Target = pool, time.Minute }, "deliveries")
 		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
 			t.Errorf("%d rows were deleted, want %d", j.deleted["deliveries"], want)
 		}
@@ -251,7 +251,7 @@ func TestSquattedRun(t *testing.T) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	mallory := db.Role("mallory")
 	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(-7)").Conn().PgConn().PID()
-	j, err := run(t, db, func(c *pipeline.Config) { c.Lock = -7 }, "audit-trail")
+	j, err := run(t, db, func(c *cleanup.Config) { c.Lock = -7 }, "audit-trail")
 	if err == nil {
 		t.Error("the run succeeded")
 	}

@@ -2,11 +2,11 @@ package tasks
 
 import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-var deliveryLogFamily = plan.Family{
-	Select:    plan.DeliveryAndExclusionLogs,
+var deliveryLogFamily = rules.Family{
+	Select:    rules.DeliveryAndExclusionLogs,
 	Matches:   (*campaign.Table).IsDeliveryLog,
 	Noun:      "a delivery or exclusion log",
 	Criterion: "no delivery mapping names it",
@@ -15,23 +15,23 @@ var deliveryLogFamily = plan.Family{
 
 // deliveryLogs retains a log if the task deliveries retained its delivery in this run, and a coupon or proposition
 // is linked to the delivery only by this log, because the next run must find that row.
-var deliveryLogs = plan.Task{
+var deliveryLogs = rules.Task{
 	Name:  "delivery-logs",
 	Title: "Delivery logs",
 	Description: "Delivery and exclusion logs, and the message ids of providers (NmsProviderMsgId), older than the " +
 		"delay of delivery logs.",
-	Steps: []plan.Step{
+	Steps: []rules.Step{
 		{
 			On:       deliveryLogFamily.Tables,
-			Rules:    plan.Rules{{plan.Older(deliveryLogFamily.Column, campaign.BroadLogPurge)}},
+			Rules:    rules.Rules{{rules.Older(deliveryLogFamily.Column, campaign.BroadLogPurge)}},
 			NeededBy: &deliveries,
 		},
-		{On: plan.Table("NmsProviderMsgId"), Rules: plan.Rules{{plan.Older("tsCreated", campaign.BroadLogPurge)}}},
+		{On: rules.Table("NmsProviderMsgId"), Rules: rules.Rules{{rules.Older("tsCreated", campaign.BroadLogPurge)}}},
 	},
 }
 
-var trackingLogFamily = plan.Family{
-	Select:    plan.TrackingLogs,
+var trackingLogFamily = rules.Family{
+	Select:    rules.TrackingLogs,
 	Matches:   (*campaign.Table).IsTrackingLog,
 	Noun:      "a tracking log",
 	Criterion: "no delivery mapping names it",
@@ -40,17 +40,17 @@ var trackingLogFamily = plan.Family{
 
 // trackingLogs deletes each row of NmsWebTrackingLog with the tracking log of the same id, because that table has
 // no date.
-var trackingLogs = plan.Task{
+var trackingLogs = rules.Task{
 	Name:  "tracking-logs",
 	Title: "Tracking logs",
 	Description: "Tracking logs older than their delay, with the web tracking logs that belong to them, and tracking " +
 		"statistics (NmsTrackingStats) older than theirs.",
-	Steps: []plan.Step{
+	Steps: []rules.Step{
 		{
 			On:     trackingLogFamily.Tables,
-			Rules:  plan.Rules{{plan.Older(trackingLogFamily.Column, campaign.TrackingLogPurge)}},
-			Paired: &plan.Paired{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
+			Rules:  rules.Rules{{rules.Older(trackingLogFamily.Column, campaign.TrackingLogPurge)}},
+			Paired: &rules.Paired{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
 		},
-		{On: plan.Table("NmsTrackingStats"), Rules: plan.Rules{{plan.Older("tsStart", campaign.TrackingStatPurge)}}},
+		{On: rules.Table("NmsTrackingStats"), Rules: rules.Rules{{rules.Older("tsStart", campaign.TrackingStatPurge)}}},
 	},
 }

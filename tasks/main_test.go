@@ -16,13 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/dryrun"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -33,7 +30,7 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 type journal struct {
 	db       *pgtest.DB
 	task     string
-	states   map[string]pipeline.State
+	states   map[string]cleanup.State
 	problems map[string]string
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted rows, without dropped tables
@@ -43,8 +40,8 @@ type journal struct {
 	removed  map[string]int64 // partitions
 	retained map[string]purge.Retained
 	details  map[string]string
-	previews map[string][]preview.Table
-	planned  map[string]preview.Task
+	previews map[string][]cleanup.PreviewTable
+	planned  map[string]cleanup.SavedTask
 	expected map[string]int64
 	recorded int64
 	batches  []purge.Delta
@@ -62,7 +59,7 @@ type journal struct {
 	history *guard.History
 	// holds returns the current holds, and may be nil. creates is how many were created. A batch fails if it began
 	// before the last of them was created.
-	holds          func() plan.Holds
+	holds          func() rules.Holds
 	creates, known int
 	// committed is called after each batch; it may be nil.
 	committed func()
@@ -78,13 +75,13 @@ func (j *journal) TaskStarted(_ context.Context, task string) error {
 func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	dies := j.loseAt > 0 && len(j.batches)+1 >= j.loseAt
 	if dies && !j.after {
-		return nil, pipeline.ErrLost
+		return nil, cleanup.ErrLost
 	}
 	if j.beforeCommit != nil {
 		j.beforeCommit(b, d)
 	}
 	if j.known < j.creates {
-		return nil, pipeline.ErrHoldCreated
+		return nil, cleanup.ErrHoldCreated
 	}
 	return func(err error) error {
 		if err != nil {
@@ -108,16 +105,16 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 			j.committed()
 		}
 		if dies {
-			return pipeline.ErrLost
+			return cleanup.ErrLost
 		}
 		return nil
 	}, nil
 }
 
-func (j *journal) Holds(context.Context) (plan.Holds, error) {
+func (j *journal) Holds(context.Context) (rules.Holds, error) {
 	j.known = j.creates
 	if j.holds == nil {
-		return plan.Holds{}, nil
+		return rules.Holds{}, nil
 	}
 	return j.holds(), nil
 }
@@ -138,10 +135,12 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
 	"bigint, here bigint, label text)"
 
-// DoneByTable implements pipeline.Counts. No test resumes a task of a saved plan.
+// DoneByTable implements cleanup.Counts. No test resumes a task of a saved plan.
 func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
-func (j *journal) PolicyChange(context.Context, plan.Task) (*message.Message, error) { return nil, nil }
+func (j *journal) PolicyChange(context.Context, rules.Task) (*message.Message, error) {
+	return nil, nil
+}
 
 func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 
@@ -174,7 +173,7 @@ func recordedRemotes(db *pgtest.DB) []string {
 
 func (j *journal) Proceed(context.Context) error {
 	if j.loseAt > 0 && len(j.batches)+1 >= j.loseAt {
-		return pipeline.ErrLost
+		return cleanup.ErrLost
 	}
 	if j.proceed != nil {
 		return j.proceed()
@@ -206,7 +205,7 @@ func (j *journal) Log(_ context.Context, messages ...message.Message) error {
 
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
-func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
+func (j *journal) TaskFinished(_ context.Context, o cleanup.Outcome) error {
 	j.states[j.task], j.problems[j.task], j.retained[j.task] = o.State, o.Problem, o.Retained
 	j.details[j.task] = message.Join(o.Details)
 	if o.Preview != nil {
@@ -221,12 +220,14 @@ func (j *journal) said(parts ...string) bool {
 	})
 }
 
-func heldTable(name string) []plan.HeldTable { return []plan.HeldTable{{Schema: "public", Name: name}} }
+func heldTable(name string) []rules.HeldTable {
+	return []rules.HeldTable{{Schema: "public", Name: name}}
+}
 
 func newJournal(db *pgtest.DB) *journal {
 	return &journal{
 		db:       db,
-		states:   map[string]pipeline.State{},
+		states:   map[string]cleanup.State{},
 		problems: map[string]string{},
 		deleted:  map[string]int64{},
 		rows:     map[string]int64{},
@@ -236,14 +237,14 @@ func newJournal(db *pgtest.DB) *journal {
 		removed:  map[string]int64{},
 		retained: map[string]purge.Retained{},
 		details:  map[string]string{},
-		previews: map[string][]preview.Table{},
-		planned:  map[string]preview.Task{},
+		previews: map[string][]cleanup.PreviewTable{},
+		planned:  map[string]cleanup.SavedTask{},
 		expected: map[string]int64{},
 		emptied:  map[string][]string{},
 	}
 }
 
-func (j *journal) checkState(t *testing.T, task string, want pipeline.State) {
+func (j *journal) checkState(t *testing.T, task string, want cleanup.State) {
 	t.Helper()
 	if got := j.states[task]; got != want {
 		t.Errorf("task %s is %q, want %q; its problem is %q", task, got, want, j.problems[task])
@@ -327,8 +328,8 @@ func checkError(t *testing.T, err error, parts ...string) {
 }
 
 // parts returns the journal whose parts are all j.
-func (j *journal) parts() pipeline.Journal {
-	return pipeline.Journal{
+func (j *journal) parts() cleanup.Journal {
+	return cleanup.Journal{
 		Ledger:   j,
 		Counts:   j,
 		Tasks:    j,
@@ -340,24 +341,24 @@ func (j *journal) parts() pipeline.Journal {
 	}
 }
 
-func do(ctx context.Context, c pipeline.Config, j *journal) error {
+func do(ctx context.Context, c cleanup.Config, j *journal) error {
 	if c.DryRun {
-		return dryrun.Run(ctx, c, j.parts())
+		return cleanup.DryRun(ctx, c, j.parts())
 	}
-	return execute.Run(ctx, c, j.parts())
+	return cleanup.Execute(ctx, c, j.parts())
 }
 
 // run executes the named tasks, or all tasks without names.
-func run(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) (*journal, error) {
+func run(t *testing.T, db *pgtest.DB, change func(*cleanup.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)
 	return j, runWith(t, j, change, names...)
 }
 
-func runWith(t testing.TB, j *journal, change func(*pipeline.Config), names ...string) error {
+func runWith(t testing.TB, j *journal, change func(*cleanup.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := pipeline.Config{
+	c := cleanup.Config{
 		Pool:     db.Pool,
 		Now:      now,
 		Pipeline: tasks.Pipeline,
@@ -374,7 +375,7 @@ func runWith(t testing.TB, j *journal, change func(*pipeline.Config), names ...s
 	return do(t.Context(), c, j)
 }
 
-func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) *journal {
+func mustRun(t *testing.T, db *pgtest.DB, change func(*cleanup.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)
 	if err != nil {
@@ -386,7 +387,7 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names .
 // lockTimeout is the lock timeout of runs in tests. Most locks that they wait for are not released.
 const lockTimeout = 400 * time.Millisecond
 
-func dry(c *pipeline.Config) { c.DryRun = true }
+func dry(c *cleanup.Config) { c.DryRun = true }
 
 func since(t *testing.T, db *pgtest.DB, version int64) {
 	t.Helper()

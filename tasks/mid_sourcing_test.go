@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -50,19 +49,19 @@ func TestMidSourcing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gone.Close()
-	configured := func(c *pipeline.Config) {
+	configured := func(c *cleanup.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
 	}
-	_, err = run(t, here, func(c *pipeline.Config) { configured(c); c.DryRun = true }, "deliveries")
+	_, err = run(t, here, func(c *cleanup.Config) { configured(c); c.DryRun = true }, "deliveries")
 	checkCount(t, here, 6, "SELECT count(*) FROM NmsDelivery")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
 	if err == nil {
 		t.Error("the run succeeded")
 	}
 	j, err := run(t, here, configured, "deliveries", "sessions")
-	j.checkState(t, "deliveries", pipeline.Failed)
+	j.checkState(t, "deliveries", cleanup.Failed)
 	j.checkProblem(t, "deliveries", `"lost"`)
-	if err == nil || errors.Is(err, pipeline.ErrLost) {
+	if err == nil || errors.Is(err, cleanup.ErrLost) {
 		t.Errorf("the run ended with %v, want the error of the task", err)
 	}
 	checkRows(t, here, deliveriesLeft, "2", "4")
@@ -79,8 +78,8 @@ func TestMidSourcingWithASkippedLog(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Do("ALTER TABLE NmsBroadLogMid DROP iStatus")
-	for _, change := range []func(*pipeline.Config){dry, func(*pipeline.Config) {}} {
-		j, err := run(t, here, func(c *pipeline.Config) {
+	for _, change := range []func(*cleanup.Config){dry, func(*cleanup.Config) {}} {
+		j, err := run(t, here, func(c *cleanup.Config) {
 			change(c)
 			c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 		}, "deliveries")
@@ -99,7 +98,7 @@ func TestMidSourcingServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
-	j, _ := run(t, here, func(c *pipeline.Config) {
+	j, _ := run(t, here, func(c *cleanup.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 	}, "deliveries")
 	j.checkProblem(t, "deliveries", `"far"`)
@@ -113,11 +112,11 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	j := newJournal(here)
 	j.proceed = func() error {
 		if there.Int("SELECT count(*) FROM NmsBroadLogMid WHERE iDeliveryId = 101") == 0 {
-			return pipeline.ErrStopped
+			return cleanup.ErrStopped
 		}
 		return nil
 	}
-	err := runWith(t, j, func(c *pipeline.Config) {
+	err := runWith(t, j, func(c *cleanup.Config) {
 		c.MidSourcing.Databases, c.Settings.Limits = map[string]*pgxpool.Pool{
 			"far": there.Pool,
 		}, purge.Limits{
@@ -126,8 +125,8 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	}, "deliveries")
 	j.checkState(t, "deliveries", "")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
-	if !errors.Is(err, pipeline.ErrStopped) {
-		t.Errorf("the run ended with %v, want %v", err, pipeline.ErrStopped)
+	if !errors.Is(err, cleanup.ErrStopped) {
+		t.Errorf("the run ended with %v, want %v", err, cleanup.ErrStopped)
 	}
 }
 
@@ -135,7 +134,7 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	j := mustRun(t, here,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries")
 	checkRows(t, here, deliveriesLeft, "4")
 	j.checkLog(t, "WARNING", `"lost"`, "only here")
@@ -153,13 +152,13 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 		t.Run(fmt.Sprintf("dry run %t", dryRun), func(t *testing.T) {
 			t.Parallel()
 			here, there := midSourced(t)
-			j := mustRun(t, here, func(c *pipeline.Config) {
-				c.MidSourcing, c.DryRun = midsourcing.Config{
+			j := mustRun(t, here, func(c *cleanup.Config) {
+				c.MidSourcing, c.DryRun = cleanup.MidSourcing{
 					Databases: map[string]*pgxpool.Pool{"far": there.Pool},
 					Keep:      []string{"lost", "other"},
 				}, dryRun
 			}, "deliveries")
-			j.checkState(t, "deliveries", pipeline.Succeeded)
+			j.checkState(t, "deliveries", cleanup.Succeeded)
 			j.checkDeleted(t, "deliveries", 8)
 			j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "kept")
 			j.checkNoLog(t, "WARNING")
@@ -181,10 +180,10 @@ func TestMidSourcingWithHiddenAccounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, change := range []func(*pipeline.Config){dry, func(*pipeline.Config) {}} {
+			for _, change := range []func(*cleanup.Config){dry, func(*cleanup.Config) {}} {
 				here, there := midSourced(t)
 				here.Do(hide)
-				j := mustRun(t, here, func(c *pipeline.Config) {
+				j := mustRun(t, here, func(c *cleanup.Config) {
 					c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 					change(c)
 				}, "deliveries")
@@ -205,7 +204,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	here, there := midSourced(t)
 	there.Do("DROP TABLE NmsDeliveryMapping")
 	j := mustRun(t, here,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries")
 	j.checkLog(t, `"far"`, "NmsDeliveryMapping is missing")
 }
@@ -215,7 +214,7 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(t, here, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+	mustRun(t, here, func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries")
 	checkRows(t, here, deliveriesLeft, "1", "4")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
@@ -224,14 +223,14 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	if err := midsourcing.Check(t.Context(), here.Pool, here.Pool); !errors.Is(err, midsourcing.ErrSameDatabase) {
-		t.Errorf("got %v, want %v", err, midsourcing.ErrSameDatabase)
+	if err := cleanup.CheckMidSourcing(t.Context(), here.Pool, here.Pool); !errors.Is(err, cleanup.ErrSameDatabase) {
+		t.Errorf("got %v, want %v", err, cleanup.ErrSameDatabase)
 	}
-	if err := midsourcing.Check(t.Context(), here.Pool, there.Pool); err != nil {
+	if err := cleanup.CheckMidSourcing(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
 	_, err := run(t, here,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries")
+		func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries")
 	checkCount(t, here, 2, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)")
 	if err == nil {
 		t.Error("the run succeeded")

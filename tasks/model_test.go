@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // model computes the result of a run in plain Go from the rules, without SQL and without the code under test.
@@ -32,7 +32,7 @@ type model struct {
 	failures int64
 	// onHold has the rows on hold, by their first values.
 	onHold      map[*any]bool
-	holds       plan.Holds
+	holds       rules.Holds
 	rollUpFails bool
 }
 

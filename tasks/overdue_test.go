@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/overdue"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Tables whose rule compares only a date are reported with their delay, and partitions together. Locked tables, and
@@ -40,7 +40,7 @@ func TestOverdue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, cleaned)
+		ages, err := insight.Overdue(t.Context(), db.Pool, catalog, tasks.Pipeline, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}

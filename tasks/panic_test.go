@@ -12,26 +12,26 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A task that panics fails and is logged with its stack. The run then continues or ends as after any failed task.
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
 	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline,
-		func(t plan.Task) bool { return t.Name == "import-rejects" })]
+		func(t rules.Task) bool { return t.Name == "import-rejects" })]
 	inCommit := func(*pgx.Batch, purge.Delta) { panic("PLANTED") }
 	for name, c := range map[string]struct {
-		stumbling    func(plan.Task) plan.Task
+		stumbling    func(rules.Task) rules.Task
 		beforeCommit func(*pgx.Batch, purge.Delta)
 	}{
-		"its plan": {stumbling: func(task plan.Task) plan.Task {
-			task.Steps = []plan.Step{{On: func(plan.Env, *plan.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
+		"its plan": {stumbling: func(task rules.Task) rules.Task {
+			task.Steps = []rules.Step{{On: func(rules.Env, *rules.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
 			return task
 		}},
-		"its end": {stumbling: func(task plan.Task) plan.Task {
+		"its end": {stumbling: func(task rules.Task) rules.Task {
 			task.Advances = campaign.LastCleanup
 			return task
 		}, beforeCommit: func(_ *pgx.Batch, d purge.Delta) {
@@ -39,7 +39,7 @@ func TestTaskThatPanics(t *testing.T) {
 				panic("PLANTED")
 			}
 		}},
-		"a worker's batch": {stumbling: func(task plan.Task) plan.Task { return task }, beforeCommit: inCommit},
+		"a worker's batch": {stumbling: func(task rules.Task) rules.Task { return task }, beforeCommit: inCommit},
 	} {
 		for _, goesOn := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -53,12 +53,12 @@ func TestTaskThatPanics(t *testing.T) {
 						c.beforeCommit(b, d)
 					}
 				}
-				err := runWith(t, j, func(config *pipeline.Config) {
-					config.Todo = append([]plan.Task{c.stumbling(rejects)}, config.Todo...)
+				err := runWith(t, j, func(config *cleanup.Config) {
+					config.Todo = append([]rules.Task{c.stumbling(rejects)}, config.Todo...)
 					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
 				}, "sessions")
 				problem := j.problems[rejects.Name]
-				j.checkState(t, rejects.Name, pipeline.Failed)
+				j.checkState(t, rejects.Name, cleanup.Failed)
 				checkError(t, err)
 				j.checkProblem(t, rejects.Name, "internal error (panic)")
 				if err != nil && strings.Contains(problem+err.Error(), "PLANTED") {

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // partitionedLogs has deleted deliveries 1 and 2, and their logs in partitions. The logs of 1 are deleted first.
@@ -139,14 +139,14 @@ func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
 	const attach = "ALTER TABLE NmsBroadLogRcp ATTACH PARTITION apart FOR VALUES FROM (200) TO (300)"
 	for name, c := range map[string]struct {
 		before string
-		holds  plan.Holds
+		holds  rules.Holds
 	}{
 		"on hold": {
 			`INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) VALUES (150, 9, 7);
 			UPDATE apart SET iRecipientId = 7`,
-			plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
+			rules.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
 		},
-		"the first": {"DROP TABLE log1, log2; ALTER TABLE NmsBroadLogRcp ADD PRIMARY KEY (iBroadLogId)", plan.Holds{}},
+		"the first": {"DROP TABLE log1, log2; ALTER TABLE NmsBroadLogRcp ADD PRIMARY KEY (iBroadLogId)", rules.Holds{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +154,7 @@ func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
 			db.Do(partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES " +
 				"(1, 1)")
 			j, attached := newJournal(db), false
-			j.holds = func() plan.Holds { return c.holds }
+			j.holds = func() rules.Holds { return c.holds }
 			j.beforeCommit = func(_ *pgx.Batch, d purge.Delta) {
 				if d.Deleted > 0 && !attached {
 					db.Do(attach)

@@ -1,8 +1,10 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/rules"
+)
 
-var Pipeline = []plan.Task{
+var Pipeline = []rules.Task{
 	listsToDelete, deliveries, expiredDeliveries, mirrorPages, deliveryWorkTables, importRejects, workflowInstances,
 	workflowLogins, orphanWorkTables, visitors, npai, subscriptions, trackingLogs, deliveryLogs, emailErrorStats,
 	emailErrors, mxDomains, propositions, simulationTables, auditTrail, addresses, statistics, appSubscriptions,

@@ -8,37 +8,36 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
+func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]cleanup.SavedTask {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
 }
 
 // runPlan runs a saved plan, and returns the error with which it was refused, or nil.
 func runPlan(
-	t *testing.T, db *pgtest.DB, planned map[string]preview.Task, change func(*pipeline.Config), names ...string,
-) (*journal, *refused.Error) {
+	t *testing.T, db *pgtest.DB, planned map[string]cleanup.SavedTask, change func(*cleanup.Config), names ...string,
+) (*journal, *failure.Refusal) {
 	t.Helper()
-	j, err := run(t, db, func(c *pipeline.Config) {
+	j, err := run(t, db, func(c *cleanup.Config) {
 		c.SavedPlan = planned
 		if change != nil {
 			change(c)
 		}
 	}, names...)
-	var denied *refused.Error
+	var denied *failure.Refusal
 	if err != nil && !errors.As(err, &denied) {
 		t.Fatal(err)
 	}
 	return j, denied
 }
 
-func checkRefused(t *testing.T, denied *refused.Error, reason string) {
+func checkRefused(t *testing.T, denied *failure.Refusal, reason string) {
 	t.Helper()
 	if denied == nil {
 		t.Errorf("the run was not refused, want the reason %s", reason)
@@ -81,13 +80,13 @@ func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sql    string
-		change func(*pipeline.Config)
+		change func(*cleanup.Config)
 	}{
 		"option": {sql: "INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
 			"'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
-		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},
+		"mid-sourcing": {change: func(c *cleanup.Config) { c.MidSourcing.Keep = []string{"other"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,8 +97,8 @@ func TestStalePlan(t *testing.T) {
 				db.Do(c.sql)
 			}
 			j, denied := runPlan(t, db, planned, c.change, "sessions")
-			j.checkState(t, "sessions", pipeline.Failed)
-			checkRefused(t, denied, refused.PlanStale)
+			j.checkState(t, "sessions", cleanup.Failed)
+			checkRefused(t, denied, failure.ReasonPlanStale)
 			if denied != nil && denied.Metadata["changed"] == "" {
 				t.Errorf("the error does not name the change: %v", denied)
 			}
@@ -126,26 +125,26 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 		}
 	}
 	planned := makePlan(t, db, "visitors", "sessions")
-	err := runWith(t, j, func(c *pipeline.Config) { c.SavedPlan = planned }, "visitors", "sessions")
-	var denied *refused.Error
-	j.checkState(t, "visitors", pipeline.Succeeded)
+	err := runWith(t, j, func(c *cleanup.Config) { c.SavedPlan = planned }, "visitors", "sessions")
+	var denied *failure.Refusal
+	j.checkState(t, "visitors", cleanup.Succeeded)
 	checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
 	if !errors.As(err, &denied) {
 		t.Errorf("the run ended with %v, want a refusal", err)
 	}
-	checkRefused(t, denied, refused.PlanStale)
+	checkRefused(t, denied, failure.ReasonPlanStale)
 }
 
 // A saved plan is refused if the URL of a mid-sourcing server now names another database.
 func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	db, far, other := pgtest.Campaign(t), pgtest.Campaign(t), pgtest.Campaign(t)
-	leadsTo := func(there *pgtest.DB) func(*pipeline.Config) {
-		return func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	leadsTo := func(there *pgtest.DB) func(*cleanup.Config) {
+		return func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 	}
-	planned := mustRun(t, db, func(c *pipeline.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
+	planned := mustRun(t, db, func(c *cleanup.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
 	_, denied := runPlan(t, db, planned, leadsTo(other), "sessions")
-	checkRefused(t, denied, refused.PlanStale)
+	checkRefused(t, denied, failure.ReasonPlanStale)
 	if denied != nil && !strings.Contains(denied.Metadata["changed"], other.Name) {
 		t.Errorf("the change is %q, want %q in it", denied.Metadata["changed"], other.Name)
 	}
@@ -163,15 +162,15 @@ func TestExceededPlan(t *testing.T) {
 	db.Do(insert, 1, 10_000)
 	planned := makePlan(t, db, "sessions")
 	db.Do(insert, 10_001, 11_100)
-	few := func(c *pipeline.Config) { c.Settings.MaxRows = 700 }
+	few := func(c *cleanup.Config) { c.Settings.MaxRows = 700 }
 	if _, denied := runPlan(t, db, planned, few, "sessions"); denied != nil {
 		t.Errorf("refused with 1100 more rows than planned: %v", denied)
 	}
 	db.Do(insert, 1, 10_000)
 	planned = makePlan(t, db, "sessions")
 	db.Do(insert, 10_001, 11_101)
-	_, denied := runPlan(t, db, planned, func(c *pipeline.Config) { c.Settings.MaxRows = 700 }, "sessions")
-	checkRefused(t, denied, refused.PlanExceeded)
+	_, denied := runPlan(t, db, planned, func(c *cleanup.Config) { c.Settings.MaxRows = 700 }, "sessions")
+	checkRefused(t, denied, failure.ReasonPlanExceeded)
 	if denied != nil && denied.Metadata["planned"] != "10000" {
 		t.Errorf("the planned rows are %q, want 10000", denied.Metadata["planned"])
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
@@ -96,25 +96,25 @@ func TestPoison(t *testing.T) {
 				t.Logf("only %d rows fail", m.failures)
 			}
 			j := newJournal(db)
-			change := func(c *pipeline.Config) {
+			change := func(c *cleanup.Config) {
 				c.Settings.MaxRows, c.Settings.Workers, c.ContinueOnError = limit, workers, true
 			}
 			if rng.IntN(2) == 0 {
 				j.loseAt, j.after = 1+rng.IntN(200), rng.IntN(2) == 0
 			}
 			err := runWith(t, j, change)
-			if errors.Is(err, pipeline.ErrLost) {
+			if errors.Is(err, cleanup.ErrLost) {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *pipeline.Config) { change(c); resume(c, j) })
+				err = runWith(t, j, func(c *cleanup.Config) { change(c); resume(c, j) })
 			}
 			var refused int64
 			for task, state := range j.states {
 				refused += j.retained[task].Failed
-				skipped := state == pipeline.NotRun && m.rollUpFails
-				if state == pipeline.Failed && !strings.Contains(j.problems[task], "rows failed") {
+				skipped := state == cleanup.NotRun && m.rollUpFails
+				if state == cleanup.Failed && !strings.Contains(j.problems[task], "rows failed") {
 					t.Errorf("task %s failed with %q; the run ended with %v", task, j.problems[task], err)
 				}
-				if state != pipeline.Succeeded && state != pipeline.Skipped && state != pipeline.Failed && !skipped {
+				if state != cleanup.Succeeded && state != cleanup.Skipped && state != cleanup.Failed && !skipped {
 					t.Errorf("task %s is %s; the run ended with %v", task, state, err)
 				}
 			}

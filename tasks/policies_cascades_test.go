@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/preview"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // threads creates old topics, with notes that go with them, and readers that forget them.
@@ -101,8 +100,8 @@ func TestChildrenOfOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(threads)
-	onTopics := func(change func(c *pipeline.Config)) func(c *pipeline.Config) {
-		return func(c *pipeline.Config) {
+	onTopics := func(change func(c *cleanup.Config)) func(c *cleanup.Config) {
+		return func(c *cleanup.Config) {
 			c.NoCampaign, c.Pipeline, c.Todo = true, nil, nil
 			p := oldTopics
 			p.Enabled = true
@@ -114,23 +113,23 @@ func TestChildrenOfOthers(t *testing.T) {
 	j.history = &guard.History{
 		Limits: guard.Limits{MinRows: 500, MaxSharePercent: 60}, Proven: oldTopics.Basis(),
 	}
-	err := runWith(t, j, onTopics(func(*pipeline.Config) {}))
-	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || !strings.Contains(err.Error(), `"note"`) ||
+	err := runWith(t, j, onTopics(func(*cleanup.Config) {}))
+	if refusal := (*failure.Refusal)(nil); !errors.As(err, &refusal) || !strings.Contains(err.Error(), `"note"`) ||
 		db.Int("SELECT count(*) FROM note") != 3_000 {
 		t.Errorf("two thirds of the notes would go: %v", err)
 	}
 
 	dry := newJournal(db)
-	if err := runWith(t, dry, onTopics(func(c *pipeline.Config) { c.DryRun = true })); err != nil {
+	if err := runWith(t, dry, onTopics(func(c *cleanup.Config) { c.DryRun = true })); err != nil {
 		t.Fatal(err)
 	}
 	saved := dry.planned
 	plan := saved["policy/topics"]
 	plan.Tables = slices.DeleteFunc(slices.Clone(plan.Tables),
-		func(p preview.Table) bool { return strings.Contains(p.Table, "note") })
+		func(p cleanup.PreviewTable) bool { return strings.Contains(p.Table, "note") })
 	saved["policy/topics"] = plan
-	_, err = run(t, db, onTopics(func(c *pipeline.Config) { c.SavedPlan = saved }))
-	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || refusal.Reason != refused.PlanExceeded ||
+	_, err = run(t, db, onTopics(func(c *cleanup.Config) { c.SavedPlan = saved }))
+	if refusal := (*failure.Refusal)(nil); !errors.As(err, &refusal) || refusal.Reason != failure.ReasonPlanExceeded ||
 		db.Int("SELECT count(*) FROM note") != 3_000 {
 		t.Errorf("the plan does not show the notes: %v", err)
 	}

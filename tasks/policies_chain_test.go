@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Policy) (*journal, error) {
 	t.Helper()
-	return run(t, db, func(c *pipeline.Config) {
+	return run(t, db, func(c *cleanup.Config) {
 		c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = dryRun, true, nil, nil
 		for _, p := range policies {
 			p.Enabled = true

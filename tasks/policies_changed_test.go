@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/forecast"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // What has changed in the database since a policy was set makes its task fail, or skip the table with a message.
@@ -24,11 +24,11 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 		Name: "newest", Table: "purchase",
 		KeepNewest: &policy.KeepNewest{Per: []string{"customer"}, OrderBy: "placed", Count: 2},
 	}
-	const skipped, failed = pipeline.Skipped, pipeline.Failed
+	const skipped, failed = cleanup.Skipped, cleanup.Failed
 	for name, test := range map[string]struct {
 		policy policy.Policy
 		change string
-		state  pipeline.State
+		state  cleanup.State
 		want   string // in the problem, or in the log
 	}{
 		"a dropped table": {old, "DROP TABLE customer", skipped, `no table "customer"`},
@@ -99,8 +99,8 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 				}
 			}
 			task := test.policy.Task()
-			c := pipeline.Config{Pool: db.Pool, NoCampaign: true, Pipeline: []plan.Task{task}}
-			f, err := forecast.New(t.Context(), c, plan.Holds{})
+			c := cleanup.Config{Pool: db.Pool, NoCampaign: true, Pipeline: []rules.Task{task}}
+			f, err := insight.NewForecaster(t.Context(), c, rules.Holds{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestPolicyWithoutRights(t *testing.T) {
 	} {
 		j, err := runPolicies(t, limited, false, p)
 		checkError(t, err, grant)
-		j.checkState(t, p.TaskName(), pipeline.Failed)
+		j.checkState(t, p.TaskName(), cleanup.Failed)
 	}
 	checkCount(
 		t,
@@ -162,13 +162,13 @@ func TestPolicyOfANameThatMoves(t *testing.T) {
 		Enabled:   true,
 		OlderThan: &policy.OlderThan{Column: "tsLastModified", Days: new(1)},
 	}
-	j, err := run(t, db, func(c *pipeline.Config) {
+	j, err := run(t, db, func(c *cleanup.Config) {
 		c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo[:0], p.Task())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.checkState(t, "policy/moved", pipeline.Skipped)
+	j.checkState(t, "policy/moved", cleanup.Skipped)
 	j.checkLog(t, "WARNING", "cannot be the table of a policy", "workflows")
 	checkCount(t, db, 2, "SELECT (SELECT count(*) FROM XtkWorkflow) + (SELECT count(*) FROM later.xtkworkflow)")
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // What applications write for "none" is no link to a parent, whatever its type.
@@ -59,7 +59,7 @@ func TestForeignParentProvesNothing(t *testing.T) {
 	db.MoveAway(far, "customer")
 	before := everything(db)
 	j, _ := runPolicies(t, db, false, orphanPurchases)
-	j.checkState(t, orphanPurchases.TaskName(), pipeline.Skipped)
+	j.checkState(t, orphanPurchases.TaskName(), cleanup.Skipped)
 	if said := strings.Join(j.logs, "; "); !strings.Contains(said, "foreign table") || everything(db) != before {
 		t.Errorf("rows changed, or the log is %s", said)
 	}
@@ -98,7 +98,7 @@ func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
 		if err != nil {
 			return err
 		}
-		return p.Check(t.Context(), tx, plan.Env{Catalog: catalog})
+		return p.Check(t.Context(), tx, rules.Env{Catalog: catalog})
 	})
 }
 

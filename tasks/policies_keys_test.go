@@ -11,9 +11,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
 var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 15, 25), "how many random databases TestRandomKeys makes")
@@ -299,7 +298,7 @@ func TestRandomKeys(t *testing.T) {
 					p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
 				}
 				runs := func(dryRun bool) *journal {
-					j, err := run(t, db, func(c *pipeline.Config) {
+					j, err := run(t, db, func(c *cleanup.Config) {
 						p.Enabled = true
 						c.DryRun, c.NoCampaign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
 						c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
@@ -331,7 +330,7 @@ func TestRandomKeys(t *testing.T) {
 				}
 				var cleared int64
 				for _, shown := range dry.previews[name] {
-					if shown.Action == preview.Update {
+					if shown.Action == cleanup.ActionUpdate {
 						cleared += shown.Rows
 					}
 				}

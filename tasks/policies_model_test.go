@@ -16,9 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var (
@@ -54,18 +53,18 @@ func TestRandomPolicies(t *testing.T) {
 			r.check(t)
 			r.ask(t)
 			t.Logf("rows to delete or change: %d", r.changed)
-			dryRun := r.run(t, rng, func(c *pipeline.Config) { c.DryRun = true })
+			dryRun := r.run(t, rng, func(c *cleanup.Config) { c.DryRun = true })
 			r.compareCounts(t, "dry", dryRun)
 			for i, p := range r.policies {
 				if shown := dryRun.previews[p.TaskName()]; previewed(shown) != r.changed[i] {
 					t.Errorf("%s: the preview is %v, want %d rows; %s", p.describe(), shown, r.changed[i], p.sql())
 				}
 			}
-			saved := map[string]preview.Task(nil)
+			saved := map[string]cleanup.SavedTask(nil)
 			if seed%2 == 0 {
 				saved = dryRun.planned
 			}
-			r.compareCounts(t, "first", r.run(t, rng, func(c *pipeline.Config) { c.SavedPlan = saved }))
+			r.compareCounts(t, "first", r.run(t, rng, func(c *cleanup.Config) { c.SavedPlan = saved }))
 			r.compareRows(t)
 			r.changed = make([]int64, len(r.policies))
 			r.compareCounts(t, "second", r.run(t, rng, nil))
@@ -74,7 +73,7 @@ func TestRandomPolicies(t *testing.T) {
 	}
 }
 
-func previewed(tables []preview.Table) (rows int64) {
+func previewed(tables []cleanup.PreviewTable) (rows int64) {
 	for _, t := range tables {
 		rows += t.Rows
 	}
@@ -127,7 +126,7 @@ func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 	return r
 }
 
-func (r *randomPolicies) tasks() (all []plan.Task) {
+func (r *randomPolicies) tasks() (all []rules.Task) {
 	for _, p := range r.policies {
 		all = append(all, p.Task())
 	}
@@ -135,7 +134,7 @@ func (r *randomPolicies) tasks() (all []plan.Task) {
 }
 
 // config changes the configuration of a run so that it does the policies.
-func (r *randomPolicies) config(c *pipeline.Config) {
+func (r *randomPolicies) config(c *cleanup.Config) {
 	c.Todo = r.tasks()
 	c.Pipeline, c.NoCampaign = slices.Clone(c.Todo), !r.application
 	if r.application {
@@ -145,10 +144,10 @@ func (r *randomPolicies) config(c *pipeline.Config) {
 
 func (r *randomPolicies) check(t *testing.T) {
 	t.Helper()
-	c := pipeline.Config{}
+	c := cleanup.Config{}
 	r.config(&c)
 	err := pgx.BeginFunc(t.Context(), r.db, func(tx pgx.Tx) error {
-		env := plan.Env{Now: now, Pipeline: c.Pipeline}
+		env := rules.Env{Now: now, Pipeline: c.Pipeline}
 		var err error
 		if env.Catalog, err = campaign.LoadCatalog(t.Context(), tx, c.Scope()); err != nil {
 			return err
@@ -192,14 +191,14 @@ func (r *randomPolicies) ask(t *testing.T) {
 }
 
 // run does the policies. The worker of a run may die, and another one continues.
-func (r *randomPolicies) run(t *testing.T, rng *rand.Rand, change func(*pipeline.Config)) *journal {
+func (r *randomPolicies) run(t *testing.T, rng *rand.Rand, change func(*cleanup.Config)) *journal {
 	t.Helper()
 	j := newJournal(r.db)
 	limit := choose(rng, []int{0, 1, 20})
 	if slices.ContainsFunc(r.policies, func(p *randomPolicy) bool { return p.table.large }) {
 		limit = 0
 	}
-	configure := func(c *pipeline.Config) {
+	configure := func(c *cleanup.Config) {
 		r.config(c)
 		c.Settings.MaxRows, c.ContinueOnError = limit, true
 		if change != nil {
@@ -209,14 +208,14 @@ func (r *randomPolicies) run(t *testing.T, rng *rand.Rand, change func(*pipeline
 	if rng.IntN(2) == 0 {
 		j.loseAt, j.after = 1+rng.IntN(20), rng.IntN(2) == 0
 	}
-	c := pipeline.Config{}
+	c := cleanup.Config{}
 	if configure(&c); c.DryRun {
 		j.loseAt = 0
 	}
 	err := runWith(t, j, configure)
-	if errors.Is(err, pipeline.ErrLost) {
+	if errors.Is(err, cleanup.ErrLost) {
 		j.loseAt = 0
-		err = runWith(t, j, func(c *pipeline.Config) {
+		err = runWith(t, j, func(c *cleanup.Config) {
 			configure(c)
 			resume(c, j)
 		})

@@ -9,9 +9,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // Values are compared as their type is ordered, and with keys as a foreign key does, also if the search path has
@@ -198,7 +198,7 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 		}
 		for name, c := range checks {
 			c.policy.Name, c.policy.Table = "p", "child"
-			switch err := c.policy.Check(t.Context(), tx, plan.Env{Catalog: catalog}); {
+			switch err := c.policy.Check(t.Context(), tx, rules.Env{Catalog: catalog}); {
 			case c.want == "" && err != nil:
 				t.Errorf("%s: %v", name, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
@@ -225,7 +225,7 @@ func TestKeysOfOtherCollations(t *testing.T) {
 	} {
 		for name, test := range map[string]struct {
 			policy  policy.Policy
-			holds   plan.Holds
+			holds   rules.Holds
 			parents string // that are left
 			ids     string // of children
 		}{
@@ -233,7 +233,7 @@ func TestKeysOfOtherCollations(t *testing.T) {
 			"cascades": {policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "b", ids: "2,4"},
 			"a hold": {
 				policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "a,b,c", ids: "1,2,3,4",
-				holds: plan.Holds{Names: []string{"a hold"}, Tables: heldTable("child")},
+				holds: rules.Holds{Names: []string{"a hold"}, Tables: heldTable("child")},
 			},
 			"circles": {
 				policy: policy.Policy{Name: "p", Table: "child", OlderThan: old}, parents: "a,b,c,z", ids: "2,3",
@@ -258,10 +258,10 @@ func TestKeysOfOtherCollations(t *testing.T) {
 					db.Do("UPDATE child SET above = 'c' WHERE id = 2")
 				}
 				j := newJournal(db)
-				j.holds = func() plan.Holds { return test.holds }
+				j.holds = func() rules.Holds { return test.holds }
 				test.policy.Enabled = true
-				if err := runWith(t, j, func(c *pipeline.Config) {
-					c.Pipeline, c.Todo = []plan.Task{test.policy.Task()}, []plan.Task{test.policy.Task()}
+				if err := runWith(t, j, func(c *cleanup.Config) {
+					c.Pipeline, c.Todo = []rules.Task{test.policy.Task()}, []rules.Task{test.policy.Task()}
 				}); err != nil {
 					t.Error(err)
 				}

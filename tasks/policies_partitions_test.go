@@ -7,11 +7,10 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // Three months of events lie before 15 January 2026 with 30 rows each, and 14 rows of the month of that day.
@@ -54,7 +53,7 @@ func TestPartitionsOfPolicies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.checkState(t, p.TaskName(), pipeline.Succeeded)
+				j.checkState(t, p.TaskName(), cleanup.Succeeded)
 				j.checkDeleted(t, p.TaskName(), c.deleted)
 				if got := j.removed[p.TaskName()]; got != c.removed {
 					t.Errorf("%d partitions were counted, not %d (dry run: %t)", got, c.removed, isDry)
@@ -104,7 +103,7 @@ func TestPartitionsThatCannotBeDetached(t *testing.T) {
 	t.Parallel()
 	for problem, c := range map[string]struct {
 		setup   string
-		holds   plan.Holds
+		holds   rules.Holds
 		foreign bool // the role is not the owner
 		late    bool // only a run meets it
 		locked  string
@@ -180,9 +179,9 @@ func TestPartitionAttachedAfterAPlan(t *testing.T) {
 	}
 	db.Do("ALTER TABLE event ATTACH PARTITION event_2025_11 FOR VALUES FROM ('2025-11-01Z') TO ('2025-12-01Z')")
 	j := newJournal(db)
-	if err := runWith(t, j, func(c *pipeline.Config) {
-		c.NoCampaign, c.Pipeline, c.Todo = true, []plan.Task{p.Task()}, []plan.Task{p.Task()}
-		c.SavedPlan = map[string]preview.Task{p.TaskName(): dry.planned[p.TaskName()]}
+	if err := runWith(t, j, func(c *cleanup.Config) {
+		c.NoCampaign, c.Pipeline, c.Todo = true, []rules.Task{p.Task()}, []rules.Task{p.Task()}
+		c.SavedPlan = map[string]cleanup.SavedTask{p.TaskName(): dry.planned[p.TaskName()]}
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // Of 40 old customers, ten each have an order, which keeps them, a visit, which goes with them, and a note.
@@ -99,7 +99,7 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 		if j, err = runPolicies(t, db, isDry, orders, gone); err != nil {
 			t.Fatal(err)
 		}
-		j.checkState(t, gone.TaskName(), pipeline.Succeeded)
+		j.checkState(t, gone.TaskName(), cleanup.Succeeded)
 		j.checkDeleted(t, orders.TaskName(), 7)
 		j.checkDeleted(t, gone.TaskName(), 37)
 	}
@@ -115,8 +115,8 @@ func TestRowsThatWereKeptFromAnotherWorker(t *testing.T) {
 		GRANT SELECT, DELETE ON customer TO ` + role)
 	gone := goneCustomers(false)
 	gone.Enabled, gone.Limit = true, 5
-	change := func(c *pipeline.Config) {
-		c.NoCampaign, c.Pipeline, c.Todo = true, []plan.Task{gone.Task()}, []plan.Task{gone.Task()}
+	change := func(c *cleanup.Config) {
+		c.NoCampaign, c.Pipeline, c.Todo = true, []rules.Task{gone.Task()}, []rules.Task{gone.Task()}
 	}
 	j := newJournal(db.For(role))
 	j.committed = func() {
@@ -124,14 +124,14 @@ func TestRowsThatWereKeptFromAnotherWorker(t *testing.T) {
 			j.loseAt = 1
 		}
 	}
-	if err := runWith(t, j, change); !errors.Is(err, pipeline.ErrLost) || j.cursor.Retained.Failed != 10 {
+	if err := runWith(t, j, change); !errors.Is(err, cleanup.ErrLost) || j.cursor.Retained.Failed != 10 {
 		t.Fatalf("the worker ends with %v at %+v", err, j.cursor)
 	}
 	j.loseAt, j.committed = 0, nil
-	if err := runWith(t, j, func(c *pipeline.Config) { change(c); resume(c, j) }); err != nil {
+	if err := runWith(t, j, func(c *cleanup.Config) { change(c); resume(c, j) }); err != nil {
 		t.Fatal(err)
 	}
-	j.checkState(t, gone.TaskName(), pipeline.Succeeded)
+	j.checkState(t, gone.TaskName(), cleanup.Succeeded)
 	j.checkDeleted(t, gone.TaskName(), 30)
 	j.checkRetained(t, gone.TaskName(), purge.Retained{Failed: 10, Kept: 10})
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A policy that lacks a right fails alone, also by hand, whatever its name.
@@ -25,9 +25,9 @@ func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
 	db.Do("DELETE FROM purchase WHERE id > 200")
 	j, err := runPolicies(t, db.For(role), false, oldCustomers, orphanPurchases, orphanLines)
 	checkError(t, err, `task policy/b-purchases failed: `, `GRANT DELETE ON "public"."purchase" TO "`+role+`"`)
-	j.checkState(t, oldCustomers.TaskName(), pipeline.Succeeded)
-	j.checkState(t, orphanPurchases.TaskName(), pipeline.Failed)
-	j.checkState(t, orphanLines.TaskName(), pipeline.Succeeded)
+	j.checkState(t, oldCustomers.TaskName(), cleanup.Succeeded)
+	j.checkState(t, orphanPurchases.TaskName(), cleanup.Failed)
+	j.checkState(t, orphanLines.TaskName(), cleanup.Succeeded)
 	j.checkDeleted(t, oldCustomers.TaskName(), 10)
 	j.checkDeleted(t, orphanLines.TaskName(), 300)
 }
@@ -54,10 +54,10 @@ func TestShareBesideAPartitionWithoutRights(t *testing.T) {
 		j.history = &guard.History{
 			Limits: guard.Limits{MinRows: 1, MaxSharePercent: c.share}, Proven: p.Basis(),
 		}
-		err := runWith(t, j, func(config *pipeline.Config) {
-			config.NoCampaign, config.Pipeline, config.Todo = true, []plan.Task{p.Task()}, []plan.Task{p.Task()}
+		err := runWith(t, j, func(config *cleanup.Config) {
+			config.NoCampaign, config.Pipeline, config.Todo = true, []rules.Task{p.Task()}, []rules.Task{p.Task()}
 		})
-		if refusal := (*refused.Error)(nil); errors.As(err, &refusal) != c.refused || (err != nil) != c.refused {
+		if refusal := (*failure.Refusal)(nil); errors.As(err, &refusal) != c.refused || (err != nil) != c.refused {
 			t.Errorf("at most %v %%: %v", c.share, err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestGrantsSuffice(t *testing.T) {
 			OrphanOf: &policy.OrphanOf{Column: "account", ParentTable: `"Shop".account`, ParentColumn: "id"},
 		},
 	}
-	with := func(do func(tx pgx.Tx, p policy.Policy, env plan.Env) error) {
+	with := func(do func(tx pgx.Tx, p policy.Policy, env rules.Env) error) {
 		for _, p := range policies {
 			if err := pgx.BeginFunc(t.Context(), db.For(role).Pool, func(tx pgx.Tx) error {
 				catalog, err := campaign.LoadCatalog(t.Context(), tx,
@@ -179,14 +179,14 @@ func TestGrantsSuffice(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return do(tx, p, plan.Env{Catalog: catalog})
+				return do(tx, p, rules.Env{Catalog: catalog})
 			}); err != nil {
 				t.Fatalf("%s: %v", p.Name, err)
 			}
 		}
 	}
 	grants := func() (all []string) {
-		with(func(tx pgx.Tx, p policy.Policy, env plan.Env) error {
+		with(func(tx pgx.Tx, p policy.Policy, env rules.Env) error {
 			statements, err := p.Grants(t.Context(), tx, env)
 			all = append(all, statements...)
 			return err
@@ -217,7 +217,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA "Shop" GRANT SELECT, DELETE 
 	}
 	db.Do(`CREATE TABLE "Shop".event_new PARTITION OF "Shop".event FOR VALUES FROM ('2025-01-01') TO (MAXVALUE);
 		INSERT INTO "Shop".event VALUES (21, 99, '2026-02-10')`)
-	with(func(tx pgx.Tx, p policy.Policy, env plan.Env) error { return p.Check(t.Context(), tx, env) })
+	with(func(tx pgx.Tx, p policy.Policy, env rules.Env) error { return p.Check(t.Context(), tx, env) })
 	j, err := runPolicies(t, db.For(role), false, policies...)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -109,7 +109,7 @@ func TestPoliciesAndTriggers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j, err := run(t, db, func(c *pipeline.Config) {
+				j, err := run(t, db, func(c *cleanup.Config) {
 					c.NoCampaign, c.SavedPlan = true, saved.planned
 					c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
 				})
@@ -157,7 +157,7 @@ func TestPolicyAndATriggerElsewhere(t *testing.T) {
 		Name: "p", Table: "XtkAudit", Enabled: true, OlderThan: &policy.OlderThan{Column: "tsChanged", Days: new(7)},
 		Assign: []policy.Assign{{Column: "sEntity", Value: &removed}},
 	}
-	j, err := run(t, db, func(c *pipeline.Config) {
+	j, err := run(t, db, func(c *cleanup.Config) {
 		c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo[:0], p.Task())
 	})
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-func checkPreview(t *testing.T, p preview.Table, rows int64, rule string, sample ...int64) {
+func checkPreview(t *testing.T, p cleanup.PreviewTable, rows int64, rule string, sample ...int64) {
 	t.Helper()
 	if p.Rows != rows {
 		t.Errorf("the preview of %s has %d rows, want %d", p.Table, p.Rows, rows)
@@ -32,7 +31,7 @@ func checkPreview(t *testing.T, p preview.Table, rows int64, rule string, sample
 	}
 }
 
-func checkDates(t *testing.T, p preview.Table, oldest, newest time.Time) {
+func checkDates(t *testing.T, p cleanup.PreviewTable, oldest, newest time.Time) {
 	t.Helper()
 	if p.Oldest == nil || !p.Oldest.Equal(oldest) {
 		t.Errorf("the oldest date of %s is %v, want %s", p.Table, p.Oldest, oldest)
@@ -66,8 +65,8 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	if after := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery"); after != before {
 		t.Error("a dry run changed something")
 	}
-	find := func(task, table string, action preview.Action) preview.Table {
-		i := slices.IndexFunc(j.previews[task], func(p preview.Table) bool {
+	find := func(task, table string, action cleanup.PreviewAction) cleanup.PreviewTable {
+		i := slices.IndexFunc(j.previews[task], func(p cleanup.PreviewTable) bool {
 			return strings.Contains(p.Table, table) && p.Action == action
 		})
 		if i < 0 {
@@ -75,7 +74,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 		}
 		return j.previews[task][i]
 	}
-	of := find("deliveries", `"nmsbroadlogrcp"`, preview.Delete)
+	of := find("deliveries", `"nmsbroadlogrcp"`, cleanup.ActionDelete)
 	slices.Sort(of.Sample)
 	checkPreview(
 		t,
@@ -89,8 +88,8 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	if of.Oldest != nil {
 		t.Errorf("the logs of the delivery have the oldest date %s, want none", of.Oldest)
 	}
-	checkPreview(t, find("expired-deliveries", `"nmsbroadlogrcp"`, preview.Update), 1, "", 21)
-	old := find("delivery-logs", `"nmsbroadlogrcp"`, preview.Delete)
+	checkPreview(t, find("expired-deliveries", `"nmsbroadlogrcp"`, cleanup.ActionUpdate), 1, "", 21)
+	old := find("delivery-logs", `"nmsbroadlogrcp"`, cleanup.ActionDelete)
 	slices.Sort(old.Sample)
 	day := func(month time.Month) time.Time { return time.Date(2024, month, 1, 0, 0, 0, 0, time.UTC) }
 	checkPreview(t, old, 2, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)", 22, 23)
@@ -101,7 +100,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	if old.Bytes == 0 {
 		t.Error("the size of the obsolete rows is missing")
 	}
-	tables := find("work-tables", `wkdlv\_%`, preview.Drop)
+	tables := find("work-tables", `wkdlv\_%`, cleanup.ActionDrop)
 	slices.Sort(tables.Names)
 	// The table of an ended delivery is kept.
 	if want := []string{"wkdlv_1", "wkdlv_1_v"}; tables.Tables != 2 || !slices.Equal(tables.Names, want) {
@@ -173,11 +172,11 @@ func TestDryRunGoesOn(t *testing.T) {
 		randomDatabase(t, db, seed+1, now)
 		alone := mustRun(t, db, dry)
 		for at, first := range tasks.Pipeline {
-			j := mustRun(t, db, func(c *pipeline.Config) {
+			j := mustRun(t, db, func(c *cleanup.Config) {
 				c.DryRun, c.Chosen, c.Todo = true, c.Todo, c.Todo[at:]
-				c.Succeeded, c.Done = map[string]bool{}, map[string]preview.Task{}
+				c.Succeeded, c.Done = map[string]bool{}, map[string]cleanup.SavedTask{}
 				for _, done := range tasks.Pipeline[:at] {
-					c.Succeeded[done.Name], c.Done[done.Name] = alone.states[done.Name] == pipeline.Succeeded, alone.planned[done.Name]
+					c.Succeeded[done.Name], c.Done[done.Name] = alone.states[done.Name] == cleanup.Succeeded, alone.planned[done.Name]
 				}
 			})
 			for _, what := range tasks.Pipeline[at:] {
@@ -202,7 +201,7 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
   FROM generate_series(5, 50000, 10000) i`)
 	j := mustRun(t, db, dry, "tracking-logs")
 	i := slices.IndexFunc(j.previews["tracking-logs"],
-		func(p preview.Table) bool { return strings.Contains(p.Table, "web") })
+		func(p cleanup.PreviewTable) bool { return strings.Contains(p.Table, "web") })
 	if i < 0 {
 		t.Fatalf("the preview lacks the paired table: %+v", j.previews)
 	}
@@ -456,7 +455,7 @@ func BenchmarkPreview(b *testing.B) {
 		}
 		j := newJournal(db)
 		timed("preview", func() {
-			err = runWith(b, j, func(c *pipeline.Config) {
+			err = runWith(b, j, func(c *cleanup.Config) {
 				c.Pool, c.DryRun, c.Settings.Workers, c.Settings.Limits = pool, true, 2, purge.Limits{
 					ActiveSessions: 50,
 				}
@@ -484,10 +483,10 @@ INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1), (2, 2)
 DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 	dryRun, done := newJournal(db), newJournal(db)
 	for _, j := range []*journal{dryRun, done} {
-		j.holds = func() plan.Holds {
-			return plan.Holds{Names: []string{"a hold"}, Tables: heldTable("nmsmirrorpagesearch")}
+		j.holds = func() rules.Holds {
+			return rules.Holds{Names: []string{"a hold"}, Tables: heldTable("nmsmirrorpagesearch")}
 		}
-		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun = j == dryRun }); err != nil {
+		if err := runWith(t, j, func(c *cleanup.Config) { c.DryRun = j == dryRun }); err != nil {
 			t.Fatal(err)
 		}
 	}

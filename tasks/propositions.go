@@ -4,15 +4,15 @@ import (
 	"regexp"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // propositionTables selects tables that exist if the module Interaction is installed. The pattern does not match
 // backup copies such as nmspropositionrcp_2024.
-var propositionTables = plan.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`),
+var propositionTables = rules.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`),
 	(*campaign.Table).HasPropositions)
 
-var propositionFamily = plan.Family{
+var propositionFamily = rules.Family{
 	Select:    propositionTables,
 	Matches:   (*campaign.Table).HasPropositions,
 	Noun:      "a table of propositions",
@@ -20,12 +20,12 @@ var propositionFamily = plan.Family{
 	Column:    "tsLastModified",
 }
 
-var propositions = plan.Task{
+var propositions = rules.Task{
 	Name:        "propositions",
 	Title:       "Offer propositions",
 	Description: "Offer propositions older than their delay.",
-	Steps: []plan.Step{{
+	Steps: []rules.Step{{
 		On:    propositionFamily.Tables,
-		Rules: plan.Rules{{plan.Older(propositionFamily.Column, campaign.PropositionPurge)}},
+		Rules: rules.Rules{{rules.Older(propositionFamily.Column, campaign.PropositionPurge)}},
 	}},
 }

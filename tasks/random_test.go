@@ -18,9 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var (
@@ -59,14 +58,14 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies, and another one continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
-				var planned map[string]preview.Task
+				var planned map[string]cleanup.SavedTask
 				if which == "first" && seed%2 == 0 {
 					planned = dryRun.planned
 				}
-				err := runWith(t, j, func(c *pipeline.Config) { c.Settings.MaxRows, c.SavedPlan = limit, planned })
-				if errors.Is(err, pipeline.ErrLost) {
+				err := runWith(t, j, func(c *cleanup.Config) { c.Settings.MaxRows, c.SavedPlan = limit, planned })
+				if errors.Is(err, cleanup.ErrLost) {
 					j.loseAt = 0
-					err = runWith(t, j, func(c *pipeline.Config) {
+					err = runWith(t, j, func(c *cleanup.Config) {
 						resume(c, j)
 						c.Settings.MaxRows, c.SavedPlan = limit, planned
 					})
@@ -75,7 +74,7 @@ func TestRandomDatabases(t *testing.T) {
 					t.Fatal(err)
 				}
 				for task, state := range j.states {
-					if state != pipeline.Succeeded && state != pipeline.Skipped {
+					if state != cleanup.Succeeded && state != cleanup.Skipped {
 						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
 					}
 				}
@@ -129,9 +128,9 @@ func compareDryRun(t *testing.T, dryRun, done *journal) {
 		for _, p := range dryRun.previews[name] {
 			sums[0] += p.Tables
 			switch p.Action {
-			case preview.Delete:
+			case cleanup.ActionDelete:
 				sums[1], sums[3] = sums[1]+p.Rows-p.Cascaded, sums[3]+p.Cascaded
-			case preview.Update:
+			case cleanup.ActionUpdate:
 				sums[2] += p.Rows
 			}
 		}
@@ -148,7 +147,7 @@ func compareWhatIf(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	dryRun := func(whatIf map[string]int) *journal {
 		j := newJournal(db)
-		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun, c.WhatIf = true, whatIf }); err != nil {
+		if err := runWith(t, j, func(c *cleanup.Config) { c.DryRun, c.WhatIf = true, whatIf }); err != nil {
 			t.Fatal(err)
 		}
 		return j
@@ -204,13 +203,13 @@ func compareWhatIf(t *testing.T, db *pgtest.DB) {
 	db.Do("DELETE FROM XtkOption; INSERT INTO XtkOption SELECT * FROM before; DROP TABLE before")
 }
 
-func resume(c *pipeline.Config, j *journal) {
+func resume(c *cleanup.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
-		c.Succeeded[task], c.Failed[task] = state == pipeline.Succeeded, state == pipeline.Failed ||
-			state == pipeline.NotRun
+		c.Succeeded[task], c.Failed[task] = state == cleanup.Succeeded, state == cleanup.Failed ||
+			state == cleanup.NotRun
 	}
-	c.Todo = slices.DeleteFunc(c.Todo, func(task plan.Task) bool { return j.states[task.Name] != "" })
+	c.Todo = slices.DeleteFunc(c.Todo, func(task rules.Task) bool { return j.states[task.Name] != "" })
 	c.Cursor = j.cursor
 }
 

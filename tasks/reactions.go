@@ -1,12 +1,14 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/rules"
+)
 
-var reactions = plan.Task{
+var reactions = rules.Task{
 	Name:        "reactions",
 	Title:       "Campaign reactions",
 	Description: "Matches of response hypotheses (NmsRemaMatchRcp) whose hypothesis is gone.",
-	Steps:       []plan.Step{{On: plan.Table("NmsRemaMatchRcp"), Rules: plan.Rules{{noHypothesis}}}},
+	Steps:       []rules.Step{{On: rules.Table("NmsRemaMatchRcp"), Rules: rules.Rules{{noHypothesis}}}},
 }
 
-var noHypothesis = plan.Orphan{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}
+var noHypothesis = rules.Orphan{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // What was known of a table that is swept, or by which rows are judged, does not hold for the whole task: a batch that
@@ -78,8 +78,8 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 				CREATE TABLE evidence (id int PRIMARY KEY, child int);
 				INSERT INTO evidence SELECT i, i FROM generate_series(1, 1000) i; ANALYZE`)
 			j := newJournal(db)
-			j.holds = func() plan.Holds {
-				return plan.Holds{Names: []string{"court"}, Tables: heldTable("evidence")}
+			j.holds = func() rules.Holds {
+				return rules.Holds{Names: []string{"court"}, Tables: heldTable("evidence")}
 			}
 			changed := false
 			j.committed = func() {
@@ -96,9 +96,9 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.policy = c.policy.Resolve(catalog)
-			_ = runWith(t, j, func(config *pipeline.Config) {
+			_ = runWith(t, j, func(config *cleanup.Config) {
 				config.NoCampaign, config.ContinueOnError, config.Settings.MaxRows = true, true, 20
-				config.Pipeline, config.Todo = []plan.Task{c.policy.Task()}, []plan.Task{c.policy.Task()}
+				config.Pipeline, config.Todo = []rules.Task{c.policy.Task()}, []rules.Task{c.policy.Task()}
 			})
 			if n := db.Int(c.count); n != c.want || !changed {
 				t.Errorf("%d rows are left, want %d; log %q", n, c.want, j.logs)

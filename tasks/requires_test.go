@@ -6,7 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // A task that requires a failed task is not run, under the same worker or another one. All other tasks are run.
@@ -30,14 +30,14 @@ func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 			if before != nil {
 				names = names[1:]
 			}
-			j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError, c.Failed = true, before }, names...)
+			j, err := run(t, db, func(c *cleanup.Config) { c.ContinueOnError, c.Failed = true, before }, names...)
 			if (err == nil) != (before != nil) {
 				t.Errorf("the run ended with %v", err)
 			}
-			for task, want := range map[string]pipeline.State{
-				"email-errors": pipeline.NotRun,
-				"mx-domains":   pipeline.NotRun,
-				"audit-trail":  pipeline.Succeeded,
+			for task, want := range map[string]cleanup.State{
+				"email-errors": cleanup.NotRun,
+				"mx-domains":   cleanup.NotRun,
+				"audit-trail":  cleanup.Succeeded,
 			} {
 				if j.states[task] != want {
 					t.Errorf("%s is %s, want %s", task, j.states[task], want)

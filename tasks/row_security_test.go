@@ -7,8 +7,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // If row security may hide rows of a log, their deliveries are retained, so that no logs become orphans. The visible
@@ -85,7 +85,7 @@ func TestRowSecurityOfTablesThatDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup, hidden string
 		tasks         []string
-		holds         plan.Holds
+		holds         rules.Holds
 		left          string // the query for the number of rows that are left
 		fails         bool
 	}{
@@ -127,7 +127,7 @@ func TestRowSecurityOfTablesThatDecide(t *testing.T) {
 		},
 		"logs have the deliveries on hold of propositions": {
 			setup: mappings + delivery + log + proposition, hidden: "NmsBroadLogRcp", tasks: []string{"propositions"},
-			holds: plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
+			holds: rules.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
 			left:  "SELECT count(*) FROM NmsPropositionRcp WHERE iPropositionId <> 0",
 		},
 	} {
@@ -141,7 +141,7 @@ func TestRowSecurityOfTablesThatDecide(t *testing.T) {
 				}
 				super := db.For("postgres")
 				j := newJournal(db)
-				j.holds = func() plan.Holds { return c.holds }
+				j.holds = func() rules.Holds { return c.holds }
 				err := runWith(t, j, nil, c.tasks...)
 				if fails := isHidden && c.fails; (err != nil) != fails {
 					t.Fatalf("hidden: %t: the run ended with %v", isHidden, err)

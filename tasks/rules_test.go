@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // ruleTest tests the rules of a task on the rows of testdata/rules/TASK.txtar. Each condition has rows on both sides.
@@ -347,10 +347,10 @@ func TestRules(t *testing.T) {
 				if !slices.Equal(snapshot(), was) {
 					t.Error("a dry run changed something")
 				}
-				j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = maxRows }, r.task)
+				j := mustRun(t, db, func(c *cleanup.Config) { c.Settings.MaxRows = maxRows }, r.task)
 				r.compare(t, db, before)
 				j.checkDeleted(t, r.task, want)
-				j.checkState(t, r.task, pipeline.Succeeded)
+				j.checkState(t, r.task, cleanup.Succeeded)
 				for _, b := range j.batches {
 					if maxRows > 0 && b.Deleted > 2 && r.task != "email-error-stats" { // a row and its paired row
 						t.Errorf("a batch of %d rows, want at most 2", b.Deleted)
@@ -434,7 +434,7 @@ func TestMissingTables(t *testing.T) {
 			for _, table := range append(r.tables, tableTest{name: "NmsDeliveryMapping"}) {
 				db.Do("DROP TABLE IF EXISTS " + table.name + " CASCADE")
 				j := mustRun(t, db, nil, r.task)
-				if state := j.states[r.task]; state != pipeline.Succeeded && state != pipeline.Skipped {
+				if state := j.states[r.task]; state != cleanup.Succeeded && state != cleanup.Skipped {
 					t.Errorf("without %s the task is %s, want succeeded or skipped", table.name, state)
 				}
 			}

@@ -1,12 +1,14 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/rules"
+)
 
-var sessions = plan.Task{
+var sessions = rules.Task{
 	Name:        "sessions",
 	Title:       "Expired sessions",
 	Description: "Sessions (XtkSessionInfo) that have expired.",
-	Steps: []plan.Step{
-		{On: plan.Table("XtkSessionInfo"), Rules: plan.Rules{{plan.Past("tsExpiration")}}, Empties: true},
+	Steps: []rules.Step{
+		{On: rules.Table("XtkSessionInfo"), Rules: rules.Rules{{rules.Past("tsExpiration")}}, Empties: true},
 	},
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // withStandby returns a random database on a server with a standby, and a pool of the same database on the standby.
@@ -79,7 +79,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	catchUp := sync.OnceValue(func() error { return standby.CatchUp(t.Context(), primary) })
 	j.proceed = catchUp
 	if err := runWith(
-		t, j, func(c *pipeline.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
+		t, j, func(c *cleanup.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	db, primary, standby, there := withStandby(t, 12)
 	fails := func(pool *pgxpool.Pool, parts ...string) {
 		t.Helper()
-		_, err := run(t, db, func(c *pipeline.Config) {
-			c.DryRun, c.Standby = true, pipeline.Standby{Pool: pool, MaxWait: time.Millisecond}
+		_, err := run(t, db, func(c *cleanup.Config) {
+			c.DryRun, c.Standby = true, cleanup.Standby{Pool: pool, MaxWait: time.Millisecond}
 		})
-		if err == nil || errors.Is(err, pipeline.ErrLost) {
+		if err == nil || errors.Is(err, cleanup.ErrLost) {
 			t.Fatalf("the run ended with %v, want another error", err)
 		}
 		checkError(t, err, parts...)
@@ -116,14 +116,14 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	fails(open(t, db.URL()), "not in recovery")
 	fails(open(t, standby.URL(campaigndb.Role, "postgres")), "its database is postgres")
 	strange := pgtest.Campaign(t)
-	_, err := run(t, strange, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there })
+	_, err := run(t, strange, func(c *cleanup.Config) { c.DryRun, c.Standby.Pool = true, there })
 	checkError(t, err, "system identifier")
 	if err := standby.FallBehind(t.Context(), primary); err != nil {
 		t.Fatal(err)
 	}
 	db.Do("CREATE TABLE elsewhere.late (i int)")
 	fails(there, "has not replayed", "bytes of WAL behind")
-	mustRun(t, db, func(c *pipeline.Config) { c.Standby.Pool = there }, "sessions") // a run does not need the standby
+	mustRun(t, db, func(c *cleanup.Config) { c.Standby.Pool = there }, "sessions") // a run does not need the standby
 	standby.Stop()
 	fails(there, "--preview-database-url", "cannot be read")
 }
@@ -188,7 +188,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 			over = true
 		default:
 		}
-		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
+		j := mustRun(t, db, func(c *cleanup.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
 		if j.deleted["sessions"] != 100_000 {
 			t.Errorf("%d rows were counted, want 100000: %q", j.deleted["sessions"], j.logs)
 		}
@@ -210,7 +210,7 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 		INSERT INTO NmsRtEvent VALUES (1, '2005-01-01'), (2, '2015-01-01')`,
 	)
 	there := open(t, standby.URL(campaigndb.Role, db.Name))
-	j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there }, "audit-trail",
+	j := mustRun(t, db, func(c *cleanup.Config) { c.DryRun, c.Standby.Pool = true, there }, "audit-trail",
 		"expired-events", "workflow-instances")
 	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
 		j.checkLog(t, "WARNING", table+" is unlogged", "not counted")

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 type statements struct {
@@ -75,7 +75,7 @@ func TestPlansAreMadeOnce(t *testing.T) {
 	pool := s.trace(t, db)
 	for _, dryRun := range []bool{true, false} {
 		s.sent = nil
-		mustRun(t, db, func(c *pipeline.Config) { c.Pool, c.DryRun = pool, dryRun })
+		mustRun(t, db, func(c *cleanup.Config) { c.Pool, c.DryRun = pool, dryRun })
 		t.Logf("a run of all tasks on an empty database, dry: %t, sent %d statements", dryRun, len(s.sent))
 		if read := s.with("has_any_column_privilege"); read > 10 { // it is read again after a second
 			t.Errorf("the catalog was read %d times, want at most 10", read)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 func TestStatistics(t *testing.T) {
@@ -118,10 +118,10 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
 	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
-	after := func(c *pipeline.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+	after := func(c *cleanup.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 	for _, c := range []struct {
 		name, option string
-		change       func(*pipeline.Config)
+		change       func(*cleanup.Config)
 		want         []string
 	}{
 		{
@@ -136,7 +136,7 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
 		{"nothing", "1", after, nil},
 		{"without statistics", "0", nil, nil},
-		{"dry", "0", func(c *pipeline.Config) { after(c); dry(c) }, nil},
+		{"dry", "0", func(c *cleanup.Config) { after(c); dry(c) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -177,11 +177,11 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 			)
 			j := newJournal(db)
 			j.loseAt, j.after = at, after
-			succeeded := func(c *pipeline.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+			succeeded := func(c *cleanup.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 			err := runWith(t, j, succeeded, "expired-events")
-			if died = errors.Is(err, pipeline.ErrLost); died {
+			if died = errors.Is(err, cleanup.ErrLost); died {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *pipeline.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
+				err = runWith(t, j, func(c *cleanup.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
 			}
 			want := []string{
 				"analyzing nmsbatchevent", "analyzing nmsrtevent", "vacuuming nmsbatchevent", "vacuuming nmsrtevent",
@@ -235,7 +235,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 			db.Superuser(
 				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
-			j.checkState(t, "statistics", pipeline.Succeeded)
+			j.checkState(t, "statistics", cleanup.Succeeded)
 			if got := j.vacuumed(); !slices.Contains(got, "analyzing z_table") {
 				t.Errorf("z_table was not analyzed: %q", got)
 			}
@@ -265,13 +265,13 @@ func TestStatisticsOfTheOnlyTableThatFails(t *testing.T) {
 		}
 		return ""
 	})
-	j, err := run(t, db, func(c *pipeline.Config) {
+	j, err := run(t, db, func(c *cleanup.Config) {
 		c.Pool, c.Succeeded = pool, map[string]bool{"statistics": true}
 	}, "sessions")
-	if err == nil || errors.Is(err, pipeline.ErrLost) {
+	if err == nil || errors.Is(err, cleanup.ErrLost) {
 		t.Errorf("the run ended with %v, want the error of the task", err)
 	}
-	j.checkState(t, "sessions", pipeline.Failed)
+	j.checkState(t, "sessions", cleanup.Failed)
 	j.checkProblem(t, "sessions", "SQLSTATE 58030")
 }
 
@@ -291,8 +291,8 @@ func TestStatisticsWithoutCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := run(t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics"); !errors.Is(
-		err, pipeline.ErrLost,
+	if _, err := run(t, db, func(c *cleanup.Config) { c.Pool = pool }, "statistics"); !errors.Is(
+		err, cleanup.ErrLost,
 	) {
 		t.Errorf("the run ended with %v, want a lost database", err)
 	}
@@ -348,7 +348,7 @@ func TestStatisticsOfATableThatGetsAnotherOwner(t *testing.T) {
 		return ""
 	})
 	db.Superuser("ALTER DATABASE " + db.Name + " OWNER TO postgres") // whose owner may vacuum all
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics")
+	j := mustRun(t, db, func(c *cleanup.Config) { c.Pool = pool }, "statistics")
 	j.checkLog(t, "WARNING", `"public"."a_table": VACUUM or ANALYZE failed`, "SQLSTATE 01000")
 	j.checkLog(t, "INFO", "0 locked by others, 1 failed")
 	if got := j.vacuumed(); !slices.Contains(got, "vacuuming z_table") {
@@ -391,7 +391,7 @@ func TestVacuumTruncate(t *testing.T) {
 		)
 		before := db.Int("SELECT pg_relation_size('large')")
 		db.Do("DELETE FROM large")
-		mustRun(t, db, func(c *pipeline.Config) { c.VacuumTruncate = truncate }, "statistics")
+		mustRun(t, db, func(c *cleanup.Config) { c.VacuumTruncate = truncate }, "statistics")
 		if after := db.Int("SELECT pg_relation_size('large')"); (after < before) != truncate {
 			t.Errorf("truncate %t: it had %d bytes, and has %d", truncate, before, after)
 		}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // The value of an option of the type text is its text, never its number. A text that is not a number is not used.
@@ -53,7 +53,7 @@ func TestMomentInAText(t *testing.T) {
 	)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	for _, task := range []string{"npai", "email-error-stats"} {
-		j.checkState(t, task, pipeline.Skipped)
+		j.checkState(t, task, cleanup.Skipped)
 		j.checkDeleted(t, task, 0)
 	}
 	j.checkLog(t, "WARNING", "NmsCleanup_LastCleanup", "text")

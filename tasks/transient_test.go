@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 type onError struct {
@@ -44,7 +44,7 @@ func TestTransientErrorBeforeTheFirstTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "import-rejects")
+	j := mustRun(t, db, func(c *cleanup.Config) { c.Pool = pool }, "import-rejects")
 	j.checkDeleted(t, "import-rejects", 1)
 	j.checkLog(t, "WARNING", "the catalog")
 }

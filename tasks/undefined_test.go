@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -79,7 +79,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 			)
 			before := db.Int("SELECT count(*) FROM " + c.table)
 			j, err := run(t, db, nil, c.task)
-			j.checkState(t, c.task, pipeline.Failed)
+			j.checkState(t, c.task, cleanup.Failed)
 			j.checkProblem(t, c.task, `relation "nowhere" does not exist`)
 			if err == nil {
 				t.Error("the run succeeded")
@@ -117,9 +117,9 @@ func TestPolicyThatFails(t *testing.T) {
 			FROM nowhere WHERE i = id); END $$;
 		ALTER TABLE XtkAudit ENABLE ROW LEVEL SECURITY; ALTER TABLE XtkAudit FORCE ROW LEVEL SECURITY;
 			CREATE POLICY seen ON XtkAudit USING (seen(iAuditId))`)
-	for _, change := range []func(*pipeline.Config){nil, dry} {
+	for _, change := range []func(*cleanup.Config){nil, dry} {
 		j, err := run(t, db, change, "audit-trail")
-		j.checkState(t, "audit-trail", pipeline.Failed)
+		j.checkState(t, "audit-trail", cleanup.Failed)
 		j.checkProblem(t, "audit-trail", "nowhere")
 		if err == nil {
 			t.Error("the run succeeded")

@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // A dry run with assumed options reads a table twice: once with them for all its tasks, and once with the stored
@@ -26,7 +25,7 @@ func TestWhatIfReads(t *testing.T) {
 	)
 	traced, asks := tracedPool(t, db)
 	j := newJournal(db)
-	if err := runWith(t, j, func(c *pipeline.Config) {
+	if err := runWith(t, j, func(c *cleanup.Config) {
 		c.Pool, c.DryRun = traced, true
 		c.WhatIf = map[string]int{"NmsCleanup_BroadLogPurgeDelay": 20, "NmsCleanup_RecycledDeliveryPurgeDelay": 9}
 	}, "deliveries", "delivery-logs"); err != nil {
@@ -44,7 +43,7 @@ func TestWhatIfReads(t *testing.T) {
 		rows, now int64
 	}{{"deliveries", 5 * 20, 7 * 20}, {"delivery-logs", 380 - 95, 220 - 77}} {
 		i := slices.IndexFunc(j.previews[c.task],
-			func(p preview.Table) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") })
+			func(p cleanup.PreviewTable) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") })
 		if i < 0 {
 			t.Fatalf("%s: the preview lacks the logs: %+v", c.task, j.previews[c.task])
 		}

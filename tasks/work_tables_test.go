@@ -12,10 +12,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') " +
@@ -123,11 +122,11 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	db.Do("DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$")
 	j := &emptier{newJournal(db), "NmsGroup"}
 	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline,
-		func(t plan.Task) bool { return t.Name == "orphan-work-tables" })]
+		func(t rules.Task) bool { return t.Name == "orphan-work-tables" })]
 	parts := j.parts()
 	parts.Ledger = j
-	if err := execute.Run(
-		t.Context(), pipeline.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}}, parts,
+	if err := cleanup.Execute(
+		t.Context(), cleanup.Config{Pool: db.Pool, Now: now, Todo: []rules.Task{task}}, parts,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +153,7 @@ func TestDropWithoutRoomForItsLocks(t *testing.T) {
 		}
 		return ""
 	})
-	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "lists-to-delete", "orphan-work-tables")
+	j := mustRun(t, db, func(c *cleanup.Config) { c.Pool = pool }, "lists-to-delete", "orphan-work-tables")
 	checkRows(t, db, relationsLeft, "grp5", "grp7")
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsGroup WHERE iGroupId = 5")
 	j.checkLog(t, "WARNING", "list 5 is retained", "SQLSTATE 53200")
@@ -239,7 +238,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 					"VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0)",
 			)
 			db.Superuser(c.sql)
-			for _, change := range []func(*pipeline.Config){dry, nil} {
+			for _, change := range []func(*cleanup.Config){dry, nil} {
 				j := mustRun(t, db, change, "workflow-instances")
 				if got := j.retained["workflow-instances"].Tables; got != c.left {
 					t.Errorf("%d tables were retained, want %d", got, c.left)

@@ -10,11 +10,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/overdue"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func inZone(db *pgtest.DB, zone string) {
@@ -198,8 +197,8 @@ func TestZoneOfPolicies(t *testing.T) {
 					c.zone)
 			}
 			c.policy.Enabled = true
-			j := mustRun(t, db, func(config *pipeline.Config) {
-				config.Todo = []plan.Task{c.policy.Task()}
+			j := mustRun(t, db, func(config *cleanup.Config) {
+				config.Todo = []rules.Task{c.policy.Task()}
 				config.Pipeline = slices.Concat(tasks.Pipeline, config.Todo)
 			})
 			checkCount(t, db, c.first, "SELECT min(id) FROM shop WHERE created < '2025-02-01'")
@@ -289,8 +288,8 @@ func TestZoneOfExplanations(t *testing.T) {
 		"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, " +
 			"'America/Bogota')",
 	)
-	c := pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
-	e, err := explain.NewExplainer(t.Context(), c, plan.Holds{}, "XtkAudit")
+	c := cleanup.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
+	e, err := insight.NewExplainer(t.Context(), c, rules.Holds{}, "XtkAudit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +298,7 @@ func TestZoneOfExplanations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (x.Verdict == explain.Deleted) != want {
+		if (x.Verdict == insight.Deleted) != want {
 			t.Errorf("hour %d: the verdict is %s (%s), want deleted: %t", hour, x.Verdict, x.Why, want)
 		}
 	}
@@ -318,7 +317,7 @@ func TestZoneOfExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, nil)
+	ages, err := insight.Overdue(t.Context(), db.Pool, catalog, tasks.Pipeline, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // keepDeliveries is given instead of a URL if the server's deliveries must be kept.
@@ -52,8 +52,8 @@ func (s *Server) connectMidSourcing(
 			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
 		}
 		s.midSourcing[name] = pool
-		err = midsourcing.Check(ctx, s.pool, pool)
-		if errors.Is(err, midsourcing.ErrSameDatabase) {
+		err = cleanup.CheckMidSourcing(ctx, s.pool, pool)
+		if errors.Is(err, cleanup.ErrSameDatabase) {
 			return flags.Errorf("--mid-sourcing %s: %w", name, err)
 		}
 		if err != nil {

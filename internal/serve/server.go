@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service"
@@ -21,9 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/transport"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -202,7 +201,7 @@ func (s *Server) warn(ctx context.Context) error {
 
 // claimDatabase makes this service the owner of the database. If another service owns the database, or if it is a
 // copy, readOnlyBecause says why the service changes nothing there.
-func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *refused.Error, err error) {
+func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *failure.Refusal, err error) {
 	err = instance.Own(ctx, s.pool, name)
 	if errors.As(err, &readOnlyBecause) {
 		return readOnlyBecause, nil
@@ -240,7 +239,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	return runs.New(runs.Config{
 		Pool:         s.pool,
 		Calls:        s.calls,
-		Standby:      pipeline.Standby{Pool: s.standby},
+		Standby:      cleanup.Standby{Pool: s.standby},
 		External:     formsTasks,
 		Profile:      c.Profile,
 		Lease:        c.lease,
@@ -256,7 +255,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		Log:          s.log,
 		Version:      version.String(),
 		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: midsourcing.Config{
+		MidSourcing: cleanup.MidSourcing{
 			Databases: s.midSourcing,
 			Keep:      valid.keep,
 		},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/tasks/dryrun"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 const standbyFlag = "--preview-database-url"
@@ -41,8 +41,8 @@ func (s *Server) connectStandby(
 	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("%s: %w", standbyFlag, err)
 	}
-	err = dryrun.CheckStandby(ctx, s.pool, s.standby)
-	if errors.Is(err, dryrun.ErrNotStandby) {
+	err = cleanup.CheckStandby(ctx, s.pool, s.standby)
+	if errors.Is(err, cleanup.ErrNotStandby) {
 		return flags.Errorf("%s: %w", standbyFlag, err)
 	}
 	if err != nil {

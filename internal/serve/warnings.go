@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // unprivilegedOwner selects an owner of tables who is not a superuser, if the session's role is one. The statement
@@ -84,7 +84,7 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 // created.
 func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	var publications string
-	err := pool.QueryRow(ctx, pipeline.PublishingSchema).Scan(&publications)
+	err := pool.QueryRow(ctx, cleanup.PublishingSchema).Scan(&publications)
 	if publications != "" {
 		m := message.SchemaPublished.With("publications", publications)
 		log.Warn(m.Text, "code", m.Code, "remedy", message.SchemaPublished.Remedy)

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -371,14 +371,14 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				last := events[len(events)-1].Run
 				problem := last.Result("sessions").Error
 				if last.State != store.Failed || last.Cause != c.cause ||
-					last.Result("sessions").State != pipeline.Failed ||
+					last.Result("sessions").State != cleanup.Failed ||
 					!strings.Contains(problem, c.advice) ||
 					!strings.Contains(problem, state) ||
 					!strings.Contains(last.Error, problem) ||
 					last.Result("audit-trail").RowsDeleted != 1 {
 					t.Errorf("the run: %+v", last)
 				}
-				after := map[bool]pipeline.State{false: pipeline.NotRun, true: pipeline.Succeeded}[goOn]
+				after := map[bool]cleanup.State{false: cleanup.NotRun, true: cleanup.Succeeded}[goOn]
 				if got := last.Result("reactions"); got.State != after {
 					t.Errorf("the task after it: %+v", got)
 				}
@@ -455,8 +455,8 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	if problem := got.Result("sessions").Error; got.State != store.Failed || !strings.Contains(
 		problem, "given up after 11 failed attempts",
 	) || !strings.Contains(problem, "replica x stopped renewing its lease") ||
-		(got.Result("expired-events").State != pipeline.Skipped &&
-			got.Result("expired-events").State != pipeline.Succeeded) ||
+		(got.Result("expired-events").State != cleanup.Skipped &&
+			got.Result("expired-events").State != cleanup.Succeeded) ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", got)
 	}
@@ -482,7 +482,7 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != store.Cancelled || got.Cause != store.CauseCancelled ||
-		got.Result("sessions").State != pipeline.Failed {
+		got.Result("sessions").State != cleanup.Failed {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }
@@ -504,7 +504,7 @@ func TestDryRunWithoutProgress(t *testing.T) {
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != store.Failed ||
 		!strings.Contains(got.Result("sessions").Error, "given up after 11 failed attempts without progress") ||
-		got.Result("audit-trail").State != pipeline.Succeeded {
+		got.Result("audit-trail").State != cleanup.Succeeded {
 		t.Errorf("%+v", got)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
-	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // ExplainTask fails with a failure.NotFound.
-func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task, err error) {
+func (m *Manager) ExplainTask(ctx context.Context, name string) (e insight.TaskExplanation, err error) {
 	list, config, holds, err := m.explainer(ctx)
 	if err != nil {
 		return e, err
@@ -28,31 +28,31 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 	if !ok {
 		return e, failure.New(failure.NotFound, "no such task"+list.Similar(name))
 	}
-	return explain.DescribeTask(ctx, config, holds, t)
+	return insight.DescribeTask(ctx, config, holds, t)
 }
 
 // Cover fails with campaign.ErrNotCampaign.
-func (m *Manager) Cover(ctx context.Context) (explain.Coverage, error) {
+func (m *Manager) Cover(ctx context.Context) (insight.Coverage, error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
-		return explain.Coverage{}, err
+		return insight.Coverage{}, err
 	}
-	return explain.Cover(ctx, config, holds)
+	return insight.Cover(ctx, config, holds)
 }
 
 // maxDeletions is how many runs are listed at most as those that may have deleted a row.
 const maxDeletions = 50
 
 // ExplainRow explains a row. If the row does not exist, it returns the runs that deleted rows of the table. If the
-// key is a text, it calls byText first. It fails with explain.ErrKey, or a refused.Error.
+// key is a text, it calls byText first. It fails with insight.ErrKey, or a failure.Refusal.
 func (m *Manager) ExplainRow(
-	ctx context.Context, table string, key []explain.KeyColumn, byText func() error,
-) (x explain.Row, deletions []store.Deletion, err error) {
+	ctx context.Context, table string, key []insight.KeyColumn, byText func() error,
+) (x insight.RowExplanation, deletions []store.Deletion, err error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
 		return x, nil, err
 	}
-	e, err := explain.NewExplainer(ctx, config, holds, table)
+	e, err := insight.NewExplainer(ctx, config, holds, table)
 	if err != nil {
 		return x, nil, err
 	}
@@ -67,10 +67,10 @@ func (m *Manager) ExplainRow(
 }
 
 // explainUnproven says of the policies that delete a row if only runs that follow a saved plan do so.
-func (m *Manager) explainUnproven(ctx context.Context, x *explain.Row) error {
+func (m *Manager) explainUnproven(ctx context.Context, x *insight.RowExplanation) error {
 	for i, s := range x.Steps {
 		name, ok := strings.CutPrefix(s.Task, policy.Prefix)
-		if !ok || s.Verdict != explain.Deleted {
+		if !ok || s.Verdict != insight.Deleted {
 			continue
 		}
 		stored, err := policies.Get(ctx, m.calls, name)
@@ -91,7 +91,7 @@ func (m *Manager) explainUnproven(ctx context.Context, x *explain.Row) error {
 
 func (m *Manager) explainer(
 	ctx context.Context,
-) (list tasklist.List, config pipeline.Config, holds plan.Holds, err error) {
+) (list tasklist.List, config cleanup.Config, holds rules.Holds, err error) {
 	if list, err = m.Tasks.Read(ctx, m.calls); err != nil {
 		return list, config, holds, err
 	}

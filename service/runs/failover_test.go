@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -275,7 +275,7 @@ func TestDryRunsBesideARun(t *testing.T) {
 	work()
 	events := watch(t, m, first.ID)
 	if len(events) != 1 || events[0].Run.State != store.Cancelled ||
-		events[0].Run.Result("sessions").State != pipeline.NotRun {
+		events[0].Run.Result("sessions").State != cleanup.NotRun {
 		t.Errorf("a run that was cancelled before it began has the events %+v", events)
 	}
 }
@@ -319,7 +319,7 @@ func TestCancelOfAnAbandonedRun(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), lease_until = now() - interval '1 s'")
 	db.Do("UPDATE cleanupd.task SET state = 'RUNNING' WHERE name = 'sessions'")
 	got, err := m.Cancel(t.Context(), run.ID)
-	if err != nil || got.State != store.Cancelled || got.Result("sessions").State != pipeline.Cancelled {
+	if err != nil || got.State != store.Cancelled || got.Result("sessions").State != cleanup.Cancelled {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	events := watch(t, m, run.ID)
@@ -342,8 +342,8 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	if got.State != store.Cancelled || got.Result("sessions").State != pipeline.Cancelled ||
-		got.Result("reactions").State != pipeline.NotRun ||
+	if got.State != store.Cancelled || got.Result("sessions").State != cleanup.Cancelled ||
+		got.Result("reactions").State != cleanup.NotRun ||
 		got.Result("sessions").RowsDeleted != gone ||
 		got.Result("sessions").Batches != gone {
 		t.Errorf("%d rows went; the run: %+v", gone, got)
@@ -476,7 +476,7 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	if got.State != store.Failed || got.Error != "task visitors failed: no" ||
-		got.Result("sessions").State != pipeline.NotRun ||
+		got.Result("sessions").State != cleanup.NotRun ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("the run: %+v", got)
 	}

@@ -3,12 +3,12 @@ package runs_test
 import (
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // The run that the schedule starts now, as it ended.
@@ -102,7 +102,7 @@ func TestFirstNight(t *testing.T) {
 				}
 				return
 			}
-			if run.State != store.Failed || run.Reason() != refused.Guard || run.Results[0].RowsDeleted != 0 {
+			if run.State != store.Failed || run.Reason() != failure.ReasonGuard || run.Results[0].RowsDeleted != 0 {
 				t.Errorf("the scheduled run is %s: %s", run.State, run.Error)
 			}
 			if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 3 {

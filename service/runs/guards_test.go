@@ -14,9 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 func replaceGuards(t *testing.T, m *runs.Manager, limits guard.Limits) error {
@@ -57,13 +56,13 @@ func refusedIn(t *testing.T, run *store.Run, task string) string {
 	t.Helper()
 	result := run.Result(task)
 	if result.Reason == "" {
-		if result.State != pipeline.Succeeded {
+		if result.State != cleanup.Succeeded {
 			t.Fatalf("%s: %s %s", task, result.State, result.Error)
 		}
 		return ""
 	}
-	if result.Reason != refused.Guard || result.State != pipeline.Failed || run.State != store.Failed ||
-		run.Reason() != refused.Guard ||
+	if result.Reason != failure.ReasonGuard || result.State != cleanup.Failed || run.State != store.Failed ||
+		run.Reason() != failure.ReasonGuard ||
 		result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
 		t.Fatalf("%+v of %s", result, run.State)
 	}
@@ -612,9 +611,9 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try := func(guard string, trips bool) {
 		t.Helper()
 		run := ended(t, m, runs.Request{Tasks: []string{"sessions"}})
-		refused := run.State == store.Failed && run.Reason() == refused.Guard &&
+		refused := run.State == store.Failed && run.Reason() == failure.ReasonGuard &&
 			strings.Contains(run.Error, "guard "+guard) &&
-			run.Result("sessions").State == pipeline.NotRun
+			run.Result("sessions").State == cleanup.NotRun
 		if refused != trips || (!trips && run.State != store.Succeeded) {
 			t.Errorf("%s: %s %s", guard, run.State, run.Error)
 		}

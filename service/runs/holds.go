@@ -10,18 +10,17 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // CreateHold stores a hold and then waits until all batches have ended that may have begun before. A hold of
-// everything also waits for work on Forms databases. It fails with failure.Violations, or with a refused.Error if
+// everything also waits for work on Forms databases. It fails with failure.Violations, or with a failure.Refusal if
 // another instance owns the database. If it fails while it waits, the hold is stored nevertheless.
 func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, error) {
 	config, err := m.Configure(ctx, m.calls)
@@ -46,11 +45,11 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 	}
 	if h.Kind == store.HoldRecipients {
 		config.DryRun = true // so that it does not matter what the role may do to the tables
-		env, err := pipeline.EnvOf(ctx, config, m.pool, catalog, plan.Holds{})
+		env, err := cleanup.EnvOf(ctx, config, m.pool, catalog, rules.Holds{})
 		if err != nil {
 			return nil, err
 		}
-		if h.NotCovered, err = hold.NotCoveredByRecipients(env); err != nil {
+		if h.NotCovered, err = rules.NotCoveredByRecipients(env); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +152,7 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold
 // AllHeld is the reason why no person's data is erased while everything is on hold.
 const AllHeld = "HELD"
 
-// CheckErasable fails with a refused.Error with the reason AllHeld if everything is on hold.
+// CheckErasable fails with a failure.Refusal with the reason AllHeld if everything is on hold.
 func CheckErasable(ctx context.Context, db campaign.Querier) error {
 	now, err := store.Now(ctx, db)
 	if err != nil {
@@ -161,7 +160,7 @@ func CheckErasable(ctx context.Context, db campaign.Querier) error {
 	}
 	holds, _, err := store.EffectiveHolds(ctx, db, now)
 	if err == nil && holds.Everything {
-		err = &refused.Error{
+		err = &failure.Refusal{
 			Reason:  AllHeld,
 			Message: "everything is held: nothing is erased until that is released",
 		}

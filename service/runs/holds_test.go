@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // A hold that is created in mid-run applies as soon as CreateHold returns: its rows are retained, and the others
@@ -47,7 +47,7 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	result := events[len(events)-1].Run.Result("deliveries")
-	if result.State != pipeline.Succeeded || result.RowsOnHold != stay || result.RowsRetained != 0 ||
+	if result.State != cleanup.Succeeded || result.RowsOnHold != stay || result.RowsRetained != 0 ||
 		result.RowsDeleted != n-stay ||
 		!said(events, "INFO", "a hold was created") {
 		t.Errorf("%+v of %d: %q", result, stay, logs(events))

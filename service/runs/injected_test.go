@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 var injections = flag.Int(
@@ -106,7 +106,7 @@ func runInjected(t *testing.T, dry bool, fail statement, how string) (a attempte
 	var counted int64
 	for _, r := range a.run.Results {
 		counted += r.RowsDeleted
-		if r.State == pipeline.Running || r.State == pipeline.Pending {
+		if r.State == cleanup.Running || r.State == cleanup.Pending {
 			t.Errorf("the task %s is %s", r.Task, r.State)
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 func named(name string) func(*runs.Config) {
@@ -20,7 +20,7 @@ func named(name string) func(*runs.Config) {
 }
 
 func isForeign(err error) bool {
-	var refused *refused.Error
+	var refused *failure.Refusal
 	return errors.As(err, &refused) && refused.Reason == instance.OtherInstance && refused.Metadata["differs"] != ""
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // n obsolete rows; deleting each 50th fails.
@@ -65,7 +65,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 		t.Error("no other replica took the run over, or obsolete rows are left")
 	}
 	again := watch(t, b, start(t, b, runs.Request{Tasks: []string{"audit-trail"}}).ID)
-	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != pipeline.Failed ||
+	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != cleanup.Failed ||
 		last.RowsFailed != n/50 {
 		t.Errorf("the next run: %+v", last)
 	}

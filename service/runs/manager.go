@@ -26,9 +26,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -51,7 +50,7 @@ type Config struct {
 	// means Pool.
 	Calls *pgxpool.Pool
 	// Standby is what dry runs read instead of Pool. Their results are still stored through Pool.
-	Standby pipeline.Standby
+	Standby cleanup.Standby
 	// Lease is how long a run may go without a renewal before another replica takes it over; 0 means DefaultLease.
 	Lease time.Duration
 	// PollEvery is how often a replica checks whether a scheduled run is due, and whether a run waits in case a
@@ -81,7 +80,7 @@ type Config struct {
 	MaxPause time.Duration
 	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.
 	purge.Settings
-	MidSourcing midsourcing.Config
+	MidSourcing cleanup.MidSourcing
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
 	// exclusively.
 	VacuumTruncate bool
@@ -102,7 +101,7 @@ type Manager struct {
 
 	pool, calls *pgxpool.Pool
 	config      Config
-	base        pipeline.Config // common to every run and explanation
+	base        cleanup.Config // common to every run and explanation
 	log         *slog.Logger
 	owner       *instance.Owner
 	scheduler   *scheduler.Scheduler
@@ -124,7 +123,7 @@ func New(c Config) *Manager {
 		pool:   c.Pool,
 		calls:  c.Calls,
 		config: c,
-		base: pipeline.Config{
+		base: cleanup.Config{
 			Pool:           c.Pool,
 			Settings:       c.Settings,
 			MidSourcing:    c.MidSourcing,
@@ -147,7 +146,7 @@ func New(c Config) *Manager {
 	m.sampler = &growth.Sampler{
 		Pool:  m.pool,
 		Owner: m.owner,
-		Masks: inventory.Masks(tasks.Pipeline),
+		Masks: insight.Masks(tasks.Pipeline),
 		Log:   m.log,
 	}
 	m.counters = metrics.NewReplica(m.metrics)
@@ -195,15 +194,15 @@ func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 // Ready fails while the database cannot be written. Its error may be shown to any caller.
 func (m *Manager) Ready(ctx context.Context) error { return m.worker.Ready(ctx) }
 
-// Own fails with a refused.Error if another instance owns the database, or it is a copy.
+// Own fails with a failure.Refusal if another instance owns the database, or it is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
-func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (pipeline.Config, error) {
+func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (cleanup.Config, error) {
 	list, err := m.Tasks.Read(ctx, db)
 	return m.configure(list), err
 }
 
-func (m *Manager) configure(list tasklist.List) pipeline.Config {
+func (m *Manager) configure(list tasklist.List) cleanup.Config {
 	config := m.base
 	config.Pipeline, config.External, config.NoCampaign = list.Tasks, list.External, list.NoCampaign
 	return config

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 var nights = flag.Int("nights", suite.Size(suite.Model, 4, 15),
@@ -140,8 +140,8 @@ func TestNights(t *testing.T) {
 		db.Do(c.undo)
 	}
 	clock(at.AddDate(1, 0, 0))
-	if run := ended(t, m, runs.Request{}); run.Reason() != refused.Guard ||
-		run.Result("sessions").State != pipeline.NotRun {
+	if run := ended(t, m, runs.Request{}); run.Reason() != failure.ReasonGuard ||
+		run.Result("sessions").State != cleanup.NotRun {
 		t.Errorf("a clock a year ahead: %s %s", run.State, run.Error)
 	}
 	g.MaxIdle = 0

@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // 1 if no session of the database, except the one that asks, has a transaction, a snapshot or a lock.
@@ -337,7 +336,7 @@ func TestPauseBeforeTheBeginning(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET reference_time = reference_time - interval '1 year' WHERE dry_run")
 	work()
 	events := watch(t, m, run.ID)
-	if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != string(refused.PlanStale) {
+	if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != string(failure.ReasonPlanStale) {
 		t.Errorf("%s: %s", last.State, last.Error)
 	}
 	if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE NOT dry_run AND paused_for = '0'"); n != 1 {

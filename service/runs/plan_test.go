@@ -4,11 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
@@ -90,10 +90,10 @@ func TestPlanAfterRefusal(t *testing.T) {
 		t.Fatal("no guard would refuse the plan")
 	}
 	alone := runs.Request{Plan: accepted.Plan}
-	if run := ended(t, m, alone); run.Reason() != refused.Guard {
+	if run := ended(t, m, alone); run.Reason() != failure.ReasonGuard {
 		t.Fatalf("the run of the plan is %s: %s", run.State, run.Error)
 	}
-	if run := ended(t, m, alone); run.Reason() != refused.Guard {
+	if run := ended(t, m, alone); run.Reason() != failure.ReasonGuard {
 		t.Errorf("the same again is %s: %s", run.State, run.Error)
 	}
 	if run := ended(t, m, accepted); run.State != store.Succeeded || run.Result("visitors").RowsDeleted != 20 {
@@ -102,12 +102,12 @@ func TestPlanAfterRefusal(t *testing.T) {
 	sessions(db, 10)
 	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(1, 99) i")
 	accepted = accepting(t, m, "visitors", "sessions")
-	if run := ended(t, m, runs.Request{Plan: accepted.Plan, ContinueOnError: true}); run.Reason() != refused.Guard ||
+	if run := ended(t, m, runs.Request{Plan: accepted.Plan, ContinueOnError: true}); run.Reason() != failure.ReasonGuard ||
 		run.Result("sessions").RowsDeleted != 10 {
 		t.Fatalf("the run of the plan is %s: %+v", run.State, run.Result("sessions"))
 	}
-	var refusal *refused.Error
-	if _, err := m.Start(t.Context(), accepted); !errors.As(err, &refusal) || refusal.Reason != refused.PlanStale {
+	var refusal *failure.Refusal
+	if _, err := m.Start(t.Context(), accepted); !errors.As(err, &refusal) || refusal.Reason != failure.ReasonPlanStale {
 		t.Errorf("after a run that deleted sessions: %v", err)
 	}
 }

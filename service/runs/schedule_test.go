@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
@@ -116,10 +116,10 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	work()
 	for _, c := range []struct {
 		s    schedule.Schedule
-		want pipeline.State
+		want cleanup.State
 	}{
-		{schedule.Schedule{Enabled: true, ContinueOnError: true}, pipeline.Succeeded},
-		{schedule.Schedule{Enabled: true}, pipeline.NotRun},
+		{schedule.Schedule{Enabled: true, ContinueOnError: true}, cleanup.Succeeded},
+		{schedule.Schedule{Enabled: true}, cleanup.NotRun},
 	} {
 		db.Do("DELETE FROM cleanupd.run")
 		if s := setSchedule(t, m, c.s); s.ContinueOnError != c.s.ContinueOnError {
@@ -128,7 +128,7 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		db.Do(due)
 		db.Until(allEnded)
 		run, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
-		if err != nil || run.State != store.Failed || run.Result("sessions").State != pipeline.Failed ||
+		if err != nil || run.State != store.Failed || run.Result("sessions").State != cleanup.Failed ||
 			run.Result("expired-events").State != c.want {
 			t.Errorf("%+v: %+v, %v", c.s, run, err)
 		}
@@ -170,7 +170,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 		}
 		run, err := managers[2].Get(t.Context(), s.LastRunID)
 		if err != nil || run.RequestedBy != "schedule" || run.State != store.Succeeded || run.DryRun ||
-			run.Result("reactions").State == pipeline.NotRun {
+			run.Result("reactions").State == cleanup.NotRun {
 			t.Errorf("%s: %+v, %v", c.name, run, err)
 		}
 	}

@@ -16,9 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
 var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
@@ -39,7 +38,7 @@ var ErrNoTasks = failure.New(
 
 // Start stores a run for any replica to claim. If the request id was used before, it returns the run of that
 // request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, a store.ActiveError,
-// ErrTooManyDryRuns, store.ErrRequestReused, or a refused.Error.
+// ErrTooManyDryRuns, store.ErrRequestReused, or a failure.Refusal.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	list, err := m.Tasks.Read(ctx, m.calls)
 	if err != nil {
@@ -151,7 +150,7 @@ func (m *Manager) insert(
 }
 
 // checkPlan returns the dry run that the request names as its plan. It fails with store.ErrNotFound,
-// failure.Violations, a failure.FieldError, or a refused.Error if the plan is stale.
+// failure.Violations, a failure.FieldError, or a failure.Refusal if the plan is stale.
 func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
 	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
@@ -177,11 +176,11 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 			return nil, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
 		}
 	}
-	return plan, pipeline.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
+	return plan, cleanup.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
 }
 
 // checkShown fails with failure.Violations if a guard was accepted that the plan's preview does not show.
-func checkShown(accepted []guard.Trip, found map[string]preview.Task) error {
+func checkShown(accepted []guard.Trip, found map[string]cleanup.SavedTask) error {
 	shown := map[string]bool{}
 	for _, task := range found {
 		for _, table := range task.Tables {

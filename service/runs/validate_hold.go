@@ -17,10 +17,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 const (
@@ -117,13 +116,13 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 }
 
 // checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.
-func checkConcerned(ctx context.Context, config pipeline.Config, pool *pgxpool.Pool, h *store.Hold) error {
+func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Pool, h *store.Hold) error {
 	config.DryRun = true // so that it does not matter what the role may do to the tables
-	env, err := pipeline.LoadEnv(ctx, config, pool, plan.Holds{Names: []string{""}, Rows: []plan.HeldRows{*h.Rows}})
+	env, err := cleanup.LoadEnv(ctx, config, pool, rules.Holds{Names: []string{""}, Rows: []rules.HeldRows{*h.Rows}})
 	switch {
 	case err != nil:
 		return err
-	case hold.Concerns(env):
+	case rules.HoldsConcern(env):
 		return nil
 	case mayBeDropped(campaign.BaseName(h.Rows.Table)):
 		return failure.Field("hold.rows.table", "is a work table, which is dropped as a whole: hold the table")
@@ -160,8 +159,8 @@ func findTable(
 
 // mayBeDropped reports whether tasks drop tables and views with this stored name.
 func mayBeDropped(name string) bool {
-	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
-		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool {
+	return slices.ContainsFunc(tasks.Pipeline, func(t rules.Task) bool {
+		return slices.ContainsFunc(t.Drops, func(w rules.WorkTables) bool {
 			return campaign.IsWorkTableName(name, w.Prefix, w.Bare)
 		})
 	})

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // awaitingWindow starts a run of the schedule outside of its windows; the next one opens in two hours.
@@ -290,9 +290,9 @@ func TestPlansOfWaitingRuns(t *testing.T) {
 			}
 			db.Until(pausedRuns + "'schedule' AND replica = ''")
 			id := readSchedule(t, m).LastRunID
-			refusal := (*refused.Error)(nil)
+			refusal := (*failure.Refusal)(nil)
 			run, err := m.Start(t.Context(), runs.Request{Plan: earlier})
-			if stale := errors.As(err, &refusal) && refusal.Reason == refused.PlanStale; stale != begun {
+			if stale := errors.As(err, &refusal) && refusal.Reason == failure.ReasonPlanStale; stale != begun {
 				t.Errorf("a run by an earlier plan: %v", err)
 			}
 			if begun {
@@ -301,7 +301,7 @@ func TestPlansOfWaitingRuns(t *testing.T) {
 			watch(t, m, run.ID)
 			windowed(t, m, at(-1, 1))
 			events := watch(t, m, id)
-			if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != refused.PlanStale {
+			if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != failure.ReasonPlanStale {
 				t.Errorf("%s: %s", last.State, last.Error)
 			}
 		})

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // figures are the figures of one table. They count how often the table would be read.
@@ -236,11 +236,11 @@ func TestRefuse(t *testing.T) {
 		t.Errorf("no trips are refused: %v", err)
 	}
 	err := guard.Refuse([]guard.Trip{{Guard: guard.Share, Table: table, Number: 2, Limit: 1}})
-	var refusal *refused.Error
+	var refusal *failure.Refusal
 	if !errors.As(err, &refusal) {
 		t.Fatalf("%v is not a refusal", err)
 	}
-	if refusal.Reason != refused.Guard || refusal.Metadata["number"] != "2" {
+	if refusal.Reason != failure.ReasonGuard || refusal.Metadata["number"] != "2" {
 		t.Errorf("got reason %s, metadata %v", refusal.Reason, refusal.Metadata)
 	}
 }

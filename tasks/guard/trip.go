@@ -6,7 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 type Trip struct {
@@ -53,7 +53,7 @@ func (t Trip) String() string {
 
 type TrippedError struct {
 	Trips   []Trip
-	refusal *refused.Error
+	refusal *failure.Refusal
 }
 
 func (e *TrippedError) Error() string { return e.refusal.Message }
@@ -70,8 +70,8 @@ func Refuse(trips []Trip) error {
 		texts = append(texts, t.String())
 	}
 	all, first := strings.Join(texts, "; "), trips[0]
-	return &TrippedError{trips, &refused.Error{
-		Reason: refused.Guard,
+	return &TrippedError{trips, &failure.Refusal{
+		Reason: failure.ReasonGuard,
 		Metadata: map[string]string{
 			"guard":  string(first.Guard),
 			"table":  first.Table,

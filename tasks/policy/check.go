@@ -15,15 +15,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 type checker struct {
 	Policy
 	tx    pgx.Tx
-	env   plan.Env
+	env   rules.Env
 	table *campaign.Table
 	wrong failure.Violations
 }
@@ -31,7 +31,7 @@ type checker struct {
 // Check checks a policy that Validate has accepted against a database. It fails with failure.Violations, or, if the
 // role lacks rights, with a failure.Precondition that has the GRANT statements. It does not evaluate the rule for
 // any row.
-func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
+func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env}
 	if !c.checkTable() {
 		return c.wrong.Err()
@@ -43,7 +43,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	if c.wrong != nil {
 		return c.wrong.Err()
 	}
-	compiled, err := plan.Compile(p.Task(), env)
+	compiled, err := rules.Compile(p.Task(), env)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func (c *checker) checkTable() bool {
 
 // missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads
 // where rows are stored, which takes the right to the whole table.
-func (c *checker) missingSelect(ctx context.Context, jobs []plan.Job) (grants []string, err error) {
+func (c *checker) missingSelect(ctx context.Context, jobs []rules.Job) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
 	for _, leaf := range c.table.Leaves {
-		if slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Relation == leaf.Quoted() }) {
+		if slices.ContainsFunc(jobs, func(j rules.Job) bool { return j.Relation == leaf.Quoted() }) {
 			oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
 		}
 	}
@@ -161,7 +161,7 @@ func brief(names []string) string {
 
 // usable fails with failure.Violations if the catalog shows that the policy cannot be applied to a table, because
 // something has changed since the policy was set.
-func (p Policy) usable(env plan.Env, t *campaign.Table) error {
+func (p Policy) usable(env rules.Env, t *campaign.Table) error {
 	c := &checker{Policy: p, env: env, table: t}
 	c.checkColumns()
 	return c.wrong.Err()
@@ -174,8 +174,8 @@ func (c *checker) checkColumns() {
 		field := fmt.Sprintf("policy.filters[%d].column", i)
 		column, ok := c.column(field, c.table, f.Column)
 		switch op := ops[f.Op]; {
-		case !ok, op == plan.Null, op == plan.NotNull:
-		case op != plan.StartsWith:
+		case !ok, op == rules.Null, op == rules.NotNull:
+		case op != rules.StartsWith:
 			c.checkOrder(field, column)
 		case !column.Bytewise: // the beginning of a text is compared byte by byte
 			c.wrong.Addf(
@@ -277,7 +277,7 @@ func (c *checker) checkOrphan() {
 func (c *checker) checkValues(ctx context.Context) error {
 	for i, f := range c.Filters {
 		column, ok := c.table.Column(f.Column)
-		if !ok || ops[f.Op] == plan.StartsWith {
+		if !ok || ops[f.Op] == rules.StartsWith {
 			continue
 		}
 		for j, v := range f.Values {
@@ -450,9 +450,9 @@ func (c *checker) checkFits(ctx context.Context, field string, column campaign.C
 }
 
 // checkParts checks that PostgreSQL can evaluate each part of the compiled rule, for example compare the types.
-func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
+func (c *checker) checkParts(ctx context.Context, compiled *rules.Plan) error {
 	for _, part := range c.parts() {
-		clauses := compiled.Clauses(plan.Rules{{part.Part}}, c.table, c.env)
+		clauses := compiled.Clauses(rules.Rules{{part.Part}}, c.table, c.env)
 		if len(clauses) == 0 {
 			c.wrong.Addf("policy."+part.field, "cannot be evaluated: %s", notes(compiled))
 			continue
@@ -465,7 +465,7 @@ func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
 	return c.wrong.Err()
 }
 
-func notes(p *plan.Plan) string {
+func notes(p *rules.Plan) string {
 	var texts []string
 	for _, n := range p.Notes {
 		texts = append(texts, n.Text)

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
@@ -27,7 +27,7 @@ ORDER BY 1`
 // Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
 // it is granted already, and what its counts, holds and forecasts need to be complete. It fails with
 // failure.Violations if the policy cannot be for its table.
-func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) ([]string, error) {
+func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
 	c := &checker{Policy: p, env: env}
 	if !c.checkTable() {
 		return nil, c.wrong.Err()
@@ -36,7 +36,7 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env plan.Env) (
 		return nil, c.wrong.Err()
 	}
 	env.AllRights = true
-	compiled, err := plan.Compile(p.Task(), env)
+	compiled, err := rules.Compile(p.Task(), env)
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/internal/etag"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 const Prefix = "policy/"
@@ -67,7 +67,7 @@ type KeepNewest struct {
 	Count   int      `json:"count"`
 }
 
-// Assign sets a text made from the row's key, as plan.FromKey, if ValueFromKey is given, otherwise NULL if Value is
+// Assign sets a text made from the row's key, as rules.FromKey, if ValueFromKey is given, otherwise NULL if Value is
 // nil.
 type Assign struct {
 	Column       string  `json:"column"`
@@ -75,18 +75,18 @@ type Assign struct {
 	ValueFromKey string  `json:"value_from_key,omitempty"`
 }
 
-var ops = map[string]plan.Op{
-	"EQUAL":            plan.Equal,
-	"NOT_EQUAL":        plan.NotEqual,
-	"LESS":             plan.Less,
-	"LESS_OR_EQUAL":    plan.LessOrEqual,
-	"GREATER":          plan.Greater,
-	"GREATER_OR_EQUAL": plan.GreaterOrEqual,
-	"IN":               plan.In,
-	"NOT_IN":           plan.NotIn,
-	"IS_NULL":          plan.Null,
-	"IS_NOT_NULL":      plan.NotNull,
-	"STARTS_WITH":      plan.StartsWith,
+var ops = map[string]rules.Op{
+	"EQUAL":            rules.Equal,
+	"NOT_EQUAL":        rules.NotEqual,
+	"LESS":             rules.Less,
+	"LESS_OR_EQUAL":    rules.LessOrEqual,
+	"GREATER":          rules.Greater,
+	"GREATER_OR_EQUAL": rules.GreaterOrEqual,
+	"IN":               rules.In,
+	"NOT_IN":           rules.NotIn,
+	"IS_NULL":          rules.Null,
+	"IS_NOT_NULL":      rules.NotNull,
+	"STARTS_WITH":      rules.StartsWith,
 }
 
 func (p Policy) Etag() string { return etag.Of(p) }

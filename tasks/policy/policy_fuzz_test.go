@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // No text of a policy becomes SQL: values are parameters, and names are quoted as the catalog has them. A name that the
@@ -123,9 +123,9 @@ func catalogOf(t *testing.T, tx pgx.Tx) (digest string) {
 	return digest
 }
 
-func envOf(t *testing.T, tx pgx.Tx, p policy.Policy) (env plan.Env) {
+func envOf(t *testing.T, tx pgx.Tx, p policy.Policy) (env rules.Env) {
 	t.Helper()
-	env = plan.Env{Now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC), Pipeline: []plan.Task{p.Task()}}
+	env = rules.Env{Now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC), Pipeline: []rules.Task{p.Task()}}
 	var err error
 	if env.Catalog, err = campaign.LoadCatalog(
 		t.Context(), tx, campaign.Scope{NoCampaign: true, Named: p.Task().Names},
@@ -168,7 +168,7 @@ func (z *fuzzed) checkQuoted(t *testing.T, tx pgx.Tx) {
 		t.Errorf("%+v: %v", p, err)
 		return
 	}
-	compiled, err := plan.Compile(p.Task(), env)
+	compiled, err := rules.Compile(p.Task(), env)
 	if err != nil || len(compiled.Jobs) != 1 {
 		t.Fatalf("%+v: %v, %v", p, compiled, err)
 	}

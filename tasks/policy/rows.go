@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -29,9 +29,9 @@ var zoned = regexp.MustCompile(`(?:Z|:.*[+-]\d\d(?::?\d\d)?)$`)
 // CheckRows checks the rows of a hold against a database by the rules for the filters of policies, and completes their
 // names and types. It returns their table, and fails as Policy.Check does.
 func CheckRows(
-	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, rows *plan.HeldRows,
+	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, rows *rules.HeldRows,
 ) (*campaign.Table, error) {
-	c := &checker{env: plan.Env{Catalog: catalog}}
+	c := &checker{env: rules.Env{Catalog: catalog}}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		c.tx = tx
 		if n := len(rows.Columns); n == 0 || n > maxHeldColumns {
@@ -49,7 +49,7 @@ func CheckRows(
 			}
 			readable = readable && column.CanSelect
 			rows.Columns[i].Number, rows.Columns[i].Column, rows.Columns[i].Type = column.Number, column.Name, column.Type
-			if slices.ContainsFunc(rows.Columns[:i], func(c plan.HeldColumn) bool { return c.Column == column.Name }) {
+			if slices.ContainsFunc(rows.Columns[:i], func(c rules.HeldColumn) bool { return c.Column == column.Name }) {
 				c.wrong.Addf(fmt.Sprintf("hold.rows.columns[%d].column", i), "%s is named twice", column.Name)
 			}
 		}
@@ -64,7 +64,7 @@ func CheckRows(
 
 // checkHeld checks a column of a hold and its value.
 func (c *checker) checkHeld(
-	ctx context.Context, field string, held plan.HeldColumn,
+	ctx context.Context, field string, held rules.HeldColumn,
 ) (column campaign.Column, err error) {
 	column, ok := c.column(field+".column", c.table, held.Column)
 	if !ok {

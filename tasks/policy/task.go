@@ -6,18 +6,18 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // part is a part of a rule, with the field of the policy from which it comes.
 type part struct {
 	field string
-	plan.Part
+	rules.Part
 }
 
-func (p Policy) Task() plan.Task {
-	var rule plan.Rule
+func (p Policy) Task() rules.Task {
+	var rule rules.Rule
 	for _, part := range p.parts() {
 		rule = append(rule, part.Part)
 	}
@@ -28,18 +28,18 @@ func (p Policy) Task() plan.Task {
 	case p.Partitions == purge.DetachPartitions:
 		does = "Detaches partitions"
 	}
-	return plan.Task{
+	return rules.Task{
 		Name:        p.TaskName(),
-		Kind:        plan.Policy,
+		Kind:        rules.Policy,
 		Title:       p.title(),
 		Description: fmt.Sprintf("%s of %s by a policy of this installation.", does, p.Table),
 		Names:       p.names(),
 		Basis:       p.Basis(),
 		Revision:    p.Revision,
 		Disabled:    !p.Enabled,
-		Steps: []plan.Step{{
+		Steps: []rules.Step{{
 			On:         p.tables,
-			Rules:      plan.Rules{rule},
+			Rules:      rules.Rules{rule},
 			Update:     p.assignments(),
 			Limit:      p.Limit,
 			Partitions: p.Partitions,
@@ -49,9 +49,9 @@ func (p Policy) Task() plan.Task {
 
 // parts returns the parts of the policy's rule. Those that cost little come first.
 func (p Policy) parts() (parts []part) {
-	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
+	add := func(field string, of rules.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {
-		age := plan.Past(a.Column)
+		age := rules.Past(a.Column)
 		if a.Hours != nil {
 			age = age.ByHours(*a.Hours)
 		} else {
@@ -59,34 +59,34 @@ func (p Policy) parts() (parts []part) {
 		}
 		add("older_than", age)
 		if p.Partitions == purge.DetachPartitions {
-			add("partitions", plan.InWholePartition(age))
+			add("partitions", rules.InWholePartition(age))
 		}
 	}
 	for i, f := range p.Filters {
-		add(fmt.Sprintf("filters[%d]", i), plan.Filter{Column: f.Column, Op: ops[f.Op], Values: f.Values})
+		add(fmt.Sprintf("filters[%d]", i), rules.Filter{Column: f.Column, Op: ops[f.Op], Values: f.Values})
 	}
 	if p.Assign != nil {
-		add("assign", plan.Differs{From: p.assignments()})
+		add("assign", rules.Differs{From: p.assignments()})
 	}
 	if o := p.OrphanOf; o != nil {
-		add("orphan_of", plan.Orphan{Column: o.Column, Parent: p.parentName(), Key: o.ParentColumn})
+		add("orphan_of", rules.Orphan{Column: o.Column, Parent: p.parentName(), Key: o.ParentColumn})
 	}
 	if p.Unreferenced {
-		add("unreferenced", plan.Unreferenced{})
+		add("unreferenced", rules.Unreferenced{})
 	}
 	if k := p.KeepNewest; k != nil {
-		add("keep_newest", plan.Newest{Per: k.Per, OrderBy: p.orderBy(), Count: k.Count})
+		add("keep_newest", rules.Newest{Per: k.Per, OrderBy: p.orderBy(), Count: k.Count})
 	}
 	return parts
 }
 
-func (p Policy) assignments() (assignments []plan.Assignment) {
+func (p Policy) assignments() (assignments []rules.Assignment) {
 	for _, a := range p.Assign {
-		var value plan.Value = plan.Text{Value: a.Value}
+		var value rules.Value = rules.Text{Value: a.Value}
 		if a.ValueFromKey != "" {
-			value = plan.FromKey(a.ValueFromKey)
+			value = rules.FromKey(a.ValueFromKey)
 		}
-		assignments = append(assignments, plan.Assignment{Column: a.Column, Value: value})
+		assignments = append(assignments, rules.Assignment{Column: a.Column, Value: value})
 	}
 	return assignments
 }
@@ -94,7 +94,7 @@ func (p Policy) assignments() (assignments []plan.Assignment) {
 // tables returns the policy's table. It returns none if the table no longer exists, if no policy may change it, or
 // if the policy can no longer be applied to it. It fails if the name stands for a different table than when the
 // policy was set.
-func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
+func (p Policy) tables(env rules.Env, in *rules.Plan) ([]*campaign.Table, error) {
 	if err := p.requireSame(env.Catalog); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var (
@@ -133,18 +133,18 @@ func (f Filter) validate(wrong *failure.Violations, field string) {
 	switch n := len(f.Values); {
 	case !known:
 		wrong.Add(field+".op", "is missing or unknown")
-	case op == plan.Null || op == plan.NotNull:
+	case op == rules.Null || op == rules.NotNull:
 		if n > 0 {
 			wrong.Addf(field+".values", "must be empty for %s", f.Op)
 		}
-	case op == plan.In || op == plan.NotIn:
+	case op == rules.In || op == rules.NotIn:
 		if n < 1 || n > maxValues {
 			wrong.Addf(field+".values", "must be 1 to %d for %s", maxValues, f.Op)
 		}
 	case n != 1:
 		wrong.Addf(field+".values", "must be one for %s", f.Op)
 	}
-	if op == plan.StartsWith && slices.Contains(f.Values, "") {
+	if op == rules.StartsWith && slices.Contains(f.Values, "") {
 		wrong.Add(field+".values[0]", "must not be empty: every text starts with it")
 	}
 	for i, v := range f.Values {

@@ -8,7 +8,7 @@
 // the table is never searched again. The statement has the whole condition: a row that the application changes in
 // between is judged by its new state.
 //
-// purge does not know runs. Package plan compiles sweeps, and packages execute and dryrun run or count them. The caller
+// purge does not know runs. Package rules compiles sweeps, and package cleanup runs or counts them. The caller
 // provides the Ledger that counts a batch in its transaction. Package pace sizes batches, and package throttle makes
 // them wait.
 package purge

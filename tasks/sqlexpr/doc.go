@@ -1,4 +1,4 @@
 // Package sqlexpr composes SQL from expressions that include their arguments: conditions, values and whole
-// statements. Parameters are numbered when a statement is sent. Package plan compiles rules to expressions, package
-// binding sets the values of arguments, and package purge makes statements of them.
+// statements. Parameters are numbered when a statement is sent. Package rules makes expressions of rules and sets
+// the values of their arguments, and package purge makes statements of them.
 package sqlexpr

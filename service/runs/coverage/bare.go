@@ -7,21 +7,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Uncovered returns the tables that no task covers, with their suggestions, as Lister does with SuggestAll, but without
 // anything that the service has stored about them.
 func Uncovered(
-	ctx context.Context, pool *pgxpool.Pool, of explain.Coverage, now time.Time,
+	ctx context.Context, pool *pgxpool.Pool, of insight.Coverage, now time.Time,
 ) (found []*Table, err error) {
 	c := covered{of}
-	measured, err := inventory.Measure(ctx, pool, nil)
+	measured, err := insight.Measure(ctx, pool, nil)
 	if err != nil {
 		return nil, err
 	}
-	details, err := inventory.Read(connection.InZone(ctx, c.Zone), pool, measured.Tables)
+	details, err := insight.ReadDetails(connection.InZone(ctx, c.Zone), pool, measured.Tables)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Retained are the work tables that are retained for the same reason.
@@ -20,12 +19,12 @@ type Retained struct {
 // maxReasons is how many reasons are listed; the remaining ones are summed up in one entry.
 const maxReasons = 50
 
-type covered struct{ explain.Coverage }
+type covered struct{ insight.Coverage }
 
 // of returns the tasks that cover a table, and the work tables that are retained, by reason, with the most bytes
 // first.
-func (c covered) of(t *inventory.Table) (tasks []string, retained []Retained) {
-	if t.Kind != inventory.WorkTables {
+func (c covered) of(t *insight.Table) (tasks []string, retained []Retained) {
+	if t.Kind != insight.WorkTables {
 		return c.Tasks[t.Quoted()], nil
 	}
 	if t.Schema != c.Schema {

@@ -11,29 +11,28 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/explain"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 type Lister struct {
 	Pool *pgxpool.Pool
 	// Masks match the names of work tables, which are listed by kind.
-	Masks []inventory.Mask
+	Masks []insight.Mask
 	// Cover may fail with campaign.ErrNotCampaign.
-	Cover  func(ctx context.Context) (explain.Coverage, error)
+	Cover  func(ctx context.Context) (insight.Coverage, error)
 	Limits Limits
 }
 
 // Table is a table of the database, or all work tables of a kind.
 type Table struct {
-	*inventory.Table
+	*insight.Table
 	growth.Rates
 	// CoveredBy lists tasks in the order of the pipeline.
 	CoveredBy []string
 	// Retained says why work tables are retained.
 	Retained []Retained
 	// Details, History and Suggestion are empty in a brief list.
-	inventory.Details
+	insight.Details
 	History    []growth.Point
 	Suggestion *Suggestion
 }
@@ -101,7 +100,7 @@ func (l *Lister) measure(ctx context.Context, c covered) ([]*Table, *growth.Grow
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := inventory.Measure(ctx, l.Pool, l.Masks)
+	found, err := insight.Measure(ctx, l.Pool, l.Masks)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,13 +119,13 @@ func (l *Lister) measure(ctx context.Context, c covered) ([]*Table, *growth.Grow
 
 func (l *Lister) addDetails(ctx context.Context, page []*Table, now time.Time) error {
 	var (
-		tables []*inventory.Table
+		tables []*insight.Table
 		names  []string
 	)
 	for _, t := range page {
 		tables, names = append(tables, t.Table), append(names, t.Name)
 	}
-	details, err := inventory.Read(ctx, l.Pool, tables)
+	details, err := insight.ReadDetails(ctx, l.Pool, tables)
 	if err != nil {
 		return err
 	}

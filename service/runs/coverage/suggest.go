@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -55,7 +55,7 @@ func (s Suggestion) Command() string {
 // depend on each other without foreign keys, and unless all is set for tables within the limits, and for those whose
 // dates do not tell the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Time) *Suggestion {
-	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
+	if len(t.CoveredBy) > 0 || (t.Kind != insight.Ordinary && t.Kind != insight.Partitioned) || c.ownsTable(t) {
 		return nil
 	}
 	reason := l.reason(t)
@@ -139,8 +139,8 @@ var expiry = regexp.MustCompile(
 	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
 // expiryOf returns nil if no column tells when a row expires.
-func expiryOf(dates []inventory.DateColumn) *inventory.DateColumn {
-	i := slices.IndexFunc(dates, func(d inventory.DateColumn) bool { return expiry.MatchString(d.Column) })
+func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
+	i := slices.IndexFunc(dates, func(d insight.DateColumn) bool { return expiry.MatchString(d.Column) })
 	if i < 0 {
 		return nil
 	}
@@ -153,16 +153,16 @@ const maxAge = 40 * 365 * 24 * time.Hour
 
 // tellsAge reports whether a date may tell the age of rows. It must not be about a plan or a person, nor in the
 // future.
-func tellsAge(d inventory.DateColumn, now time.Time) bool {
+func tellsAge(d insight.DateColumn, now time.Time) bool {
 	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
 	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
 // bestDate returns nil if no column tells the age of a row.
-func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn {
-	var best *inventory.DateColumn
-	score := func(d *inventory.DateColumn) (points int) {
+func bestDate(dates []insight.DateColumn, now time.Time) *insight.DateColumn {
+	var best *insight.DateColumn
+	score := func(d *insight.DateColumn) (points int) {
 		if d.Indexed {
 			points += 4
 		}
@@ -185,7 +185,7 @@ func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn
 	return best
 }
 
-func whyColumn(d inventory.DateColumn) string {
+func whyColumn(d insight.DateColumn) string {
 	why := "a date that may tell the age of rows"
 	switch {
 	case expiry.MatchString(d.Column):

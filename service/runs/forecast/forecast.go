@@ -15,15 +15,15 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/forecast"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // maxAge is how long a forecast is used before the next one is made.
 const maxAge = time.Minute
 
 type Task struct {
-	forecast.Due
+	insight.Due
 	Outlook
 	// NextRun is how many rows the next run will find, and Took how long it will work on them; 0 if unknown.
 	NextRun int64
@@ -46,7 +46,7 @@ type Forecaster struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
 	// Config returns the configuration of a run with all tasks as they are now.
-	Config   func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
+	Config   func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
 	Schedule func(ctx context.Context) (*schedule.Schedule, error)
 
 	mu   sync.Mutex
@@ -86,7 +86,7 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := forecast.New(ctx, config, holds)
+	tasks, err := insight.NewForecaster(ctx, config, holds)
 	if err != nil {
 		return nil, err
 	}

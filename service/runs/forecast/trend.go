@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/forecast"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Trend says whether runs keep up with what becomes obsolete.
@@ -58,7 +58,7 @@ type Outlook struct {
 
 // member is a task of a pipeline with its past nights, newest first.
 type member struct {
-	due    forecast.Due
+	due    insight.Due
 	nights []Night
 }
 
@@ -103,13 +103,13 @@ func medianRate(nights []Night) float64 {
 
 // simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before
 // and stop when their budget is used up.
-func simulate(pipeline []member, rates []float64, budget time.Duration) [][forecast.Days]float64 {
-	left := make([][forecast.Days]float64, len(pipeline))
+func simulate(pipeline []member, rates []float64, budget time.Duration) [][insight.ForecastDays]float64 {
+	left := make([][insight.ForecastDays]float64, len(pipeline))
 	backlog := make([]float64, len(pipeline))
 	for i, m := range pipeline {
 		backlog[i] = float64(m.due.Now)
 	}
-	for night := range forecast.Days {
+	for night := range insight.ForecastDays {
 		seconds := budget.Seconds()
 		for i, m := range pipeline {
 			if night > 0 {
@@ -135,7 +135,7 @@ const lately = 48 * time.Hour
 
 // outlook judges a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
 // expected.
-func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64, runs bool) Outlook {
+func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, runs bool) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
 		return o
@@ -171,13 +171,13 @@ func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64
 }
 
 // hasWork reports whether rows are obsolete, or will be in the days of the forecast.
-func (m member) hasWork() bool { return m.due.Now > 0 || m.due.PerDay != [forecast.Days]int64{} }
+func (m member) hasWork() bool { return m.due.Now > 0 || m.due.PerDay != [insight.ForecastDays]int64{} }
 
 // lasting is for how many nights a backlog must grow to count as a trend.
 const lasting = 5
 
 // grows reports whether the rows left become more in each of the last nights of a simulation.
-func grows(left [forecast.Days]float64) bool {
+func grows(left [insight.ForecastDays]float64) bool {
 	for i := len(left) - lasting; i < len(left); i++ {
 		if left[i] < 1 || left[i] <= left[i-1] {
 			return false

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/forecast"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 var now = time.Date(2026, time.March, 1, 4, 0, 0, 0, time.UTC)
@@ -31,8 +31,8 @@ func (y year) made(budget time.Duration, rate func(day int) float64, judged func
 		}
 		backlog -= n.Rows
 		nights = append([]Night{n}, nights[:min(29, len(nights))]...)
-		due := forecast.Due{Task: "t", Known: true, Exact: true, Dated: true, Now: backlog}
-		for i := range forecast.Days {
+		due := insight.Due{Task: "t", Known: true, Exact: true, Dated: true, Now: backlog}
+		for i := range insight.ForecastDays {
 			if day+1+i < len(y) {
 				due.PerDay[i] = y[day+1+i]
 			} else {
@@ -126,7 +126,7 @@ func TestBrokenMonth(t *testing.T) {
 // A task that fails falls behind since it first did, and one that is not reached since the run first stopped.
 func TestFailingTasks(t *testing.T) {
 	t.Parallel()
-	due := forecast.Due{Known: true, Dated: true, Now: 5_000, PerDay: [forecast.Days]int64{1_000}}
+	due := insight.Due{Known: true, Dated: true, Now: 5_000, PerDay: [insight.ForecastDays]int64{1_000}}
 	failed := []Night{
 		{Start: now.AddDate(0, 0, -1), Bound: Failing},
 		{Start: now.AddDate(0, 0, -2), Bound: Failing},
@@ -145,7 +145,7 @@ func TestFailingTasks(t *testing.T) {
 	if o = judge(now, []member{{due, failed}}, 0, true)[0]; o.Trend != InBalance {
 		t.Errorf("without anything to do: %+v", o)
 	}
-	if o = judge(now, []member{{forecast.Due{}, nil}}, 0, true)[0]; o.Trend != Unknown {
+	if o = judge(now, []member{{insight.Due{}, nil}}, 0, true)[0]; o.Trend != Unknown {
 		t.Errorf("nothing is known: %+v", o)
 	}
 }
@@ -153,7 +153,7 @@ func TestFailingTasks(t *testing.T) {
 // A task that has not run yet is not alone to say whether runs are started.
 func TestARunThatIsStartedByHand(t *testing.T) {
 	t.Parallel()
-	work := forecast.Due{Known: true, Now: 1}
+	work := insight.Due{Known: true, Now: 1}
 	ran := []Night{{Start: now.AddDate(0, 0, -1)}}
 	if o := judge(now, []member{{work, ran}, {work, nil}}, 0, false); o[1].Trend != InBalance {
 		t.Errorf("%+v", o)
@@ -163,7 +163,8 @@ func TestARunThatIsStartedByHand(t *testing.T) {
 // Where nobody starts runs, nothing is in balance but tasks without work.
 func TestNothingIsScheduled(t *testing.T) {
 	t.Parallel()
-	known, work := forecast.Due{Known: true}, forecast.Due{Known: true, Dated: true, PerDay: [forecast.Days]int64{7: 1}}
+	known := insight.Due{Known: true}
+	work := insight.Due{Known: true, Dated: true, PerDay: [insight.ForecastDays]int64{7: 1}}
 	for what, c := range map[string]struct {
 		m         member
 		scheduled bool
@@ -175,7 +176,7 @@ func TestNothingIsScheduled(t *testing.T) {
 		"run by hand":      {member{work, []Night{{Start: now.AddDate(0, 0, -1)}}}, false, InBalance, ""},
 		"scheduled":        {member{work, nil}, true, InBalance, ""},
 		"nothing to do":    {member{known, nil}, false, InBalance, ""},
-		"obsolete already": {member{forecast.Due{Known: true, Now: 1}, nil}, false, Unknown, NotScheduled},
+		"obsolete already": {member{insight.Due{Known: true, Now: 1}, nil}, false, Unknown, NotScheduled},
 	} {
 		if o := judge(now, []member{c.m}, 0, c.scheduled)[0]; o.Trend != c.trend || o.Bound != c.bound {
 			t.Errorf("%s: %q %q, want %q %q", what, o.Trend, o.Bound, c.trend, c.bound)

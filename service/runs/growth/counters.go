@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // counters has the server's counts of rows at the last sampling, by relation.
@@ -49,7 +49,7 @@ func readCounters(ctx context.Context, tx pgx.Tx, last *time.Time) (*counters, e
 
 // since returns how many rows were inserted and deleted since the last sampling. reset means that the numbers may
 // be too low, because the statistics of the relation were reset in between.
-func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset bool) {
+func (c *counters) since(r insight.Relation) (inserted, deleted int64, reset bool) {
 	before, known := c.stored[r.OID]
 	c.seen[r.OID] = true
 	now := counter{r.OID, r.Inserted, r.Deleted}

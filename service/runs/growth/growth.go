@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 const day = 24 * time.Hour
@@ -79,7 +79,7 @@ type Rates struct {
 }
 
 // Rates treats a table that an early sampling did not find as empty at that time.
-func (g *Growth) Rates(t *inventory.Table) (r Rates) {
+func (g *Growth) Rates(t *insight.Table) (r Rates) {
 	p, known := g.tables[t.Name]
 	if g.week == nil || !known {
 		return r

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -28,7 +28,7 @@ func database(t *testing.T) *pgtest.DB {
 	})
 }
 
-var masks = inventory.Masks(tasks.Pipeline)
+var masks = insight.Masks(tasks.Pipeline)
 
 func newSampler(db *pgtest.DB, name string) *growth.Sampler {
 	log := slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 
 func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
 	t.Helper()
-	found, err := inventory.Measure(t.Context(), db, masks)
+	found, err := insight.Measure(t.Context(), db, masks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // batch has all tables of a sampling, with one slice for each column.
@@ -17,7 +17,7 @@ type batch struct {
 	reset                   []bool
 }
 
-func newBatch(found *inventory.Inventory) *batch {
+func newBatch(found *insight.Inventory) *batch {
 	b := &batch{}
 	for _, t := range found.Tables {
 		b.names = append(b.names, t.Name)
@@ -27,7 +27,7 @@ func newBatch(found *inventory.Inventory) *batch {
 	return b
 }
 
-func (b *batch) count(found *inventory.Inventory, c *counters) {
+func (b *batch) count(found *insight.Inventory, c *counters) {
 	for _, t := range found.Tables {
 		var inserted, deleted int64
 		reset := false

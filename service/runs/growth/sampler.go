@@ -12,14 +12,14 @@ import (
 
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 type Sampler struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
 	// Masks match the names of work tables, which are sampled by kind.
-	Masks []inventory.Mask
+	Masks []insight.Mask
 	Log   *slog.Logger
 }
 
@@ -82,7 +82,7 @@ func (s *Sampler) sample(ctx context.Context, tx pgx.Tx, last *time.Time) (chang
 	if err != nil {
 		return 0, err
 	}
-	found, err := inventory.Measure(ctx, tx, s.Masks)
+	found, err := insight.Measure(ctx, tx, s.Masks)
 	if err != nil {
 		return 0, err
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // OtherInstance is the reason why nothing is changed: another instance owns the database, or the database is a
 // copy.
 const OtherInstance = "INSTANCE"
 
-// Own fails with a refused.Error with the reason OtherInstance. If no instance owns the database yet, it makes this
+// Own fails with a failure.Refusal with the reason OtherInstance. If no instance owns the database yet, it makes this
 // one the owner.
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	stored, now, err := store.ReadIdentities(ctx, db)
@@ -38,7 +38,7 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 		return nil
 	}
 	differences := strings.Join(compare(stored, now), "; ")
-	return &refused.Error{
+	return &failure.Refusal{
 		Reason:   OtherInstance,
 		Metadata: map[string]string{"instance": stored.Instance, "differs": differences},
 		Message: fmt.Sprintf("this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
@@ -85,7 +85,7 @@ func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
 // Owns reports whether this instance owns the database. It logs once when that is no longer so.
 func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 	err := o.Check(ctx, db)
-	refusal := (*refused.Error)(nil)
+	refusal := (*failure.Refusal)(nil)
 	if !errors.As(err, &refusal) {
 		o.foreign.Store(false)
 		return err == nil, err

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/overdue"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -219,7 +219,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scope := pipeline.Config{Pipeline: list.Tasks, NoCampaign: list.NoCampaign}.Scope()
+	scope := cleanup.Config{Pipeline: list.Tasks, NoCampaign: list.NoCampaign}.Scope()
 	catalog, err := campaign.LoadCatalog(ctx, d.Pool, scope)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ages, err := overdue.Tables(ctx, d.Pool, catalog, list.Tasks, cleaned)
+	ages, err := insight.Overdue(ctx, d.Pool, catalog, list.Tasks, cleaned)
 	if err != nil {
 		return err
 	}

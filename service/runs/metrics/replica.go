@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
@@ -109,8 +109,8 @@ func (m *Replica) initialize() {
 // StartTasks makes the series of the built-in tasks start at 0. A database that is not Campaign's has none of them.
 func (m *Replica) StartTasks() {
 	for _, t := range tasks.Pipeline {
-		for _, state := range []pipeline.State{
-			pipeline.Succeeded, pipeline.Skipped, pipeline.Failed, pipeline.NotRun, pipeline.Cancelled,
+		for _, state := range []cleanup.State{
+			cleanup.Succeeded, cleanup.Skipped, cleanup.Failed, cleanup.NotRun, cleanup.Cancelled,
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
@@ -128,7 +128,7 @@ func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 // the run is.
 func (m *Replica) RunEnded(r *store.Run) {
 	for _, t := range r.Results {
-		if t.State == pipeline.Cancelled {
+		if t.State == cleanup.Cancelled {
 			m.TaskEnded(r, &t)
 		}
 	}

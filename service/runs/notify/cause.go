@@ -1,9 +1,9 @@
 package notify
 
 import (
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // Cause says what an event is about. The type and the id of the event end with it.
@@ -44,9 +44,9 @@ func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurr
 	var rows, tables int64
 	for _, r := range run.Results {
 		switch {
-		case r.State == pipeline.Failed && r.Reason == refused.Guard:
+		case r.State == cleanup.Failed && r.Reason == failure.ReasonGuard:
 			refusals = append(refusals, r)
-		case r.State == pipeline.Failed:
+		case r.State == cleanup.Failed:
 			failed = append(failed, r)
 		}
 		if r.RowsRetained > 0 || r.TablesRetained > 0 {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 type (
@@ -19,13 +19,13 @@ type (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	var (
-		works    = store.Result{Task: "works", State: pipeline.Succeeded}
-		fails    = store.Result{Task: "fails", State: pipeline.Failed, Error: "no"}
-		stale    = store.Result{Task: "stale", State: pipeline.Failed, Reason: refused.PlanStale}
-		guarded  = store.Result{Task: "guarded", State: pipeline.Failed, Reason: refused.Guard}
-		retains  = store.Result{Task: "retains", State: pipeline.Succeeded, RowsRetained: 5}
-		retains2 = store.Result{Task: "retains2", State: pipeline.Succeeded, RowsRetained: 6, TablesRetained: 2}
-		held     = store.Result{Task: "held", State: pipeline.Succeeded, RowsOnHold: 1000}
+		works    = store.Result{Task: "works", State: cleanup.Succeeded}
+		fails    = store.Result{Task: "fails", State: cleanup.Failed, Error: "no"}
+		stale    = store.Result{Task: "stale", State: cleanup.Failed, Reason: failure.ReasonPlanStale}
+		guarded  = store.Result{Task: "guarded", State: cleanup.Failed, Reason: failure.ReasonGuard}
+		retains  = store.Result{Task: "retains", State: cleanup.Succeeded, RowsRetained: 5}
+		retains2 = store.Result{Task: "retains2", State: cleanup.Succeeded, RowsRetained: 6, TablesRetained: 2}
+		held     = store.Result{Task: "held", State: cleanup.Succeeded, RowsOnHold: 1000}
 	)
 	for name, c := range map[string]struct {
 		state   store.State

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/storedtest"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 func TestStored(t *testing.T) { storedtest.Check[Event](t, "event") }
@@ -23,7 +23,7 @@ func failedRun(task, failure string) *store.Run {
 		RequestedBy: "schedule",
 		EndTime:     &ended,
 		Error:       failure,
-		Results:     []store.Result{{Task: task, State: pipeline.Failed, Error: failure, RowsDeleted: 7, RowsRetained: 3}},
+		Results:     []store.Result{{Task: task, State: cleanup.Failed, Error: failure, RowsDeleted: 7, RowsRetained: 3}},
 	}
 }
 

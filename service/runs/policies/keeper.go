@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -26,7 +26,7 @@ type Keeper struct {
 	// Own fails if another instance owns the database.
 	Own func(ctx context.Context, db campaign.Querier) error
 	// Config returns the configuration of a run with all tasks as they are now.
-	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
+	Config func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
 	// Await waits until the current batches of a task have ended.
 	Await func(ctx context.Context, task string) error
 }
@@ -196,12 +196,12 @@ func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before
 }
 
 // env returns the environment of all tasks, including the given policy.
-func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.Env, err error) {
+func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
 	config, err := k.Config(ctx, tx)
 	if err != nil {
 		return env, err
 	}
-	isSame := func(t plan.Task) bool { return t.Name == p.TaskName() }
+	isSame := func(t rules.Task) bool { return t.Name == p.TaskName() }
 	config.Pipeline = append(slices.DeleteFunc(slices.Clone(config.Pipeline), isSame), p.Task())
 	env.Pipeline = config.Pipeline
 	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
@@ -224,7 +224,7 @@ func (s Stored) Unproven() []message.Message {
 
 // warnings returns what an operator should know about a policy; table is nil if it does not exist.
 func warnings(
-	ctx context.Context, tx pgx.Tx, env plan.Env, s Stored, table *campaign.Table,
+	ctx context.Context, tx pgx.Tx, env rules.Env, s Stored, table *campaign.Table,
 ) (found []message.Message, err error) {
 	found = s.Unproven()
 	if table == nil {
@@ -274,8 +274,8 @@ func warnings(
 }
 
 // countRefused counts the rows that match now, and that foreign keys keep. It gives up after two seconds.
-func countRefused(ctx context.Context, tx pgx.Tx, env plan.Env, s Stored) (rows int64, counted bool) {
-	compiled, err := plan.Compile(s.Task(), env)
+func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s Stored) (rows int64, counted bool) {
+	compiled, err := rules.Compile(s.Task(), env)
 	if err != nil || len(compiled.Jobs) == 0 {
 		return 0, false
 	}
@@ -298,18 +298,18 @@ func countRefused(ctx context.Context, tx pgx.Tx, env plan.Env, s Stored) (rows 
 }
 
 // covering returns the other tasks that change rows of the table.
-func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
+func covering(env rules.Env, self string, table *campaign.Table) (names []string) {
 	env.DryRun = true // so that it does not matter what the role may do to other tables
 	for _, t := range env.Pipeline {
 		if t.Name == self {
 			continue
 		}
-		p, err := plan.Compile(t, env)
+		p, err := rules.Compile(t, env)
 		if err != nil {
 			names = append(names, fmt.Sprintf("possibly %s", t.Name))
 			continue
 		}
-		changes := func(j plan.Job) bool { return j.Table == table }
+		changes := func(j rules.Job) bool { return j.Table == table }
 		if slices.ContainsFunc(p.Jobs, changes) {
 			names = append(names, t.Name)
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 type Scheduler struct {
@@ -132,7 +132,7 @@ func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Sched
 		return nil, err
 	}
 	err = s.Owner.Lock(ctx, tx)
-	if refusal := (*refused.Error)(nil); errors.As(err, &refusal) {
+	if refusal := (*failure.Refusal)(nil); errors.As(err, &refusal) {
 		return nil, nil
 	}
 	return pending, err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -128,7 +128,7 @@ func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error
 type ClaimedTask struct {
 	Name   string
 	Kind   string
-	State  pipeline.State
+	State  cleanup.State
 	Cursor purge.Cursor
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // Timeout limits the short transactions of the service itself, so that a connection that does not answer cannot
@@ -18,7 +18,7 @@ const Timeout = 10 * time.Second
 
 // ErrFenced says that the worker no longer has the run.
 var ErrFenced = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced",
-	pipeline.ErrLost)
+	cleanup.ErrLost)
 
 // Epoch identifies the period in which one worker has a run. What that worker writes takes effect only during this
 // period.

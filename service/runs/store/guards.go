@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // GuardRefusal is a guard that tripped and refuses the task until the guard is accepted or released.
@@ -61,7 +61,7 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE guard = ANY ($1)", before.Changed(limits))
 	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
-		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE task_kind = $1", plan.External.String())
+		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE task_kind = $1", rules.External.String())
 	}
 	return err
 }
@@ -229,10 +229,10 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 // the task succeeded, it also stores the cutoffs. accepted are the guards that the run may pass. It is not called
 // for dry runs.
 func RecordJudgement(
-	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o pipeline.Outcome, accepted []guard.Trip,
+	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o cleanup.Outcome, accepted []guard.Trip,
 ) error {
 	b := &pgx.Batch{}
-	if o.State == pipeline.Succeeded {
+	if o.State == cleanup.Succeeded {
 		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1", task)
 		b.Queue(
 			`UPDATE cleanupd.policy SET proven_basis = $1 WHERE $2 || name = $3 AND EXISTS (SELECT FROM cleanupd.run
@@ -259,7 +259,7 @@ func RecordJudgement(
 	}
 	// An accepted guard is released even if the task failed before the guards judged it, because they judge it again
 	// next time.
-	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
+	if o.Trips == nil && o.State != cleanup.NotRun && o.Reason != failure.ReasonPlanStale {
 		for _, a := range accepted {
 			b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task,
 				a.Guard, a.Table)
@@ -299,7 +299,7 @@ func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
 		WHERE r.id = $1 AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
 		ON CONFLICT DO NOTHING`,
-		id, refused.Guard,
+		id, failure.ReasonGuard,
 	)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 var ErrNoHold = failure.New(failure.NotFound, "no such hold")
@@ -39,7 +39,7 @@ type Hold struct {
 	IDs           []int64
 	Relation      uint32
 	Schema, Table string
-	Rows          *plan.HeldRows // nil unless Kind is HoldRows
+	Rows          *rules.HeldRows // nil unless Kind is HoldRows
 	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
 	// not cover their rows.
 	NotCovered  []string
@@ -174,13 +174,13 @@ FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
 ORDER BY number`
 
 // EffectiveHolds returns the holds that apply at a time, and in last the number of the newest hold that exists.
-func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
+func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all rules.Holds, last int64, err error) {
 	rows, _ := db.Query(ctx, fmt.Sprintf(selectEffective, holdApplies("$1")), at)
 	var (
 		id, kind *string
 		ids      []int64
-		table    plan.HeldTable
-		held     *plan.HeldRows
+		table    rules.HeldTable
+		held     *rules.HeldRows
 		namesake uint32
 		columns  []string
 	)
@@ -207,7 +207,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 			all.Tables = append(all.Tables, table)
 		case HoldRows:
 			if table.NowName != "" {
-				now := plan.HeldRows{OID: table.OID, Table: campaign.FullName(table.NowSchema, table.NowName)}
+				now := rules.HeldRows{OID: table.OID, Table: campaign.FullName(table.NowSchema, table.NowName)}
 				for i, c := range held.Columns {
 					c.Column = columns[i]
 					now.Columns = append(now.Columns, c)

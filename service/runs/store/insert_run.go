@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // RequestedBySchedule is the RequestedBy of scheduled runs. It cannot be the name of a caller, because those
@@ -41,8 +41,8 @@ type NewRun struct {
 	Plan            uuid.UUID // the dry run whose plan the run follows; uuid.Nil if none
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
-	Pipeline        []plan.Task // all tasks
-	Chosen          []string    // the names of the tasks to run
+	Pipeline        []rules.Task // all tasks
+	Chosen          []string     // the names of the tasks to run
 	// RequestID is uuid.Nil if the request has none. RequestDigest is a digest of the rest of the request.
 	RequestID     uuid.UUID
 	RequestDigest []byte
@@ -171,9 +171,9 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
 	var names, kinds, states []string
 	for _, t := range r.Pipeline {
-		state := pipeline.Skipped
+		state := cleanup.Skipped
 		if slices.Contains(r.Chosen, t.Name) {
-			state = pipeline.Pending
+			state = cleanup.Pending
 		}
 		names, kinds, states = append(names, t.Name), append(kinds, t.Kind.String()), append(states, string(state))
 	}
@@ -183,7 +183,7 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
 		SELECT @run_id::uuid, position, name, kind, state = @pending, state FROM
 			unnest(@names::text[], @kinds::text[], @states::text[]) WITH ORDINALITY AS t (name, kind, state, position)`,
 		pgx.StrictNamedArgs{
-			"run_id": id, "names": names, "kinds": kinds, "states": states, "pending": string(pipeline.Pending),
+			"run_id": id, "names": names, "kinds": kinds, "states": states, "pending": string(cleanup.Pending),
 		},
 	); err != nil {
 		return err

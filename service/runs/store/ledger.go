@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -131,16 +131,16 @@ func Batches(d purge.Delta) int64 {
 	return max(d.Statements, 1)
 }
 
-// LedgerError translates the errors that the ledger raises to ErrFenced, pipeline.ErrHoldCreated or
-// pipeline.ErrPolicyChanged, and returns other errors unchanged.
+// LedgerError translates the errors that the ledger raises to ErrFenced, cleanup.ErrHoldCreated or
+// cleanup.ErrPolicyChanged, and returns other errors unchanged.
 func LedgerError(err error) error {
 	switch {
 	case sqlstate.Is(err, stateFenced):
 		return ErrFenced
 	case sqlstate.Is(err, stateHoldCreated):
-		return pipeline.ErrHoldCreated
+		return cleanup.ErrHoldCreated
 	case sqlstate.Is(err, statePolicyChanged):
-		return pipeline.ErrPolicyChanged
+		return cleanup.ErrPolicyChanged
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 
 // FinishTask stores the outcome of a task, including the preview of a dry run. It locks the run before the task, as
 // pauses and AppendEvents do, to avoid deadlocks.
-func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
+func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o cleanup.Outcome) error {
 	args := e.args(pgx.StrictNamedArgs{
 		"task":       task,
 		"state":      string(o.State),
@@ -191,7 +191,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 		args["details"] = o.Details
 	}
 	retained := ""
-	if o.State != pipeline.Cancelled { // the batches have already counted what the task retained
+	if o.State != cleanup.Cancelled { // the batches have already counted what the task retained
 		retained = setRetained + ", "
 		addRetained(args, o.Retained)
 	}

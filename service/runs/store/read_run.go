@@ -11,7 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // selectRun reads a run and its tasks in one consistent snapshot; %s is the View.
@@ -60,7 +60,7 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 			Task string
 			Space
 		}
-		var previews map[string][]preview.Table
+		var previews map[string][]cleanup.PreviewTable
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
 			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Pace, &r.PauseTime,
 			&r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor, &r.Results, &spaces, &previews)

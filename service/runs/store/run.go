@@ -10,11 +10,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
-	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 var ErrNotFound = failure.New(failure.NotFound, "no such run")
@@ -53,9 +51,9 @@ const (
 	CauseNotCampaign  Cause = "NOT_CAMPAIGN"
 	CauseUnavailable  Cause = "UNAVAILABLE"
 	CauseInternal     Cause = "INTERNAL"
-	CausePlanStale    Cause = refused.PlanStale
-	CausePlanExceeded Cause = refused.PlanExceeded
-	CauseGuarded      Cause = refused.Guard
+	CausePlanStale    Cause = failure.ReasonPlanStale
+	CausePlanExceeded Cause = failure.ReasonPlanExceeded
+	CauseGuarded      Cause = failure.ReasonGuard
 )
 
 type Run struct {
@@ -91,12 +89,12 @@ type Run struct {
 }
 
 type Result struct {
-	Task          string         `json:"Task"`
-	State         pipeline.State `json:"State"`
-	RowsDeleted   int64          `json:"RowsDeleted"`
-	RowsUpdated   int64          `json:"RowsUpdated"`
-	RowsCascaded  int64          `json:"RowsCascaded,omitempty"`
-	TablesDropped int64          `json:"TablesDropped"`
+	Task          string        `json:"Task"`
+	State         cleanup.State `json:"State"`
+	RowsDeleted   int64         `json:"RowsDeleted"`
+	RowsUpdated   int64         `json:"RowsUpdated"`
+	RowsCascaded  int64         `json:"RowsCascaded,omitempty"`
+	TablesDropped int64         `json:"TablesDropped"`
 	// PartitionsRemoved counts whole partitions that were dropped or detached.
 	PartitionsRemoved int64      `json:"PartitionsRemoved,omitempty"`
 	Batches           int64      `json:"Batches"`
@@ -121,9 +119,9 @@ type Result struct {
 	Detail  string            `json:"Detail,omitempty"`
 	Details []message.Message `json:"Details,omitempty"`
 	// Reason says for programs why the task was refused; "" if it was not. Metadata has the details.
-	Reason   string            `json:"Reason,omitempty"`
-	Metadata map[string]string `json:"Metadata,omitempty"`
-	Preview  []preview.Table   `json:"Preview,omitempty"`
+	Reason   string                 `json:"Reason,omitempty"`
+	Metadata map[string]string      `json:"Metadata,omitempty"`
+	Preview  []cleanup.PreviewTable `json:"Preview,omitempty"`
 }
 
 func (r *Run) UUID() uuid.UUID { return uuid.MustParse(r.ID) }
@@ -139,7 +137,7 @@ func (r *Run) Result(task string) *Result {
 
 // FailedTask returns the first task that failed. If none failed, it returns the first one that was stopped, or "".
 func (r *Run) FailedTask() string {
-	for _, state := range []pipeline.State{pipeline.Failed, pipeline.Cancelled} {
+	for _, state := range []cleanup.State{cleanup.Failed, cleanup.Cancelled} {
 		if i := slices.IndexFunc(r.Results, func(t Result) bool { return t.State == state }); i >= 0 {
 			return r.Results[i].Task
 		}
@@ -170,7 +168,7 @@ func (r *Run) RefusedTask() Cause {
 func (r *Run) Failures() string {
 	var lines []string
 	for _, t := range r.Results {
-		if t.State == pipeline.Failed {
+		if t.State == cleanup.Failed {
 			lines = append(lines, fmt.Sprintf("task %s failed: %s", t.Task, t.Error))
 		}
 	}

@@ -11,8 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/preview"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // FindPlan returns a dry run that another run can follow. field is the request field that names it. FindPlan fails
@@ -29,7 +28,7 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 	return run, err
 }
 
-// CheckPlan fails with a refused.Error if the saved plan is older than maxAge, or if another run has ended since
+// CheckPlan fails with a failure.Refusal if the saved plan is older than maxAge, or if another run has ended since
 // then, or has worked until the schedule paused it. A run that was refused by a guard before it changed anything does
 // not count.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
@@ -45,35 +44,35 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
 				DISTINCT FROM $2)
 			AND sum(rows_deleted + rows_updated + tables_dropped + partitions_removed) = 0)
-		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard, RequestedBySchedule).
+		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, failure.ReasonGuard, RequestedBySchedule).
 		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return refused.StalePlan("it is forgotten")
+		return failure.StalePlan("it is forgotten")
 	case err != nil:
 		return err
 	case later != nil:
-		return refused.StalePlan(*later)
+		return failure.StalePlan(*later)
 	case age > maxAge:
-		return refused.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), maxAge))
+		return failure.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), maxAge))
 	}
 	return nil
 }
 
 // SavedPlan returns what the dry run has found, keyed by task.
-func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
+func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]cleanup.SavedTask, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)
 	var (
 		name    string
-		planned preview.Task
-		tables  []preview.Table
-		found   = map[string]preview.Task{}
+		planned cleanup.SavedTask
+		tables  []cleanup.PreviewTable
+		found   = map[string]cleanup.SavedTask{}
 	)
 	_, err := pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
 		planned.Tables = tables
 		found[name] = planned
-		planned, tables = preview.Task{}, nil
+		planned, tables = cleanup.SavedTask{}, nil
 		return nil
 	})
 	return found, err

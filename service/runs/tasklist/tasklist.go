@@ -16,9 +16,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // List has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
@@ -26,7 +26,7 @@ import (
 type List struct {
 	// NoCampaign means that the database is not the application's, so that package tasks has nothing to do there.
 	NoCampaign bool
-	Tasks      []plan.Task
+	Tasks      []rules.Task
 	// External has the tasks on other databases, by name.
 	External map[string]external.Task
 }
@@ -52,7 +52,7 @@ func (l List) Similar(name string) string {
 func (l List) Choose(given, skip []string) (names []string) {
 	for _, t := range l.Tasks {
 		chosen := slices.Contains(given, t.Name) || (len(given) == 0 && !l.Disabled(t.Name))
-		skipped := slices.Contains(skip, t.Name) || (t.Kind == plan.Policy && slices.Contains(skip, policy.All))
+		skipped := slices.Contains(skip, t.Name) || (t.Kind == rules.Policy && slices.Contains(skip, policy.All))
 		if chosen && !skipped {
 			names = append(names, t.Name)
 		}
@@ -66,8 +66,8 @@ func (l List) Disabled(name string) bool {
 	return t.Disabled || l.External[name].Disabled
 }
 
-func (l List) Find(name string) (t plan.Task, ok bool) {
-	i := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == name })
+func (l List) Find(name string) (t rules.Task, ok bool) {
+	i := slices.IndexFunc(l.Tasks, func(t rules.Task) bool { return t.Name == name })
 	if i < 0 {
 		return t, false
 	}
@@ -102,7 +102,7 @@ func (s Source) With(ctx context.Context, db campaign.Querier, given []policies.
 	if err != nil {
 		return l, err
 	}
-	at := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == plan.StatisticsTask })
+	at := slices.IndexFunc(l.Tasks, func(t rules.Task) bool { return t.Name == rules.StatisticsTask })
 	l.Tasks = slices.Insert(l.Tasks, max(at, 0), ofPolicies...)
 	if s.External == nil {
 		return l, nil
@@ -110,7 +110,7 @@ func (s Source) With(ctx context.Context, db campaign.Querier, given []policies.
 	more, err := s.External(ctx, db)
 	for _, t := range more {
 		l.Tasks = append(l.Tasks,
-			plan.Task{Name: t.Name, Kind: plan.External, Title: t.Title, Description: t.Description})
+			rules.Task{Name: t.Name, Kind: rules.External, Title: t.Title, Description: t.Description})
 		l.External[t.Name] = t
 	}
 	return l, err
@@ -118,9 +118,9 @@ func (s Source) With(ctx context.Context, db campaign.Querier, given []policies.
 
 // Kinds returns the kinds of tasks that this replica can run.
 func (s Source) Kinds() []string {
-	kinds := []string{plan.BuiltIn.String(), plan.Policy.String()}
+	kinds := []string{rules.BuiltIn.String(), rules.Policy.String()}
 	if s.External != nil {
-		kinds = append(kinds, plan.External.String())
+		kinds = append(kinds, rules.External.String())
 	}
 	return kinds
 }
@@ -129,14 +129,14 @@ func (s Source) Kinds() []string {
 // do.
 func (s Source) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
-) (chosen []plan.Task, l List, err error) {
+) (chosen []rules.Task, l List, err error) {
 	if l, err = s.Read(ctx, db); err != nil {
-		return nil, l, fmt.Errorf("%w: %w", pipeline.ErrLost, err)
+		return nil, l, fmt.Errorf("%w: %w", cleanup.ErrLost, err)
 	}
 	for _, name := range names {
 		t, ok := l.Find(name)
 		if !ok {
-			t = plan.Task{Name: name}
+			t = rules.Task{Name: name}
 			l.External[name] = external.Task{Name: name}
 		}
 		chosen = append(chosen, t)
@@ -172,7 +172,7 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 
 // inOrder orders policies by name, except that rows that keep others from being deleted by a foreign key are
 // deleted before those. Otherwise only the next run could delete the others.
-func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []plan.Task, err error) {
+func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []rules.Task, err error) {
 	var names []string
 	for _, p := range stored {
 		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))

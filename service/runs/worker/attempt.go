@@ -18,12 +18,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
-	"github.com/cleanupd/cleanupd/tasks/dryrun"
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // grace is how long a statement may keep running after shutdown begins.
@@ -31,8 +29,8 @@ const grace = 10 * time.Second
 
 var (
 	// errStopping says that this replica is stopping, so that another one has to continue the run.
-	errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
-	errPaused   = fmt.Errorf("%w: the run is paused", pipeline.ErrLost)
+	errStopping = fmt.Errorf("%w: this replica is stopping", cleanup.ErrLost)
+	errPaused   = fmt.Errorf("%w: the run is paused", cleanup.ErrLost)
 )
 
 type attempt struct {
@@ -82,7 +80,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	if cause := context.Cause(working); cause != nil {
 		return cause
 	}
-	if errors.Is(err, pipeline.ErrLost) {
+	if errors.Is(err, cleanup.ErrLost) {
 		return err
 	}
 	outcome := outcomeOf(err, a.stopReason)
@@ -103,7 +101,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 func (a *attempt) runPipeline(ctx context.Context) error {
 	c := a.claim
 	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
-		if err := a.giveUp(ctx); errors.Is(err, pipeline.ErrStopped) {
+		if err := a.giveUp(ctx); errors.Is(err, cleanup.ErrStopped) {
 			return err
 		} else if err != nil {
 			return lost(err)
@@ -139,18 +137,18 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 		}
 	}
 	if !c.DryRun {
-		return execute.Run(ctx, config, a.journal())
+		return cleanup.Execute(ctx, config, a.journal())
 	}
 	if c.Resumed {
 		if config.Done, err = store.SavedPlan(ctx, a.w.Pool, c.RunID); err != nil {
 			return lost(err)
 		}
 	}
-	return dryrun.Run(ctx, config, a.journal())
+	return cleanup.DryRun(ctx, config, a.journal())
 }
 
 // config returns the configuration of the run's tasks, without what a dry run has found.
-func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config {
+func (a *attempt) config(chosen []rules.Task, all tasklist.List) cleanup.Config {
 	c, config := a.claim, a.w.Base
 	config.ID = c.RunID.String()
 	config.Lock = AdvisoryLock(c.RunID)
@@ -177,7 +175,7 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 }
 
 // lost makes an error interrupt the attempt instead of failing the run.
-func lost(err error) error { return fmt.Errorf("%w: %w", pipeline.ErrLost, err) }
+func lost(err error) error { return fmt.Errorf("%w: %w", cleanup.ErrLost, err) }
 
 // giveUp makes the current task, or else the next one, fail after too many failed attempts.
 func (a *attempt) giveUp(ctx context.Context) error {
@@ -185,8 +183,8 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	if err := tasks.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := tasks.TaskFinished(ctx, pipeline.Outcome{
-		State:    pipeline.Failed,
+	if err := tasks.TaskFinished(ctx, cleanup.Outcome{
+		State:    cleanup.Failed,
 		Retained: c.cursor.TotalRetained(),
 		Problem: fmt.Sprintf("given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts,
 			c.reason),

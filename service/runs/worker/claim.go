@@ -13,9 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // maxFailedAttempts is how many attempts in a row may make no progress before the current task fails, because this
@@ -166,14 +166,14 @@ func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
 	c := &claim{Claim: row, succeeded: map[string]bool{}, policies: map[string]bool{}, unmet: map[string]bool{}}
 	for _, t := range tasks {
 		c.chosen = append(c.chosen, t.Name)
-		c.succeeded[t.Name] = t.State == pipeline.Succeeded
-		c.policies[t.Name] = t.Kind == plan.Policy.String()
-		c.failed = c.failed || t.State == pipeline.Failed && !c.policies[t.Name]
-		c.unmet[t.Name] = t.State == pipeline.Failed || t.State == pipeline.NotRun
-		if t.State == pipeline.Running {
+		c.succeeded[t.Name] = t.State == cleanup.Succeeded
+		c.policies[t.Name] = t.Kind == rules.Policy.String()
+		c.failed = c.failed || t.State == cleanup.Failed && !c.policies[t.Name]
+		c.unmet[t.Name] = t.State == cleanup.Failed || t.State == cleanup.NotRun
+		if t.State == cleanup.Running {
 			c.started, c.cursor = true, t.Cursor
 		}
-		if t.State == pipeline.Running || t.State == pipeline.Pending {
+		if t.State == cleanup.Running || t.State == cleanup.Pending {
 			c.todo = append(c.todo, t.Name)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 type Outcome struct {
@@ -24,11 +24,11 @@ type Outcome struct {
 
 // outcomeOf returns the outcome of a run; err is the error that the executor returned.
 func outcomeOf(err error, stopReason string) Outcome {
-	refusal := (*refused.Error)(nil)
+	refusal := (*failure.Refusal)(nil)
 	switch {
 	case err == nil:
 		return Outcome{State: store.Succeeded}
-	case errors.Is(err, pipeline.ErrStopped):
+	case errors.Is(err, cleanup.ErrStopped):
 		return Outcome{store.Cancelled, stopReason, store.CauseCancelled}
 	case errors.Is(err, campaign.ErrNotCampaign):
 		return Outcome{store.Failed, err.Error(), store.CauseNotCampaign}

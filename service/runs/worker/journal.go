@@ -12,17 +12,17 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // journal returns the parts of the journal, which all use the same attempt.
-func (a *attempt) journal() pipeline.Journal {
-	return pipeline.Journal{
+func (a *attempt) journal() cleanup.Journal {
+	return cleanup.Journal{
 		Ledger:   ledger{a},
 		Counts:   counts{a},
 		Tasks:    taskRecorder{a},
@@ -67,7 +67,7 @@ func (a *attempt) follow(i *store.Instructions) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.stopReason = i.Stop
-		return pipeline.ErrStopped
+		return cleanup.ErrStopped
 	}
 	a.pace.Set(i.Pace)
 	return nil
@@ -105,7 +105,7 @@ func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 	return err
 }
 
-func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) error {
+func (r taskRecorder) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 	var (
 		run    *store.Run
 		result *store.Result
@@ -134,7 +134,7 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) erro
 	})
 	if err == nil {
 		r.progressed()
-		if o.State != pipeline.Cancelled { // the end of the run counts it
+		if o.State != cleanup.Cancelled { // the end of the run counts it
 			r.w.Metrics.TaskEnded(run, result)
 		}
 	}
@@ -143,7 +143,7 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) erro
 
 type safety struct{ *attempt }
 
-func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
+func (s safety) Holds(ctx context.Context) (rules.Holds, error) {
 	holds, last, err := store.EffectiveHolds(ctx, s.w.Pool, s.claim.ReferenceTime)
 	if err == nil && !s.claim.DryRun {
 		s.current.setLastHold(last)
@@ -151,8 +151,8 @@ func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
 	return holds, err
 }
 
-func (s safety) PolicyChange(ctx context.Context, t plan.Task) (why *message.Message, err error) {
-	if t.Kind != plan.Policy || s.claim.DryRun {
+func (s safety) PolicyChange(ctx context.Context, t rules.Task) (why *message.Message, err error) {
+	if t.Kind != rules.Policy || s.claim.DryRun {
 		return nil, nil
 	}
 	name := strings.TrimPrefix(t.Name, policy.Prefix)
@@ -208,7 +208,7 @@ func (c counts) Count(ctx context.Context, d purge.Delta) error {
 		case attempts == 0:
 			return e.settle(err)
 		case try >= attempts:
-			return fmt.Errorf("%w: the count could not be written: %s", pipeline.ErrLost, sqlstate.Explain(err))
+			return fmt.Errorf("%w: the count could not be written: %s", cleanup.ErrLost, sqlstate.Explain(err))
 		}
 	}
 }

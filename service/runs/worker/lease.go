@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // confirmStart records that the attempt has started. From then on it counts as failed if it makes no progress. This
@@ -18,7 +18,7 @@ func (w *Worker) confirmStart(ctx context.Context, c *claim) error {
 	if err := w.database.write(ctx, w.Lease, func(ctx context.Context) error {
 		return store.ConfirmStart(ctx, w.Pool, c.Epoch, w.Lease)
 	}); err != nil {
-		return fmt.Errorf("%w: the start could not be recorded: %w", pipeline.ErrLost, err)
+		return fmt.Errorf("%w: the start could not be recorded: %w", cleanup.ErrLost, err)
 	}
 	w.startConfirmed(c.RunID)
 	return nil

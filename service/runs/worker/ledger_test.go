@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -62,7 +62,7 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	if after, err := store.GetRun(
 		t.Context(), db.Pool, run.UUID(),
 	); err != nil || after.State != store.Queued || after.FailedTask() != "" ||
-		after.Results[0].State != pipeline.Pending {
+		after.Results[0].State != cleanup.Pending {
 		t.Errorf("the run is %+v, %v", after, err)
 	}
 }
@@ -90,7 +90,7 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		ended <- pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			return store.FinishTask(t.Context(), tx, e, tasks.Names()[0], pipeline.Outcome{State: pipeline.Succeeded})
+			return store.FinishTask(t.Context(), tx, e, tasks.Names()[0], cleanup.Outcome{State: cleanup.Succeeded})
 		})
 	}()
 	db.Until("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))",

@@ -18,20 +18,20 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
 // Config has fields as in runs.Config, and the parts that a worker uses.
 type Config struct {
 	Pool, Calls *pgxpool.Pool
-	Standby     pipeline.Standby
+	Standby     cleanup.Standby
 	Lease       time.Duration
 	PollEvery   time.Duration
 	PlanMaxAge  time.Duration
 	Replica     string
 	Log         *slog.Logger
 	// Base is the configuration of every run, without the tasks.
-	Base      pipeline.Config
+	Base      cleanup.Config
 	Tasks     tasklist.Source
 	Owner     *instance.Owner
 	Scheduler *scheduler.Scheduler

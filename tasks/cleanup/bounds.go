@@ -1,0 +1,219 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// tolerated is how many rows a task may delete by a saved plan with so many rows. A hundredth and a thousand more
+// may have become obsolete in the meantime, by rules that do not depend on age.
+func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
+
+// limit is how many rows of a table the saved plan allows. A table whose rows only foreign keys delete or change
+// must be in the plan. Rows that foreign keys change may be rows that the plan deletes later.
+func (b *bounded) limit(of bound, cascaded bool) int64 {
+	planned, shown := b.planned[of]
+	if deleted, ok := b.planned[bound{of.table, ActionDelete}]; of.action == ActionUpdate && cascaded && ok {
+		planned, shown = planned+deleted, true
+	}
+	if cascaded && !shown {
+		return 0
+	}
+	return tolerated(planned)
+}
+
+// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan
+// has, or a larger share of it than guards have estimated.
+type bounded struct {
+	next purge.Ledger
+
+	mu   sync.Mutex
+	done map[bound]int64
+	// planned are the rows of the saved plan; nil without a saved plan.
+	planned map[bound]int64
+	// shares are the limits of tables for which a guard decided by an estimate.
+	shares map[string]guard.Trip
+}
+
+type bound struct {
+	table  string
+	action PreviewAction
+}
+
+// startTask sets the bounds for a task. A previous worker may have deleted some of its rows already.
+func (b *bounded) startTask(saved *SavedTask, done []purge.Space) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.planned, b.shares, b.done = nil, map[string]guard.Trip{}, rowsByTable(done)
+	if saved == nil {
+		return
+	}
+	b.planned = map[bound]int64{}
+	for _, t := range saved.Tables {
+		b.planned[bound{t.Table, t.Action}] = t.Rows
+	}
+}
+
+func (b *bounded) setShare(t guard.Trip) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shares[t.Table] = t
+}
+
+func rowsByTable(spaces []purge.Space) map[bound]int64 {
+	rows := map[bound]int64{}
+	for _, s := range spaces {
+		if s.Rows > 0 {
+			rows[bound{s.Root, ActionDelete}] += s.Rows
+		}
+		if s.Updated > 0 {
+			rows[bound{s.Root, ActionUpdate}] += s.Updated
+		}
+	}
+	return rows
+}
+
+func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	rows := rowsByTable(d.Space)
+	if err := b.reserve(rows, d); err != nil {
+		return nil, err
+	}
+	written, err := b.next.Write(ctx, batch, d)
+	if err != nil {
+		b.release(rows)
+		return nil, err
+	}
+	return func(err error) error {
+		if err != nil {
+			b.release(rows)
+		}
+		return written(err)
+	}, nil
+}
+
+// reserve adds the rows of a batch to those done. It fails if the batch exceeds a bound.
+func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	cascaded := map[string]bool{}
+	for _, s := range d.Space {
+		cascaded[s.Root] = cascaded[s.Root] || s.Cascaded > 0
+	}
+	for of, n := range rows {
+		if limit := b.limit(of, cascaded[of.table]); b.planned != nil && b.done[of]+n > limit {
+			return planExceeded(of, b.planned[of], limit)
+		}
+		share, ok := b.shares[of.table]
+		if ok && share.Number+n > share.Limit {
+			share.Number = share.Limit + 1
+			return guard.Refuse([]guard.Trip{share})
+		}
+	}
+	for of, n := range rows {
+		b.add(of, n)
+	}
+	return nil
+}
+
+func (b *bounded) release(rows map[bound]int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for of, n := range rows {
+		b.add(of, -n)
+	}
+}
+
+func (b *bounded) add(of bound, rows int64) {
+	b.done[of] += rows
+	if share, ok := b.shares[of.table]; ok {
+		share.Number += rows
+		b.shares[of.table] = share
+	}
+}
+
+func planExceeded(of bound, planned, limit int64) error {
+	return &failure.Refusal{
+		Reason:   failure.ReasonPlanExceeded,
+		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
+		Message: fmt.Sprintf("%s: the plan has %d rows to %s, and more than %d are due: stopped before these", of.table,
+			planned, strings.ToLower(string(of.action)), limit),
+	}
+}
+
+// guard fails with a guard.TrippedError, before any table is dropped, if a guard trips.
+func (d drops) guard(ctx context.Context, kinds []WorkTableKind) error {
+	if d.task.History == nil {
+		return nil
+	}
+	var names []string
+	for _, k := range kinds {
+		if len(k.Tables) == 0 {
+			continue
+		}
+		unused, err := k.Unused(ctx, d.task.Binder.Pool, k.Tables)
+		if err != nil {
+			return err
+		}
+		names = append(names, quotedNames(unused)...)
+	}
+	trips, err := d.judge(ctx, workTableMaskOf(d.task.Plan), names)
+	if err != nil {
+		return err
+	}
+	return guard.Refuse(trips)
+}
+
+// judge returns the guards that trip if tables, given by their quoted names, are dropped.
+func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
+	return d.task.History.JudgeDrops(ctx, guard.Drops{
+		Mask:    mask,
+		Tables:  int64(len(names)),
+		Options: d.task.Options(),
+		Sizes: func(ctx context.Context) (tables, database int64, err error) {
+			return workTableSizes(ctx, d.task.Binder.Pool, names)
+		},
+	})
+}
+
+func (d drops) judgeOfLists(ctx context.Context, parents rules.ChosenParents) ([]guard.Trip, error) {
+	i := slices.IndexFunc(d.task.Jobs, func(j rules.Job) bool { return j.Step.Tables != nil })
+	if i < 0 || len(parents.IDs) == 0 {
+		return nil, nil
+	}
+	j := d.task.Jobs[i]
+	s, err := d.task.Binder.Sweep(ctx, &j, parents.Own())
+	if err != nil {
+		return nil, err
+	}
+	ids, err := sqlexpr.Format("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where,
+		j.TypedTables).IDs(ctx, d.task.Binder.Pool)
+	if err != nil {
+		return nil, fmt.Errorf("read which lists have tables: %w", err)
+	}
+	prefix := j.Step.Tables.Prefix
+	tables, err := d.task.Binder.Env.Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
+	if err != nil {
+		return nil, err
+	}
+	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
+		return !d.isPlanned(w) || d.task.Binder.Env.Holds.WorkTable(w, "")
+	})
+	onHold, err := heldWorkTables{Attempt: d.task.Attempt}.WithRecipients(ctx, tables)
+	if err != nil {
+		return nil, err
+	}
+	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return onHold[w.Name] })
+	return d.judge(ctx, WorkTableMask(prefix), quotedNames(tables))
+}

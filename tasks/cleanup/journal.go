@@ -1,0 +1,293 @@
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// These errors are about the run rather than the current task.
+var (
+	// ErrStopped means that the run must stop; the journal knows why.
+	ErrStopped = errors.New("the run was stopped")
+	// ErrLost means that another worker may have the run, or that the database cannot be reached.
+	ErrLost = errors.New("the run was lost")
+	// ErrHoldCreated means that a hold was created since the task began; nothing of the batch was committed.
+	ErrHoldCreated = errors.New("a hold was created meanwhile")
+	// ErrPolicyChanged means that the policy was changed, disabled or deleted since the run read it; nothing of the
+	// batch was committed.
+	ErrPolicyChanged = errors.New("the policy was changed meanwhile")
+)
+
+// Journal is where a run reports what it does, and by which it is controlled. Every function that returns an error
+// fails if another worker may have the run.
+type Journal struct {
+	// Ledger writes the counts of a batch in its transaction. If the run must stop, the batch is committed and then
+	// fails with ErrStopped. If a hold was created since the task began, or its policy was changed, the batch is not
+	// committed and fails with ErrHoldCreated or ErrPolicyChanged.
+	Ledger   purge.Ledger
+	Counts   Counts
+	Tasks    Tasks
+	Progress Progress
+	Activity Activity
+	Safety   Safety
+	Register MidSourcingRegister
+	// Proceed fails with the error of a batch if the run must stop. It is called concurrently.
+	Proceed func(ctx context.Context) error
+}
+
+// Counts are exact.
+type Counts interface {
+	// Count adds rows that a dry run counted, or that were deleted in another database.
+	Count(ctx context.Context, d purge.Delta) error
+	// Done is how many rows the current task has deleted and updated in this run.
+	Done() int64
+	DoneByTable(ctx context.Context) ([]purge.Space, error)
+	// Emptied returns the quoted names of the tables from which a task of the run has deleted rows, or any task if
+	// task is "". Tables with the most rows come first.
+	Emptied(ctx context.Context, task string) ([]string, error)
+}
+
+type Tasks interface {
+	// TaskStarted reports that the task begins, or is resumed after another worker.
+	TaskStarted(ctx context.Context, task string) error
+	TaskFinished(ctx context.Context, o Outcome) error
+}
+
+// Progress is what users see of a run. It is called concurrently.
+type Progress interface {
+	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative
+	// number stands for unknown.
+	At(object string, expected int64)
+	Log(ctx context.Context, messages ...message.Message) error
+}
+
+// Activity is called concurrently.
+type Activity interface {
+	Scanning(scan purge.Scan)
+	// Throttled reports why the next batch waits, or that it no longer does.
+	Throttled(throttle purge.Throttle)
+	// Retried reports that a batch is repeated after an error with this SQLSTATE.
+	Retried(state string)
+}
+
+type Safety interface {
+	Holds(ctx context.Context) (rules.Holds, error)
+	// PolicyChange returns which change, made since the run read the policy, keeps the task from deleting; nil if
+	// there is none.
+	PolicyChange(ctx context.Context, t rules.Task) (*message.Message, error)
+	// History returns what guards compare with; nil if they are not to judge. It is called before the first task of
+	// the run, and for each task.
+	History(ctx context.Context) (*guard.History, error)
+}
+
+// DiscardJournal returns a journal for simulations. It reports nothing, and guards do not judge.
+func DiscardJournal(holds rules.Holds) Journal {
+	d := discard{
+		holds:   func(context.Context) (rules.Holds, error) { return holds, nil },
+		proceed: func(context.Context) error { return nil },
+		at:      func(string, int64) {},
+	}
+	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
+}
+
+// Silent returns a journal that counts and logs nothing, and by which guards do not judge: the results of its run
+// are shown with those of another run.
+func (j Journal) Silent() Journal {
+	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
+	j.Counts, j.Progress, j.Safety = d, d, d
+	return j
+}
+
+type discard struct {
+	holds   func(ctx context.Context) (rules.Holds, error)
+	proceed func(ctx context.Context) error
+	at      func(object string, expected int64)
+}
+
+func (d discard) Count(ctx context.Context, _ purge.Delta) error { return d.proceed(ctx) }
+
+func (discard) Done() int64 { return 0 }
+
+func (discard) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
+
+func (discard) Emptied(context.Context, string) ([]string, error) { return nil, nil }
+
+func (discard) TaskStarted(context.Context, string) error { return nil }
+
+func (discard) TaskFinished(context.Context, Outcome) error { return nil }
+
+func (d discard) At(object string, expected int64) { d.at(object, expected) }
+
+func (discard) Log(context.Context, ...message.Message) error { return nil }
+
+func (discard) Scanning(purge.Scan) {}
+
+func (discard) Throttled(purge.Throttle) {}
+
+func (discard) Retried(string) {}
+
+func (d discard) Holds(ctx context.Context) (rules.Holds, error) { return d.holds(ctx) }
+
+func (discard) PolicyChange(context.Context, rules.Task) (*message.Message, error) { return nil, nil }
+
+func (discard) History(context.Context) (*guard.History, error) { return nil, nil }
+
+func (discard) Record(query sqlexpr.Expr) sqlexpr.Expr { return query }
+
+func (discard) Leftovers(context.Context, string) ([]int64, error) { return nil, nil }
+
+func (discard) Forget(context.Context, string, []int64) error { return nil }
+
+// recorder logs each warning, for example about a lock, once per task.
+type recorder struct {
+	Activity
+	journal Journal
+	ctx     context.Context // the context of the run
+
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+var _ purge.Recorder = (*recorder)(nil)
+
+func (r *recorder) startTask() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.warned)
+}
+
+func (r *recorder) Warn(m message.Message) {
+	r.mu.Lock()
+	known := r.warned[m.Text]
+	r.warned[m.Text] = true
+	r.mu.Unlock()
+	if !known {
+		_ = r.journal.Progress.Log(r.ctx, m)
+	}
+}
+
+func (r *recorder) Proceed(ctx context.Context) error { return r.journal.Proceed(ctx) }
+
+type State string
+
+const (
+	Pending   State = "PENDING"
+	Running   State = "RUNNING"
+	Succeeded State = "SUCCEEDED"
+	Skipped   State = "SKIPPED"
+	Failed    State = "FAILED"
+	NotRun    State = "NOT_RUN"
+	Cancelled State = "CANCELLED"
+)
+
+type Outcome struct {
+	State State
+	// Problem is why the task failed; "" if it did not.
+	Problem  string
+	Retained purge.Retained
+	// Details say what was retained, or why the task was not run.
+	Details []message.Message
+	// Reason and Metadata are those of a failure.Refusal; empty if the task was not refused. Trips are the guards that
+	// refused it.
+	Reason   string
+	Metadata map[string]string
+	Trips    []guard.Trip
+	// Options are the effective options that the task reads, and Cutoffs the times that its rules compare with; nil if
+	// the task did not begin.
+	Options map[string]string
+	Cutoffs map[string]guard.CutoffRecord
+	// Preview is what a dry run found; nil in a run that deletes.
+	Preview *SavedTask
+}
+
+func (o *Outcome) fail(problem string, err error) {
+	o.State, o.Problem = Failed, problem
+	if refusal := (*failure.Refusal)(nil); errors.As(err, &refusal) {
+		o.Reason, o.Metadata = refusal.Reason, refusal.Metadata
+	}
+	if tripped := (*guard.TrippedError)(nil); errors.As(err, &tripped) {
+		o.Trips = tripped.Trips
+	}
+}
+
+func (o *Outcome) err(task string) error {
+	text := fmt.Sprintf("task %s failed: %s", task, o.Problem)
+	if o.Reason != "" {
+		return &failure.Refusal{Reason: o.Reason, Metadata: o.Metadata, Message: text}
+	}
+	return errors.New(text)
+}
+
+func retainedDetails(r purge.Retained) (details []message.Message) {
+	add := func(n int64, m message.Message) {
+		if n > 0 {
+			details = append(details, m)
+		}
+	}
+	add(r.Failed, message.ResultFailed.With("rows", r.Failed))
+	add(r.Locked, message.ResultLocked.With("rows", r.Locked))
+	add(r.Suppressed, message.ResultSuppressed.With("rows", r.Suppressed))
+	add(r.Dependent, message.ResultDependent.With("rows", r.Dependent))
+	add(r.OnHold, message.ResultOnHold.With("rows", r.OnHold))
+	add(r.Tables, message.ResultTables.With("tables", r.Tables))
+	return details
+}
+
+func (t *executedTask) report(ctx context.Context, table string, r purge.Result) purge.Retained {
+	if r.Locked > 0 {
+		t.Log(ctx, message.RowsLocked.With("table", table, "rows", r.Locked))
+	}
+	if r.TableLocked {
+		t.Log(ctx, message.TableLocked.With("table", table))
+	}
+	if r.Suppressed > 0 {
+		t.Log(ctx, message.RowsSuppressed.With("table", table, "rows", r.Suppressed))
+	}
+	if r.Dependent > 0 {
+		t.Log(ctx, message.RowsDependent.With("table", table, "rows", r.Dependent))
+	}
+	for _, a := range r.Affected {
+		t.Log(ctx,
+			message.RowsCascaded.With("table", table, "child", a.Root, "deleted", a.Deleted, "updated", a.Updated))
+	}
+	if r.Failed > 0 {
+		t.Log(ctx, message.RowsFailed.With("table", table, "rows", r.Failed))
+	}
+	if r.GaveUp {
+		t.giveUp(ctx, table)
+	}
+	if r.Dropped {
+		t.Log(ctx, message.PartitionDropped.With("table", table))
+	}
+	if t.detached = t.detached || r.Detached; r.Detached {
+		t.Log(ctx, message.PartitionDetached.With("table", table))
+	}
+	t.RowError = cmp.Or(t.RowError, r.FirstError)
+	retained := r.Retained
+	if r.NotDetached != "" {
+		t.Log(ctx, message.PartitionNotDetached.With("table", table, "problem", r.NotDetached))
+		retained.Tables++
+	}
+	if r.TableLocked || r.GaveUp {
+		retained.Tables++
+	}
+	t.Retained = t.Retained.Plus(retained)
+	return retained
+}
+
+// giveUp records that too many rows of a table failed, so that the task fails at its end.
+func (t *executedTask) giveUp(ctx context.Context, table string) {
+	m := message.TooManyRowsFailed.With("table", table, "rows", purge.MaxFailedRows)
+	t.Log(ctx, m)
+	t.Unfinished = errors.Join(t.Unfinished, errors.New(m.Text))
+}

@@ -1,0 +1,336 @@
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// ErrForeignWorkTable means that a relation that does not belong to the application's owner has the name of a list's
+// table.
+var ErrForeignWorkTable = errors.New("what has the name of its table is not a table of the application's owner")
+
+// deletedLists are obsolete lists, and the tables that belong to them.
+type deletedLists struct {
+	IDs    []int64
+	Tables []campaign.WorkTable
+	// From is the FROM and WHERE of a statement on the rows of the lists.
+	From sqlexpr.Expr
+}
+
+// readDeletedLists reads, in a transaction, those lists of a sweep that are still obsolete. lock is a locking clause,
+// or "".
+func readDeletedLists(
+	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j rules.Job, s purge.Sweep, lock string,
+) (l deletedLists, err error) {
+	l.From = sqlexpr.Format("%s AS r WHERE %s", s.Relation, s.Where)
+	rows := sqlexpr.Format("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock).
+		Query(ctx, tx)
+	var (
+		id        int64
+		hasTable  bool
+		withTable []int64
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &hasTable}, func() error {
+		l.IDs = append(l.IDs, id)
+		if hasTable {
+			withTable = append(withTable, id)
+		}
+		return nil
+	}); err != nil || len(withTable) == 0 {
+		return l, err
+	}
+	l.Tables, err = ofLists(ctx, tx, catalog, j.Step.Tables.Prefix, withTable)
+	return l, err
+}
+
+// ofLists returns the tables of lists. It fails with ErrForeign if another relation has the name of one.
+func ofLists(
+	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, prefix string, ids []int64,
+) ([]campaign.WorkTable, error) {
+	tables, err := catalog.WorkTablesOf(ctx, tx, prefix, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, w := range tables {
+		known[w.Name] = true
+	}
+	var names []string
+	for _, id := range ids {
+		if name := campaign.WorkTableName(prefix, id); !known[name] {
+			names = append(names, name)
+		}
+	}
+	var foreign string
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min(c.relname), '') FROM pg_class c JOIN pg_namespace n ON n.oid = "+
+		"c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+		catalog.Schema, names).
+		Scan(&foreign)
+	if err == nil && foreign != "" {
+		err = fmt.Errorf("%w: %s", ErrForeignWorkTable, foreign)
+	}
+	return tables, err
+}
+
+var (
+	// ErrSuppressed means that a row of a list was not deleted, although there was no error.
+	errDropSuppressed = errors.New("a trigger of the table prevents its deletion")
+	// ErrUnplanned means that the saved plan has neither the list nor its table.
+	ErrUnplanned = errors.New("the plan does not name it")
+)
+
+// RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
+// more than this list. A foreign key that forbids the deletion is not a failure.
+func RetainedBy(err error) purge.Retained {
+	switch {
+	case errors.Is(err, ErrTableOnHold):
+		return purge.Retained{OnHold: 1}
+	case errors.Is(err, ErrForeignWorkTable), errors.Is(err, ErrUnplanned), errors.Is(err, errDropSuppressed),
+		errors.Is(err, purge.ErrTookMore),
+		sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
+		return purge.Retained{Suppressed: 1}
+	case sqlstate.OfRow(err):
+		return purge.Retained{Failed: 1}
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
+		return purge.Retained{Locked: 1}
+	case sqlstate.Of(err) != "" && !sqlstate.LostInDrop(err):
+		return purge.Retained{Suppressed: 1}
+	}
+	return purge.Retained{}
+}
+
+func listRetained(id int64, err error) message.Message {
+	return message.ListRetained.With("list", id, "error", purge.Message(err))
+}
+
+const maxLists = 256
+
+var errNotObsolete = errors.New("the list is no longer to be deleted")
+
+type listDeleter struct {
+	task   *executedTask
+	job    rules.Job
+	failed int64 // failed lists
+}
+
+// delete deletes each list in one transaction with its tables, and as many lists together as can be deleted
+// quickly. If a group with a list that cannot be deleted fails, it tries fewer lists, down to that single one.
+func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
+	t := l.task
+	limit := maxLists
+	for _, setting := range []int{t.Binder.Engine.MaxRows, t.Binder.Engine.Limits.RowsPerSecond} {
+		if setting > 0 {
+			limit = min(limit, setting)
+		}
+	}
+	for size := FirstDropGroup; len(ids) > 0; {
+		group, begun := ids[:min(size, len(ids), limit)], time.Now()
+		t.journal.Progress.At(fmt.Sprintf("%s %d", l.job.Name, group[0]), t.expected)
+		err := l.deleteTogether(ctx, group)
+		if err != nil && !errors.Is(err, errNotObsolete) {
+			if len(group) > 1 && !endsAttempt(err) && !sqlstate.LostInDrop(err) {
+				size = len(group) / 2
+				continue
+			}
+			retained := RetainedBy(err)
+			if retained == (purge.Retained{}) {
+				return err
+			}
+			l.failed += retained.Failed
+			l.retain(ctx, group[0], retained, err)
+		}
+		if t.Retained.Failed > purge.MaxFailedRows {
+			t.giveUp(ctx, l.job.Name)
+			break
+		}
+		ids = ids[len(group):]
+		size = nextSize(size, limit, time.Since(begun))
+	}
+	if l.failed > 0 {
+		t.Log(ctx, message.RowsFailed.With("table", l.job.Name, "rows", l.failed))
+	}
+	return nil
+}
+
+// retain counts a list that is not deleted. It logs the error, unless the list is on hold or many lists have
+// failed.
+func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retained, err error) {
+	t := l.task
+	t.Retained = t.Retained.Plus(retained)
+	if retained.Failed > 0 {
+		t.RowError = cmp.Or(t.RowError, err)
+	}
+	if retained.OnHold > 0 || (retained.Failed > 0 && l.failed > purge.FailedRowsLogged) {
+		return
+	}
+	t.Log(ctx, listRetained(id, err))
+}
+
+// deleteTogether deletes several lists in one transaction. Lists that are no longer obsolete are left. A
+// transaction of several lists does not wait for a list that is locked.
+func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
+	work := func(tx pgx.Tx) (purge.Delta, error) { return l.deleteInTx(ctx, tx, ids) }
+	if len(ids) == 1 {
+		return l.task.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
+	}
+	return l.task.tryBatch(ctx, work)
+}
+
+// deleteInTx deletes lists, and then drops their tables: a drop has a short timeout.
+func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d purge.Delta, err error) {
+	t := l.task
+	lock, timeouts := " FOR UPDATE NOWAIT", groupTimeouts
+	if len(ids) == 1 {
+		lock, timeouts = " FOR UPDATE", singleTimeouts
+	}
+	s, err := t.Binder.Sweep(ctx, &l.job, ids)
+	if err != nil {
+		return d, err
+	}
+	lists, err := readDeletedLists(ctx, tx, t.Binder.Env.Catalog, l.job, s, lock)
+	if err != nil {
+		return d, err
+	}
+	if len(lists.IDs) == 0 {
+		return d, errNotObsolete
+	}
+	holds := heldWorkTables{Attempt: t.Attempt}
+	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
+		return d, err
+	}
+	if err := l.checkPlanned(lists); err != nil {
+		return d, err
+	}
+	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
+	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
+	sql, args := sqlexpr.Format("DELETE FROM %s", lists.From).Build()
+	err = s.CountCascade(ctx, tx, &d, func() error {
+		tag, err := tx.Exec(ctx, sql, args...)
+		if err == nil && tag.RowsAffected() != d.Deleted {
+			err = errDropSuppressed
+		}
+		return err
+	})
+	if err != nil {
+		return d, err
+	}
+	for _, views := range []bool{true, false} {
+		if tables := WorkTablesOfKind(lists.Tables, views); len(tables) > 0 {
+			if err := drop(ctx, tx, tables, timeouts); err != nil {
+				return d, err
+			}
+		}
+	}
+	return d, nil
+}
+
+// checkPlanned fails with ErrUnplanned if the saved plan retained one of the lists, or the table of one.
+func (l *listDeleter) checkPlanned(lists deletedLists) error {
+	saved := l.task.Saved()
+	if saved == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(lists.IDs, func(id int64) bool { return slices.Contains(saved.Retained, id) }); i >= 0 {
+		return fmt.Errorf("%w: list %d", ErrUnplanned, lists.IDs[i])
+	}
+	unplanned := func(w campaign.WorkTable) bool { return !drops{l.task}.isPlanned(w) }
+	if i := slices.IndexFunc(lists.Tables, unplanned); i >= 0 {
+		return fmt.Errorf("%w: table %s", ErrUnplanned, lists.Tables[i].Name)
+	}
+	return nil
+}
+
+const listsAtOnce = 256
+
+// countLists counts lists and their tables. Rows of retained lists in other tables would be deleted all the same.
+func (t *countedTask) countLists(ctx context.Context, j rules.Job, ids []int64) error {
+	deleted := []int64{}
+	for group := range slices.Chunk(ids, listsAtOnce) {
+		t.run.Journal.Progress.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
+		some, err := t.countGroup(ctx, j, group)
+		if err != nil {
+			return err
+		}
+		deleted = append(deleted, some...)
+	}
+	t.found.state.Deleted[t.Task.Name] = deleted
+	return nil
+}
+
+// countGroup counts some lists in one transaction, or each half of them separately if one has to be retained. It
+// returns the lists that would be deleted.
+func (t *countedTask) countGroup(ctx context.Context, j rules.Job, ids []int64) (deleted []int64, err error) {
+	err = pgx.BeginFunc(ctx, t.Binder.Pool, func(tx pgx.Tx) error {
+		found, err := t.countInTx(ctx, tx, j, ids)
+		if found {
+			deleted = ids
+		}
+		return err
+	})
+	if err == nil {
+		return deleted, nil
+	}
+	if len(ids) > 1 && !endsAttempt(err) && !sqlstate.LostInDrop(err) {
+		for half := range slices.Chunk(ids, (len(ids)+1)/2) {
+			some, err := t.countGroup(ctx, j, half)
+			if err != nil {
+				return nil, err
+			}
+			deleted = append(deleted, some...)
+		}
+		return deleted, nil
+	}
+	retained := RetainedBy(err)
+	if retained == (purge.Retained{}) {
+		return nil, err
+	}
+	t.Retained = t.Retained.Plus(retained)
+	if retained.OnHold == 0 {
+		t.Log(ctx, listRetained(ids[0], err))
+	}
+	return nil, nil
+}
+
+// countInTx counts lists in a transaction. found is false if none of them is obsolete any longer.
+func (t *countedTask) countInTx(ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64) (found bool, err error) {
+	s, err := t.Binder.Sweep(ctx, &j, ids)
+	if err != nil {
+		return false, err
+	}
+	lists, err := readDeletedLists(ctx, tx, t.Binder.Env.Catalog, j, s, "")
+	if err != nil || len(lists.IDs) == 0 {
+		return false, err
+	}
+	holds := heldWorkTables{Attempt: t.Attempt}
+	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
+		return false, err
+	}
+	rows := purge.Tally{Rows: int64(len(lists.IDs)), Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)]}
+	if j.Date != "" {
+		if err := addDates(ctx, tx, j.Date, lists.From, &rows); err != nil {
+			return false, err
+		}
+	}
+	parents := t.Plan.Parents
+	t.found.tables.at(j.Table.Quoted(), ActionDelete, parents.Rule).add(j.Table, j.Relation, rows)
+	t.found.recordDrops(WorkTableMask(j.Step.Tables.Prefix), "of a row of "+parents.Table.Name+": "+parents.Rule,
+		lists.Tables)
+	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{
+		Deleted: int64(len(lists.IDs)),
+		Dropped: int64(len(lists.Tables)),
+	})
+}

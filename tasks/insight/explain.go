@@ -1,0 +1,616 @@
+package insight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+type Statement struct {
+	// Table is the quoted name with the schema, or the pattern of the names of work tables.
+	Table string
+	// Action is "" for a query, and for VACUUM and ANALYZE.
+	Action cleanup.PreviewAction
+	Rule   string
+	// SQL does not have the part of the table that each batch is for. For a statement on many tables it names only the
+	// first ones. It is "" if no work table would be dropped.
+	SQL        string
+	Parameters []string
+	Scan       purge.Scan
+	// Partitions is how many partitions the statement is for, one after another. SQL names the first one.
+	Partitions int
+}
+
+type TaskExplanation struct {
+	Now time.Time
+	// Parents is the query for the parents, and Rows is how many it finds; nil if the task has no parents.
+	Parents    *Statement
+	Rows       int64
+	Statements []Statement
+	Skips      []string
+}
+
+// DescribeTask returns the statements of a task. It says that something is on hold, but not what: a caller who may
+// see statements may not be allowed to see the holds.
+func DescribeTask(
+	ctx context.Context, c cleanup.Config, holds rules.Holds, t rules.Task,
+) (e TaskExplanation, err error) {
+	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+		return e, err
+	}
+	e.Now = c.Now
+	if o, ok := c.External[t.Name]; ok {
+		err = explainOutside(ctx, o, &e)
+		return e, err
+	}
+	a, skips, err := newAttempt(ctx, c, t)
+	if err != nil {
+		return e, err
+	}
+	if len(holds.Names) > 0 {
+		e.Skips = append(e.Skips, "something is on hold and is retained, whatever the statements say")
+	}
+	defer func() { e.Skips = append(e.Skips, skips.messages...) }()
+	if z := a.Binder.Env.Catalog.Zone; z.Unknown {
+		skips.add(z.Reason.Text)
+	}
+	ctx = a.Database().InZone(ctx)
+	for _, n := range a.Plan.Notes {
+		skips.add(n.Text)
+	}
+	for _, grant := range a.Plan.Rights {
+		skips.add("the task fails before it deletes anything; let an owner of the tables run: " + grant)
+	}
+	if a.Plan.Rights != nil {
+		return e, nil
+	}
+	if err := addEmptyParents(ctx, a, skips); err != nil {
+		return e, err
+	}
+	ids, err := a.Binder.Parents(ctx, a.Plan.Parents)
+	if err != nil {
+		return e, err
+	}
+	if p := a.Plan.Parents; p != nil {
+		e.Rows = int64(len(ids))
+		sql, args := p.Query("r." + p.Key).Build()
+		e.Parents = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: sql, Parameters: format(args)}
+	}
+	if e.Statements, err = sweeps(ctx, a, ids, skips); err != nil {
+		return e, err
+	}
+	for _, more := range []func(context.Context, *cleanup.Attempt, *skipLog) ([]Statement, error){
+		rollUp,
+		drops,
+		func(ctx context.Context, a *cleanup.Attempt, _ *skipLog) ([]Statement, error) {
+			return vacuums(ctx, a, c.VacuumTruncate)
+		},
+	} {
+		statements, err := more(ctx, a, skips)
+		if err != nil {
+			return e, err
+		}
+		e.Statements = append(e.Statements, statements...)
+	}
+	return e, nil
+}
+
+// newAttempt returns an attempt, and the log of the parts that it skips, with the reasons.
+func newAttempt(ctx context.Context, c cleanup.Config, t rules.Task) (*cleanup.Attempt, *skipLog, error) {
+	skips := &skipLog{}
+	j := cleanup.DiscardJournal(rules.Holds{})
+	j.Progress = skips
+	r := cleanup.NewRun(ctx, c, j, c.Pool)
+	if err := r.Database.Refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	skips.messages = nil // the messages about the catalog, which each run logs
+	p, err := r.Database.Compile(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.NewAttempt(p), skips, nil
+}
+
+// skipLog is a cleanup.Progress that collects each message once.
+type skipLog struct{ messages []string }
+
+func (s *skipLog) add(message string) {
+	if !slices.Contains(s.messages, message) {
+		s.messages = append(s.messages, message)
+	}
+}
+
+func (s *skipLog) At(string, int64) {}
+
+func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
+	for _, m := range messages {
+		s.add(m.Text)
+	}
+	return nil
+}
+
+// addEmptyParents adds the parent tables that are empty now, of which no row counts as an orphan.
+func addEmptyParents(ctx context.Context, a *cleanup.Attempt, skips *skipLog) error {
+	var names []string
+	for _, j := range a.Plan.Jobs {
+		for _, o := range j.Orphans {
+			if o.EmptyAfter == "" {
+				names = append(names, o.Parent)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		empty, err := a.Binder.Env.Catalog.Table(name).Empty(ctx, a.Binder.Pool)
+		if err != nil {
+			return err
+		}
+		if empty {
+			skips.add(message.ParentTableEmpty.With("table", name).Text)
+		}
+	}
+	return nil
+}
+
+// sweeps returns one statement for all partitions of a table.
+func sweeps(ctx context.Context, a *cleanup.Attempt, parents []int64, skips *skipLog) (all []Statement, err error) {
+	for i, j := range a.Plan.Jobs {
+		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
+			all[len(all)-1].Partitions++
+			continue
+		}
+		s := Statement{
+			Table: j.Table.Quoted(), Action: cleanup.ActionOf(j.Set != nil, j.Partitions), Rule: a.Plan.Describe(j),
+			Partitions: 1,
+		}
+		sweep, err := a.Binder.Sweep(ctx, &j, parents[:min(len(parents), cleanup.ParentsAtOnce)])
+		if err != nil {
+			return nil, err
+		}
+		sql, args := sweep.SQL().Build()
+		s.SQL, s.Parameters = sql, format(args)
+		if s.Scan, err = scan(ctx, a, sweep, skips); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// scan returns how a sweep finds its rows. If that is unknown, it adds the reason to the log.
+func scan(ctx context.Context, a *cleanup.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
+	scan, err := a.Binder.Engine.Scan(ctx, s)
+	if failed := (*purge.OtherServerError)(nil); errors.As(err, &failed) {
+		skips.add(s.Relation + ": its rows cannot be found: " + failed.Reason)
+		return purge.Scan{}, nil
+	}
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||
+		campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation) {
+		skips.add(s.Relation + ": the table is locked or no longer exists")
+		return purge.Scan{}, nil
+	}
+	return scan, err
+}
+
+func explainOutside(ctx context.Context, o external.Task, e *TaskExplanation) error {
+	if o.Disabled {
+		e.Skips = append(e.Skips, fmt.Sprintf("the task %s is disabled", o.Name))
+	}
+	statements, err := o.Statements(ctx, e.Now)
+	for _, s := range statements {
+		action := cleanup.PreviewAction("")
+		if s.Deletes {
+			action = cleanup.ActionDelete
+		}
+		e.Statements = append(e.Statements, Statement{Table: s.Table, Action: action, Rule: s.Rule, SQL: s.SQL})
+	}
+	return err
+}
+
+type explanation struct {
+	*Explainer
+	tx  pgx.Tx
+	row row
+}
+
+func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err error) {
+	relevant := map[string]bool{x.row.relation: true}
+	plans := map[string]*rules.Plan{}
+	for _, t := range x.config.Pipeline {
+		p, err := x.simulation.Database().Compile(t)
+		if err != nil {
+			return nil, err
+		}
+		plans[t.Name] = p
+		for _, j := range p.Jobs {
+			relevant[j.Relation] = relevant[j.Relation] || x.isPaired(j)
+		}
+	}
+	all, err := x.simulation.Candidates(ctx, relevant)
+	if err != nil {
+		return nil, err
+	}
+	taker := rules.Set{} // the first set that deletes the row, or else updates it
+	add := func(s StepExplanation, c rules.Set) {
+		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
+			s.Verdict, s.Why = Kept, "the task "+taker.Task+" takes it before"
+		}
+		if s.Verdict == Deleted && (c.Job.Set == nil || taker.Task == "") {
+			taker = c
+		}
+		steps = append(steps, s)
+	}
+	for _, t := range x.config.Pipeline {
+		p := plans[t.Name]
+		for _, j := range p.Jobs {
+			if j.Relation != x.row.relation && !x.isPaired(j) {
+				continue
+			}
+			s, err := x.step(ctx, p, j, all)
+			if err != nil {
+				return nil, err
+			}
+			add(s, rules.Set{Task: t.Name, Job: j})
+		}
+		for _, skip := range p.SkippedSteps {
+			if skip.Table == x.row.table {
+				steps = append(steps, skipped(t.Name, skip))
+			}
+		}
+		if rollsUp(x.simulation.Database().Env.Catalog, p, x.row.table) {
+			s, err := x.rollUpStep(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			add(s, rules.Set{Task: t.Name})
+		}
+	}
+	return steps, nil
+}
+
+// isPaired reports whether the job deletes the explained row together with one of the job's table.
+func (x *explanation) isPaired(j rules.Job) bool {
+	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
+}
+
+func skipped(task string, s rules.Skip) StepExplanation {
+	step := StepExplanation{
+		Task:    task,
+		Action:  cleanup.ActionOf(s.Step.Update != nil, s.Step.Partitions),
+		Rule:    s.Rule,
+		Verdict: Kept,
+		Why:     "the step is skipped: " + s.Why,
+	}
+	return step
+}
+
+// newStep returns a step that is to be judged, or that is unknown because its task is known to fail.
+func (x *explanation) newStep(task, rule string) StepExplanation {
+	s := StepExplanation{Task: task, Action: cleanup.ActionDelete, Rule: rule, Verdict: Kept}
+	if problem, ineffective := x.simulation.Ineffective(task); ineffective {
+		s.Verdict, s.Why = Unknown, "the task would not succeed: "+problem
+	}
+	return s
+}
+
+func (x *explanation) step(
+	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Set,
+) (s StepExplanation, err error) {
+	s = x.newStep(p.Task.Name, p.Describe(j))
+	s.Action = cleanup.ActionOf(j.Set != nil, j.Partitions)
+	deletes := false
+	key := rules.Set{Task: s.Task, Job: j}.Key()
+	if i := slices.IndexFunc(all, func(c rules.Set) bool { return c.Key() == key }); i >= 0 {
+		if deletes, err = x.deletes(ctx, all[:i], all[i]); err != nil {
+			return s, err
+		}
+	}
+	judged, of := x.row, ""
+	if j.Relation != x.row.relation {
+		s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule)
+		id, err := x.idOfPaired(ctx, j)
+		if err != nil {
+			return s, err
+		}
+		if id == nil {
+			s.Why = j.Name + " has no row of the same id"
+			return s, nil
+		}
+		judged = row{table: j.Table, relation: j.Relation, key: byID(j.Paired.ID, *id)}
+		of = fmt.Sprintf("%s %d", j.Table.Name, *id)
+	}
+	due, err := x.judge(ctx, &s, p, j, judged, of)
+	if err != nil {
+		return s, err
+	}
+	for _, by := range j.OnHold {
+		if err := x.ask(ctx, &s.OnHold, sqlexpr.Format("(%s) IS TRUE", by.Condition), judged); err != nil {
+			return s, err
+		}
+		if s.OnHold {
+			break
+		}
+	}
+	x.conclude(&s, deletes, due)
+	if p.Task.Disabled {
+		s.Verdict, s.Since, s.Why = Kept, nil, "the task is disabled"
+		return s, nil
+	}
+	if s.Verdict == Kept && due != nil && !due.After(x.config.Now) && !s.OnHold && !x.row.zero {
+		return s, x.addReferring(ctx, &s, j, judged)
+	}
+	return s, nil
+}
+
+// addReferring says which tables have rows whose foreign keys keep the row.
+func (x *explanation) addReferring(ctx context.Context, s *StepExplanation, j rules.Job, r row) error {
+	var names []string
+	for _, k := range j.Table.KeysTo() {
+		name := k.Table.FullName()
+		if k.Action != campaign.Refuses || !k.Table.CanSelect || slices.Contains(names, name) {
+			continue
+		}
+		var refers bool
+		exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)", k.Table.Quoted(), k.On("r", "c"))
+		if err := x.ask(ctx, &refers, exists, r); err != nil {
+			return err
+		}
+		if refers {
+			names = append(names, name)
+		}
+	}
+	if names != nil {
+		s.Why = "foreign keys of rows of " + strings.Join(names, ", ") + " refer to it"
+	}
+	return nil
+}
+
+func (x *explanation) idOfPaired(ctx context.Context, j rules.Job) (id *int64, err error) {
+	of := sqlexpr.Format(
+		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)", j.Paired.ID,
+		j.Relation, j.Paired.Key)
+	return id, x.ask(ctx, &id, of, x.row)
+}
+
+func byID(column string, id int64) sqlexpr.Expr {
+	return sqlexpr.Format("r.%s = %s", column, sqlexpr.Arg(id, "bigint"))
+}
+
+// deletes reports whether the set has the row, or one that is paired with it, and the sets before do not.
+func (x *explanation) deletes(ctx context.Context, before []rules.Set, c rules.Set) (is bool, err error) {
+	if c.Job.Relation == x.row.relation {
+		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
+	}
+	excluded := rules.Exclusions(append(slices.Clone(before), c), rules.On(c.Job.Relation), c)
+	s := purge.Sweep{Where: c.Rows.Where}.Without(excluded...)
+	p := c.Job.Paired
+	exists := sqlexpr.Format("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
+		p.Key, c.Job.Relation, p.ID, s.Where)
+	return is, sqlexpr.Format(
+		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %[3]s)",
+		exists, x.row.relation, x.row.key).QueryRow(ctx, x.tx).Scan(&is)
+}
+
+// conclude sets the verdict of a step. deletes is set if the step deletes the row now. due is when all parts of a
+// rule become true; nil if they do not with time alone.
+func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time) {
+	switch {
+	case s.Verdict == Unknown:
+	case deletes:
+		s.Verdict = Deleted
+	case x.row.zero:
+		s.Why = "it is the zero record"
+	case s.OnHold:
+		s.Why = "it is held, or what belongs to it"
+	case due != nil && due.After(x.config.Now):
+		s.Verdict, s.Since = DeletedLater, due
+	case due != nil:
+		s.Why = "something that is not part of the rule keeps it: what it belongs to, or what depends on it"
+	default:
+		s.Why = "the rule is not true of it"
+	}
+}
+
+func (x *explanation) rollUpStep(ctx context.Context, p *rules.Plan) (s StepExplanation, err error) {
+	env := x.simulation.Database().Env
+	period, skip := cleanup.NewPeriod(env, *p.Task.RollUp)
+	if skip != nil {
+		return skipped(p.Task.Name, rules.Skip{Rule: period.Rule(), Why: skip.Text}), nil
+	}
+	if err := period.Find(ctx, x.tx); err != nil {
+		return s, err
+	}
+	s = x.newStep(p.Task.Name, period.Rule())
+	s.OnHold = period.OnHold(env, p)
+	var inPeriod bool
+	if err := x.ask(ctx, &inPeriod, sqlexpr.Format("(%s) IS TRUE", period.Condition()), x.row); err != nil {
+		return s, err
+	}
+	var due *time.Time
+	b := x.binder(p)
+	s.Conditions, due, err = x.conditions(ctx, b, period.Rules(), x.row, "")
+	x.conclude(&s, inPeriod && !s.OnHold, due)
+	return s, err
+}
+
+func (x *explanation) binder(p *rules.Plan) *rules.Binder { return x.simulation.Attempt(p).Binder }
+
+// ask evaluates SQL on the row as r.
+func (x *explanation) ask(ctx context.Context, dest any, sql sqlexpr.Expr, r row) error {
+	query := sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key)
+	return query.QueryRow(ctx, x.tx).Scan(dest)
+}
+
+const maxIDs = 10
+
+func format(args []any) (values []string) {
+	for _, a := range args {
+		values = append(values, formatOne(a))
+	}
+	return values
+}
+
+func formatOne(value any) string {
+	switch v := value.(type) {
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case *time.Time:
+		if v == nil {
+			return "NULL"
+		}
+		return formatOne(*v)
+	case pgtype.Timestamptz:
+		switch {
+		case v.InfinityModifier == pgtype.Infinity:
+			return "infinity"
+		case v.InfinityModifier == pgtype.NegativeInfinity:
+			return "-infinity"
+		case !v.Valid:
+			return "NULL"
+		}
+		return formatOne(v.Time)
+	case []int64:
+		text := fmt.Sprint(v[:min(len(v), maxIDs)])
+		if more := len(v) - maxIDs; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		return text
+	}
+	return fmt.Sprint(value)
+}
+
+func rollUp(ctx context.Context, a *cleanup.Attempt, skips *skipLog) ([]Statement, error) {
+	if a.Task.RollUp == nil {
+		return nil, nil
+	}
+	p, skip := cleanup.NewPeriod(a.Binder.Env, *a.Task.RollUp)
+	if skip != nil {
+		skips.add(skip.Text)
+		return nil, nil
+	}
+	if err := p.Check(); err != nil {
+		skips.add("the task fails: " + err.Error())
+		return nil, nil
+	}
+	if err := p.Find(ctx, a.Binder.Pool); err != nil {
+		return nil, err
+	}
+	if p.UpToDate() {
+		a.Log(ctx, message.Infof("coalesceUpToDate"))
+		return nil, nil
+	}
+	statement, err := p.Statement(ctx, a.Binder.Pool, []pgtype.TID{})
+	sql, args := statement.Build()
+	return []Statement{{
+		Table:      p.Table.Quoted(),
+		Action:     cleanup.ActionDelete,
+		Rule:       p.Rule(),
+		SQL:        sql,
+		Parameters: format(args),
+		Scan:       purge.Scan{Method: purge.PlannerScan},
+		Partitions: 1,
+	}}, err
+}
+
+// drops returns, for each kind, the queries for which work tables are in use, and the statements that drop the
+// others, views first.
+func drops(ctx context.Context, a *cleanup.Attempt, _ *skipLog) (all []Statement, err error) {
+	finder := cleanup.WorkTableFinder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
+	kinds, _, err := finder.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		statements, err := dropsOf(ctx, a, k)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, statements...)
+	}
+	return all, nil
+}
+
+func dropsOf(ctx context.Context, a *cleanup.Attempt, k cleanup.WorkTableKind) (all []Statement, err error) {
+	drop := Statement{
+		Table: cleanup.WorkTableMask(k.Drop.Prefix), Action: cleanup.ActionDrop, Rule: cleanup.DropRule(k.Drop),
+	}
+	if k.Unused == nil || len(k.Tables) == 0 {
+		return []Statement{drop}, nil
+	}
+	unused, err := k.Unused(ctx, a.Binder.Pool, k.Tables)
+	if err != nil {
+		return nil, err
+	}
+	var ids, lists []int64
+	for _, w := range k.Tables {
+		ids, lists = append(ids, w.ID), append(lists, w.ListIDs()...)
+	}
+	query := func(table *campaign.Table, rule string, q sqlexpr.Expr, ids []int64) error {
+		bound, err := a.Binder.Bind(ctx, q, ids)
+		sql, args := bound.Build()
+		all = append(all, Statement{Table: table.Quoted(), Rule: rule, SQL: sql, Parameters: format(args)})
+		return err
+	}
+	if err := query(k.Drop.Owner, "which of the ids in the names are in use", k.Drop.InUse, ids); err != nil {
+		return nil, err
+	}
+	if k.Drop.Groups != nil && len(lists) > 0 {
+		rule := "which of the ids after _grp are those of lists"
+		if err := query(k.Drop.Groups, rule, k.Drop.KnownLists, lists); err != nil {
+			return nil, err
+		}
+	}
+	if len(unused) == 0 {
+		all = append(all, drop)
+	}
+	for _, views := range []bool{true, false} {
+		tables := cleanup.WorkTablesOfKind(unused, views)
+		if len(tables) == 0 {
+			continue
+		}
+		statement := drop
+		statement.Rule = fmt.Sprintf("%s; %d of them, in groups", drop.Rule, len(tables))
+		var args []any
+		statement.SQL, args = cleanup.DropStatement(tables[:min(len(tables), cleanup.FirstDropGroup)])
+		statement.Parameters = format(args)
+		all = append(all, statement)
+	}
+	return all, nil
+}
+
+// vacuums returns one statement for all tables that have the same command.
+func vacuums(ctx context.Context, a *cleanup.Attempt, truncate bool) (all []Statement, err error) {
+	if !a.Task.Vacuums {
+		return nil, nil
+	}
+	commands, tables, err := cleanup.PrepareVacuum(ctx, a, truncate)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range commands.Groups(tables) {
+		first := g.Tables[0].Quoted()
+		all = append(all, Statement{
+			Table: first,
+			Rule:  fmt.Sprintf("%d tables, one after another", len(g.Tables)),
+			SQL:   g.Command + " " + first,
+		})
+	}
+	return all, nil
+}

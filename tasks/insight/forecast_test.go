@@ -1,0 +1,120 @@
+package insight_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+)
+
+// newForecaster returns a forecaster of a database.
+func newForecaster(t *testing.T, db *pgtest.DB) *insight.Forecaster {
+	t.Helper()
+	f, err := insight.NewForecaster(t.Context(), cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}, rules.Holds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// history fills a year: nights that grow, a holiday with three times as many rows, and a month in which hardly anything
+// was written. perDay is how many rows the first day has.
+func history(db *pgtest.DB, perDay int) {
+	db.Do(fmt.Sprintf(`
+		CREATE TABLE night AS SELECT d, (%d * (1 + d / 365.0) * CASE WHEN d BETWEEN 180 AND 187 THEN 3
+			WHEN d BETWEEN 240 AND 270 THEN 0.1 ELSE 1 END)::int AS rows FROM generate_series(0, 400) d;
+		CREATE FUNCTION pg_temp.times(delay interval) RETURNS SETOF timestamptz LANGUAGE sql AS $$
+			SELECT now() - delay - interval '185 days' + d * interval '1 day' + i * interval '1 day' / rows
+			FROM night, generate_series(0, rows - 1) i WHERE d BETWEEN 185 AND 199 $$;
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema)
+			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
+		DELETE FROM XtkAudit; DELETE FROM NmsBroadLogRcp; DELETE FROM NmsTrackingLogRcp; DELETE FROM NmsRtEvent;
+		INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT row_number() OVER (), t FROM pg_temp.times('180 days') t;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified)
+			SELECT row_number() OVER (), t FROM pg_temp.times('180 days') t;
+		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog)
+			SELECT row_number() OVER (), t FROM pg_temp.times('365 days') t;
+		INSERT INTO NmsRtEvent (iRtEventId, iStatus, tsCreated, tsLastModified)
+			SELECT row_number() OVER (), 0, t, t FROM pg_temp.times('30 days') t;
+		ANALYZE`, perDay))
+}
+
+// The forecast of each night is what a run of that night would find, within a fifth.
+func TestNightsOfAYear(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	perDay := suite.Size(suite.Long, 500, 12_000)
+	history(db, perDay)
+	f := newForecaster(t, db)
+	for _, task := range tasks.Pipeline {
+		due, err := f.Task(t.Context(), task)
+		if err != nil {
+			t.Fatalf("%s: %v", task.Name, err)
+		}
+		if !due.Known {
+			t.Errorf("%s: %s", task.Name, due.Why)
+		}
+		table, column := "", ""
+		delay := 0
+		switch task.Name {
+		case "audit-trail":
+			table, column, delay = "XtkAudit", "tsChanged", 180
+		case "delivery-logs":
+			table, column, delay = "NmsBroadLogRcp", "tsLastModified", 180
+		case "tracking-logs":
+			table, column, delay = "NmsTrackingLogRcp", "tsLog", 365
+		case "expired-events":
+			table, column, delay = "NmsRtEvent", "tsCreated", 30
+		default:
+			continue
+		}
+		for day := range insight.ForecastDays {
+			at := f.Now().Add(time.Duration(day+1) * 24 * time.Hour)
+			actual := db.Int(
+				fmt.Sprintf("SELECT count(*) FROM %s WHERE %s < $1::timestamptz - interval '%d days'", table, column,
+					delay),
+				at)
+			within := due.Within(time.Duration(day+1) * 24 * time.Hour)
+			if math.Abs(float64(within-actual)) > 0.2*float64(actual) || actual == 0 {
+				t.Errorf("%s, day %d: %d rows, forecast %d", task.Name, day, actual, within)
+			}
+		}
+	}
+}
+
+// Tasks that are not counted in time are left out, which is said, and so are the rights that a run lacks.
+func TestCountingEnds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	f := newForecaster(t, db)
+	of := func() insight.Due {
+		t.Helper()
+		i := slices.IndexFunc(tasks.Pipeline, func(t rules.Task) bool { return t.Name == "audit-trail" })
+		due, err := f.Task(t.Context(), tasks.Pipeline[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return due
+	}
+	if due := of(); !due.Known || due.Why != "" {
+		t.Errorf("%+v", due)
+	}
+	db.Do("REVOKE DELETE ON XtkAudit FROM neolane")
+	f = newForecaster(t, db)
+	if due := of(); !due.Known || !strings.Contains(due.Why, `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) {
+		t.Errorf("%+v", due)
+	}
+	f.Until = time.Now()
+	if due := of(); due.Known || !strings.Contains(due.Why, "not counted") {
+		t.Errorf("%+v", due)
+	}
+}

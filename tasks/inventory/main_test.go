@@ -1,9 +1,0 @@
-package inventory_test
-
-import (
-	"testing"
-
-	"github.com/cleanupd/cleanupd/internal/pgtest"
-)
-
-func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -1,0 +1,164 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+type Set struct {
+	Task string
+	Job  Job
+	Rows purge.Candidates
+	// ByKey is set if foreign keys delete or change these rows together with others.
+	ByKey bool
+}
+
+// Of returns a set for the job, and one for each partition of a table whose rows foreign keys delete or change with
+// the job's rows.
+func Of(task string, j Job, s purge.Sweep) []Set {
+	if !s.Refused.IsZero() {
+		s = s.Without(s.Refused)
+	}
+	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key, Follows: s.Follows()}
+	if s.Cascade.Circular() {
+		rows.Where = s.Without(s.Dependent()).Where
+	}
+	j.Sweep = s
+	sets := []Set{{Task: task, Job: j, Rows: rows}}
+	for _, c := range Cascaded(j, s, nil) {
+		sets = append(sets,
+			Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
+	}
+	return sets
+}
+
+// Cascaded returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
+// result to some relations; nil stands for all. Tables that the role cannot read are left out.
+func Cascaded(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
+	for i, t := range j.Affected {
+		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
+			return relations != nil && !relations[l.Quoted()]
+		})
+		if len(leaves) == 0 || !t.CanSelect || s.NoTIDs || t.Location != "" {
+			continue
+		}
+		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
+		add := func(action string, where sqlexpr.Expr, set []purge.Assignment) {
+			if where.IsZero() {
+				return
+			}
+			for _, leaf := range leaves {
+				jobs = append(jobs, Job{
+					Sweep: purge.Sweep{
+						Unit:     fmt.Sprintf("%s %s %s", j.Unit, action, leaf.Quoted()),
+						Name:     leaf.Name,
+						Relation: leaf.Quoted(),
+						Root:     t.Quoted(),
+						Where:    where,
+						Set:      set,
+						Key:      t.Key,
+					},
+					Table: t,
+					Rule:  rule,
+				})
+			}
+		}
+		if i > 0 {
+			add("deletes", s.Goes(i), nil)
+		}
+		add("changes", s.Changes(i), []purge.Assignment{})
+	}
+	return jobs
+}
+
+func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
+
+// Hides reports whether a later job no longer finds the rows of s: they are deleted, or a date is updated that the
+// rules of the later job read.
+func (s Set) Hides(later Job) bool {
+	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
+		return slices.Contains(later.DateColumns, a.Column)
+	})
+}
+
+func Deletes(j Job, table *campaign.Table) bool {
+	return Touches(j, table.Quoted()) || slices.Contains(j.Affected, table)
+}
+
+func On(relation string) func(Job) bool {
+	return func(j Job) bool { return j.Relation == relation }
+}
+
+// Touches reports whether a job deletes or updates rows of a table, given by its quoted name. Rows that are paired
+// with the job's own count, too.
+func Touches(j Job, table string) bool {
+	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
+}
+
+// Exclusions returns the conditions of those sets before s that hide rows from it, if a filter accepts their jobs.
+func Exclusions(all []Set, filter func(Job) bool, s Set) (conditions []sqlexpr.Expr) {
+	for _, before := range all {
+		if before.Key() == s.Key() {
+			break
+		}
+		if filter(before.Job) && before.Hides(s.Job) {
+			conditions = append(conditions, before.Rows.Where)
+		}
+	}
+	return conditions
+}
+
+// OfRelation returns what is needed to count a relation of this database in a single scan: its sets in order, and
+// their rows without those that earlier sets hide.
+func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
+	for i, s := range all {
+		if s.Job.Relation != relation || s.Job.NoTIDs {
+			continue
+		}
+		for k, before := range sets {
+			if before.Hides(s.Job) {
+				s.Rows.Except = append(s.Rows.Except, k)
+			}
+		}
+		if s.Job.Paired != nil {
+			s.Rows.Paired = paired(all[:i], s)
+		}
+		sets, rows = append(sets, s), append(rows, s.Rows)
+	}
+	return sets, rows
+}
+
+// paired returns the paired rows of s without those that the sets before it delete.
+func paired(before []Set, s Set) *purge.PairedCandidates {
+	onPaired := func(j Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
+	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
+	p.Before = nil
+	for _, b := range before {
+		if b.Job.Step.Paired == s.Job.Step.Paired {
+			sweep := b.Job.Sweep
+			sweep.Where = b.Rows.Where
+			p.Before = append(p.Before, sweep.Without(Exclusions(before, On(b.Job.Relation), b)...))
+		}
+	}
+	return p
+}
+
+// Related returns a relation, and those whose jobs decide which paired rows are deleted with the relation's own.
+func Related(jobs []Job, relation string) map[string]bool {
+	related := map[string]bool{relation: true}
+	for _, j := range jobs {
+		if j.Relation != relation || j.Paired == nil {
+			continue
+		}
+		for _, other := range jobs {
+			if other.Table.Quoted() == j.Paired.Relation || other.Step.Paired == j.Step.Paired {
+				related[other.Relation] = true
+			}
+		}
+	}
+	return related
+}

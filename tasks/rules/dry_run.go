@@ -1,0 +1,242 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// afterPredecessors returns the FROM item to read a table. In a dry run this may be a subquery that shows the table
+// as the predecessors would have left it, with the table's columns and some system columns.
+func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexpr.Expr {
+	var kept []sqlexpr.Expr
+	changed := map[string]sqlexpr.Expr{} // the new values, by column
+	for _, task := range c.env.Predecessors {
+		switch set, sums := task.ParentSet, task.RollUp; {
+		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(sums.Date, sums.Total) && t.Has(sums.By...):
+			return c.rolledUp(task, t)
+		case set != nil && c.env.Catalog.Table(set.Parent) == t && t.Has(set.Key):
+			ids := sqlexpr.In("v."+set.Key, sqlexpr.Arg(DryRunSet(task.Name), "bigint[]"))
+			for _, step := range task.Steps {
+				switch {
+				case !step.OfParents:
+				case step.Update == nil:
+					kept = append(kept, sqlexpr.Format("(%s) IS NOT TRUE", ids))
+				default:
+					c.addUpdates(changed, t, step, ids)
+				}
+			}
+		case task.Name != c.plan.Task.Name:
+			if deleted, _ := c.deleted(task, row{"v", t}); !deleted.IsZero() {
+				kept = append(kept, sqlexpr.Format("(%s) IS NOT TRUE", deleted))
+			}
+		}
+	}
+	if kept == nil && len(changed) == 0 {
+		return sqlexpr.SQL(t.Quoted())
+	}
+	var columns []sqlexpr.Expr
+	for _, column := range system {
+		columns = append(columns, sqlexpr.SQL("v."+column))
+	}
+	for _, column := range t.Columns() {
+		name := pgx.Identifier{column}.Sanitize()
+		shown := sqlexpr.SQL("v." + name)
+		if value, ok := changed[column]; ok {
+			shown = sqlexpr.Format("%s AS %s", value, name)
+		}
+		columns = append(columns, shown)
+	}
+	from := sqlexpr.Format("SELECT %s FROM %s AS v", sqlexpr.Join(", ", columns...), t.Quoted())
+	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
+}
+
+// deleted is the condition that the task of a policy deletes a row, by its rule or by foreign keys. It is exact unless
+// that depends on more than the row and those that it refers to. path has the tables from which keys were followed.
+func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted sqlexpr.Expr, exact bool) {
+	deleted, exact = c.deletedAlone(task, r)
+	var going []*campaign.Table
+	for _, step := range task.Steps {
+		if tables, err := step.On(c.env, &Plan{Task: task}); err == nil && step.Update == nil && task.Basis != "" {
+			for _, t := range tables {
+				going = append(going, t.Going()...)
+			}
+		}
+	}
+	path = append(slices.Clone(path), r.table)
+	for _, k := range r.table.ForeignKeys {
+		switch {
+		case k.Action != campaign.Deletes || !slices.Contains(going, k.Parent):
+		case slices.Contains(path, k.Parent) || !k.Parent.CanSelect || !k.Parent.ShowsAllRows() || k.Parent.Location != "":
+			exact = false
+		default:
+			parent := row{fmt.Sprint("v", len(path)), k.Parent}
+			above, isExact := c.deleted(task, parent, path...)
+			if exact = exact && isExact; !above.IsZero() {
+				deleted = sqlexpr.Or(deleted, sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
+					k.Parent.Quoted(), parent.alias, k.On(parent.alias, r.alias), above))
+			}
+		}
+	}
+	return deleted, exact
+}
+
+// deletedAlone is the condition that the rule of a policy deletes a row.
+func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact bool) {
+	env := c.env
+	place := slices.IndexFunc(env.Predecessors, func(p Task) bool { return p.Name == task.Name })
+	env.Predecessors = env.Predecessors[:max(place, 0)]
+	alone := &compiler{env: env, plan: &Plan{Task: task}, table: r.table}
+	exact = task.Basis != ""
+	for _, step := range task.Steps {
+		tables, err := step.On(c.env, alone.plan)
+		if err != nil || step.Update != nil || !slices.Contains(tables, r.table) {
+			exact = exact && err == nil
+			continue
+		}
+		onHold, err := findOnHold(c.env, alone.plan, r.table)
+		if err != nil || onHold != nil || task.Basis == "" || len(step.Rules.reads(r.table)) > 0 {
+			exact = false
+			continue
+		}
+		if rules, _ := alone.anyRule(step.Rules, r); !rules.IsZero() {
+			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
+			if refused := alone.refused(step, r); !refused.IsZero() {
+				rules = sqlexpr.Format("%s AND (%s) IS NOT TRUE", rules, refused)
+			}
+			deleted = sqlexpr.Or(deleted, rules)
+		}
+	}
+	return deleted, exact
+}
+
+type tableColumns struct {
+	table   string // empty for the table of the step
+	columns []string
+}
+
+// reads returns the columns that the rules of a policy read, other than those of the row itself.
+func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
+	for _, rule := range rs {
+		for _, part := range rule {
+			switch p := part.(type) {
+			case Orphan:
+				reads = append(reads, tableColumns{p.Parent, []string{p.Key}})
+			case Newest:
+				reads = append(reads, tableColumns{columns: p.columns()})
+			}
+		}
+	}
+	return reads
+}
+
+func (rs Rules) columns() (columns []string) {
+	for _, rule := range rs {
+		for _, part := range rule {
+			columns = append(columns, part.columns()...)
+		}
+	}
+	return columns
+}
+
+// estimates returns why the number of rows in a dry run of a policy may differ from that of a run.
+func (c *compiler) estimates(step Step) (why []string) {
+	if c.plan.Task.Basis == "" || !c.env.DryRun {
+		return nil
+	}
+	reads := step.Rules.reads(c.table)
+	for _, read := range reads {
+		if read.table != "" && c.env.Catalog.Table(read.table) == c.table {
+			why = append(why, "an estimate: rows that are deleted make other rows orphans")
+		}
+	}
+	alone := c.env
+	alone.Predecessors = nil
+	for _, task := range c.env.Predecessors {
+		if task.Name == c.plan.Task.Name {
+			continue
+		}
+		p, err := Compile(task, alone)
+		if err == nil && c.depends(p, append(reads, tableColumns{columns: step.Rules.columns()})) {
+			why = append(why, fmt.Sprintf("an estimate: %s changes rows that this rule reads", task.Name))
+		}
+	}
+	return why
+}
+
+// depends reports whether a predecessor, compiled as p, changes what the task reads in a way that the dry run does
+// not account for.
+func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
+	for i, read := range reads {
+		t, itself := c.table, i == len(reads)-1 // read is about the row itself
+		if read.table != "" {
+			t = c.env.Catalog.Table(read.table)
+		}
+		for _, job := range p.Jobs {
+			isRead := func(a purge.Assignment) bool {
+				return slices.ContainsFunc(read.columns, func(name string) bool { return t.Stored(name) == a.Column })
+			}
+			switch {
+			case t == nil:
+			case job.Set != nil:
+				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
+					return true
+				}
+			case job.Table.Clears(t):
+				return true
+			case slices.Contains(job.Table.Going(), t) && (!itself || job.Table != t) && !c.accounted(p.Task, t):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accounted reports whether afterPredecessors shows which rows of the table the task deletes.
+func (c *compiler) accounted(task Task, t *campaign.Table) bool {
+	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
+		return true
+	}
+	_, exact := c.deleted(task, row{"v", t})
+	return exact
+}
+
+// addUpdates adds the new values that a step gives to rows. It leaves out dates, because no rule reads the dates of
+// another row.
+func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table, step Step, ids sqlexpr.Expr) {
+	rules := c.anyRuleOf(step.Rules, row{"v", t})
+	if rules.IsZero() {
+		return
+	}
+	for _, a := range step.Update {
+		if n, ok := a.Value.(Number); ok && t.Has(a.Column) {
+			column := strings.ToLower(a.Column)
+			before, again := changed[column]
+			if !again {
+				before = sqlexpr.SQL("v." + column)
+			}
+			changed[column] = sqlexpr.Format("CASE WHEN (%s) AND %s THEN %d ELSE %s END", ids, rules, n, before)
+		}
+	}
+}
+
+// rolledUp returns a subquery that shows the table as rolling it up would leave it. It has only the columns that
+// identify the sums, since rules read no others.
+func (c *compiler) rolledUp(task Task, t *campaign.Table) sqlexpr.Expr {
+	s := task.RollUp
+	by := strings.Join(s.By, ", ")
+	period := sqlexpr.Format("(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)", s.Date,
+		sqlexpr.Arg(RolledUpFrom(task.Name), "timestamptz"), sqlexpr.Arg(c.env.Now, "timestamptz"),
+		excludeZeroRecord("v", t))
+	return sqlexpr.Format(
+		"(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s "+
+			"GROUP BY %[1]s HAVING sum(%[4]s) >= %[5]d)",
+		by, t.Quoted(), period, s.Total, s.Least,
+	)
+}

@@ -1,0 +1,521 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// HoldCondition is one way in which a row r of a table is on hold.
+type HoldCondition struct {
+	Condition sqlexpr.Expr
+	// ReadsOthers is set if Condition reads other tables, and ReadsDistributed if it reads a distributed one.
+	ReadsOthers, ReadsDistributed bool
+	// Column is an integer column of r, or empty. Condition is then true if the column contains one of the ids that
+	// the query IDs returns.
+	Column string
+	IDs    sqlexpr.Expr
+	// All are the ids of the holds, if IDs returns those of them that the table contains; it is nil if IDs returns ids
+	// of other rows.
+	All []int64
+}
+
+// holdFinder finds the ways in which rows of a table are on hold. It adds notes and missing rights to the plan.
+type holdFinder struct {
+	env    Env
+	plan   *Plan
+	table  *campaign.Table
+	linker holdLinker
+}
+
+// findOnHold returns the ways in which a row r of a table is on hold. A row also counts as on hold if a row that
+// would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes. So does a row
+// that refers to rows on hold, if these are HeldRows.
+func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
+	p.noteNamesakes(env, table)
+	switch {
+	case len(env.Holds.Names) == 0:
+		return nil, nil
+	case holdLinker{env: env}.links(table).whole:
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
+	case p.lost(env, table):
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
+	}
+	linker, err := newHoldLinker(env)
+	if err != nil {
+		return nil, err
+	}
+	f := holdFinder{env, p, table, linker}
+	found := f.byColumns()
+	paired, err := f.byPairedRows()
+	found = slices.Concat(found, f.byForeignKeys(), paired, f.byCascades())
+	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
+}
+
+// rowOnHold is the condition that a row r is on hold, or a row that would be deleted with it. It is empty if no row
+// is.
+func rowOnHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
+	found, err := findOnHold(env, p, table)
+	for _, h := range found {
+		condition = sqlexpr.Or(condition, h.Condition)
+	}
+	return condition, err
+}
+
+// byColumns returns the ways in which r itself is on hold: by its partition, by an id, or by its message, whose
+// delivery is on hold. There is one condition for each log of messages.
+func (f holdFinder) byColumns() (found []HoldCondition) {
+	own := f.linker.links(f.table)
+	for _, leaf := range own.leaves {
+		found = append(found, HoldCondition{Condition: sqlexpr.Format("r.tableoid = %d", leaf)})
+	}
+	for _, l := range own.columns {
+		condition := l.of("r")
+		if !l.integer {
+			found = append(found, HoldCondition{Condition: condition})
+			continue
+		}
+		found = append(found, HoldCondition{
+			Condition: condition,
+			Column:    l.column, All: l.ids,
+			IDs: sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(),
+				condition),
+		})
+	}
+	for _, h := range own.rows {
+		found = append(found, HoldCondition{Condition: h.condition(&f.newCompiler().sql, row{"r", f.table})})
+	}
+	for _, l := range own.messages {
+		for _, log := range messageLogs(f.env, f.plan) {
+			onHold := func(*holdCompiler) sqlexpr.Expr { return sqlexpr.OneOf("l.iDeliveryId", l.ids) }
+			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", onHold))
+		}
+	}
+	return found
+}
+
+func (f holdFinder) newCompiler() *holdCompiler {
+	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
+}
+
+// through is the condition that a column of r contains the key of a row of another table that is on hold, as
+// compiled by onHold. It is true for all rows if that table may not show all of its rows.
+func (f holdFinder) through(
+	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
+) HoldCondition {
+	c := f.newCompiler()
+	where := onHold(c)
+	if where.IsZero() {
+		return HoldCondition{}
+	}
+	if c.sql.hidesRows(other.table) {
+		return HoldCondition{Condition: sqlexpr.SQL("true")}
+	}
+	c.sql.recordRead(other.table)
+	query := sqlexpr.Format("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
+		other.alias, key, other.table.Quoted(), where)
+	exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))", other.table.Quoted(),
+		other.alias, key, column, where)
+	if c.sql.cannotJoin() {
+		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
+	}
+	return HoldCondition{
+		Condition:        exists,
+		ReadsOthers:      true,
+		ReadsDistributed: c.sql.distributed,
+		Column:           column,
+		IDs:              query,
+	}
+}
+
+// byForeignKeys returns the ways in which r refers to a row that is on hold as HeldRows.
+func (f holdFinder) byForeignKeys() (found []HoldCondition) {
+	for _, k := range f.linker.referring(f.table) {
+		c := f.newCompiler()
+		condition, ids := c.belongs(row{"r", f.table}, k)
+		h := HoldCondition{Condition: condition, ReadsOthers: true, ReadsDistributed: c.sql.distributed}
+		if !ids.IsZero() {
+			h.Column, h.IDs = k.Columns[0], ids
+		}
+		found = append(found, h)
+	}
+	return found
+}
+
+// byPairedRows returns the ways in which a row of a paired table with the same id is on hold.
+func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
+	for _, t := range f.env.Pipeline {
+		for _, step := range t.Steps {
+			if step.Paired == nil {
+				continue
+			}
+			paired, err := f.byPairedStep(step)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, paired...)
+		}
+	}
+	return found, nil
+}
+
+func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
+	skipped := &Plan{}
+	logs, err := step.On(f.env, skipped)
+	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned may have rows on hold, too
+	paired, key, id := f.env.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
+	if err != nil || paired == nil || !paired.Has(key) || (paired != f.table && !slices.Contains(logs, f.table)) {
+		return nil, err
+	}
+	f.plan.requireMappings(f.env)
+	logs = slices.DeleteFunc(logs, func(log *campaign.Table) bool { return !log.Has(id) })
+	path := []*campaign.Table{f.table}
+	if paired == f.table {
+		for _, log := range logs {
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, nil, path) }
+			found = append(found, f.through(key, row{"l", log}, id, onHold))
+		}
+		return found, nil
+	}
+	return []HoldCondition{f.through(id, row{"t", paired}, key, func(c *holdCompiler) sqlexpr.Expr {
+		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, nil, path)}
+		for _, log := range logs {
+			if log == f.table { // the row of this table with the same id is r
+				continue
+			}
+			switch where := c.withChildren(row{"l", log}, nil, path); {
+			case where.IsZero():
+			case c.sql.hidesRows(log):
+				return sqlexpr.SQL("true")
+			default:
+				c.sql.recordRead(log)
+				sides = append(sides,
+					sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
+			}
+		}
+		return sqlexpr.Or(sides...)
+	})}, nil
+}
+
+// byCascades returns the ways in which a row that a foreign key deletes or changes with r is on hold.
+func (f holdFinder) byCascades() (found []HoldCondition) {
+	path := []*campaign.Table{f.table}
+	for _, k := range f.table.Cascades {
+		switch {
+		case !f.linker.mayLink(k, map[*campaign.Cascade]bool{}):
+		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
+			found = append(found, HoldCondition{Condition: sqlexpr.SQL("true")})
+		case len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]):
+			child := row{"k1", k.Table}
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, k, path) }
+			found = append(found, f.through(k.Keys[0], child, k.Columns[0], onHold))
+		default:
+			c := f.newCompiler()
+			where := c.child(row{"r", f.table}, k, path)
+			found = append(found,
+				HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
+		}
+	}
+	return found
+}
+
+// These limit following foreign keys from one row: the number of keys, and how often one table is visited. Rows
+// behind further keys count as on hold.
+const (
+	maxCascades = 100
+	maxVisits   = 3
+)
+
+type holdCompiler struct {
+	sql      compiler
+	linker   holdLinker
+	cascades int // foreign keys followed so far
+}
+
+// row is the condition that a row is on hold because of its columns or its partition. It is empty if no row of the
+// table can be.
+func (c *holdCompiler) row(r row) sqlexpr.Expr {
+	own := c.linker.links(r.table)
+	if own.whole {
+		return sqlexpr.SQL("true")
+	}
+	var sides []sqlexpr.Expr
+	for _, leaf := range own.leaves {
+		sides = append(sides, sqlexpr.Format("%s.tableoid = %d", r.alias, leaf))
+	}
+	for _, l := range own.columns {
+		sides = append(sides, l.of(r.alias))
+	}
+	for _, h := range own.rows {
+		sides = append(sides, h.condition(&c.sql, r))
+	}
+	for _, l := range own.messages {
+		for _, log := range messageLogs(c.sql.env, c.sql.plan) {
+			if c.sql.hidesRows(log) {
+				return sqlexpr.SQL("true")
+			}
+			c.sql.recordRead(log)
+			sides = append(sides,
+				sqlexpr.Format("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, l.column, log.Quoted(),
+					sqlexpr.OneOf("m.iDeliveryId", l.ids)))
+		}
+	}
+	return sqlexpr.Or(sides...)
+}
+
+// withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if
+// none can be. path has the tables through which foreign keys were followed, the last one by the key arrived: whether
+// the row is on hold since it refers by this key to a row on hold is judged for that row.
+func (c *holdCompiler) withChildren(r row, arrived *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
+	visits := 1
+	for _, t := range path {
+		if t == r.table {
+			visits++
+		}
+	}
+	if c.cascades++; c.cascades > maxCascades || visits == maxVisits {
+		schema := c.sql.env.Catalog.Schema
+		c.sql.plan.note(message.HoldTooDeep.With("table", path[0].NameIn(schema), "last", r.table.NameIn(schema)))
+		return sqlexpr.SQL("true")
+	}
+	sides := []sqlexpr.Expr{c.row(r)}
+	for _, k := range c.linker.referring(r.table) {
+		if k != arrived {
+			condition, _ := c.belongs(r, k)
+			sides = append(sides, condition)
+		}
+	}
+	for _, k := range r.table.Cascades {
+		sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
+	}
+	return sqlexpr.Or(sides...)
+}
+
+// child is the condition that a row on hold refers to the row by a foreign key. It is empty if none can be.
+func (c *holdCompiler) child(r row, k *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
+	child := row{fmt.Sprint("k", len(path)), k.Table}
+	if !c.linker.mayLink(k, map[*campaign.Cascade]bool{}) {
+		return sqlexpr.Expr{}
+	}
+	if !c.sql.plan.seesRowsOnHold(c.sql.env, r.table, k.Table) {
+		return sqlexpr.SQL("true")
+	}
+	onHold := c.withChildren(child, k, path)
+	if onHold.IsZero() {
+		return onHold
+	}
+	c.sql.recordRead(k.Table)
+	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias,
+		k.On(r.alias, child.alias), onHold)
+}
+
+// seesRowsOnHold reports whether the role can read all rows of the child table that may be on hold. If not, it
+// notes that rows of the parent table are retained.
+func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
+	if child.CanSelect && !child.RowSecurity {
+		return true
+	}
+	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
+	remedy := fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
+		pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted())
+	if child.CanSelect {
+		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
+	}
+	schema := env.Catalog.Schema
+	p.note(message.HoldHidden.With("table", parent.NameIn(schema), "child", child.NameIn(schema), "statement", remedy))
+	return false
+}
+
+// HeldRows are the rows of a table with given values in all of some columns. They are on hold with the rows that
+// refer to them by foreign keys, and with those that refer to these.
+type HeldRows struct {
+	// OID is the table's, and Table its full name.
+	OID     uint32       `json:"-"`
+	Table   string       `json:"table"`
+	Columns []HeldColumn `json:"columns"`
+	// Instead is empty, or tells what became of the table of the hold, if this is another one with its name.
+	Instead string `json:"-"`
+}
+
+type HeldColumn struct {
+	Number int16  `json:"number"` // in the table
+	Column string `json:"column"` // as stored
+	// Type is the type of the column when the hold was created.
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// TablesOfRows returns the tables that have rows on hold.
+func (h Holds) TablesOfRows() (names []string) {
+	for _, rows := range h.Rows {
+		names = append(names, rows.Table)
+	}
+	return names
+}
+
+// changed returns why the rows cannot be found in a table any more; empty if they can.
+func (h HeldRows) changed(t *campaign.Table) string {
+	for _, c := range h.Columns {
+		switch column, ok := t.Column(c.Column); {
+		case !ok:
+			return fmt.Sprintf("it has no column %s any longer", c.Column)
+		case column.Type != c.Type:
+			return fmt.Sprintf("its column %s is now of the type %s, not %s", c.Column, column.Type, c.Type)
+		}
+	}
+	return ""
+}
+
+// condition is the condition that a row is one of the rows on hold. It is true if this cannot be known.
+func (h HeldRows) condition(c *compiler, r row) sqlexpr.Expr {
+	held := c.env.Catalog.Table(h.Table)
+	if h.Instead != "" {
+		c.plan.noteUnusable(c.env, c.table, h.Table, h.Instead)
+	}
+	if why := h.changed(held); why != "" {
+		c.plan.noteUnusable(c.env, c.table, h.Table, why)
+		return sqlexpr.SQL("true")
+	}
+	var equal []sqlexpr.Expr
+	for _, column := range h.Columns {
+		if !r.table.Has(column.Column) { // a table that another one inherits from
+			return sqlexpr.SQL("true")
+		}
+		of, _ := held.Column(column.Column)
+		equal = append(equal, sqlexpr.Format("%s.%s %s %s", r.alias, pgx.Identifier{of.Name}.Sanitize(), of.Operator("="),
+			typed(column.Value, of.Type)))
+	}
+	return sqlexpr.Format("(%s)", sqlexpr.Join(" AND ", equal...))
+}
+
+func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {
+	p.note(message.HoldUnusable.With("table", t.NameIn(env.Catalog.Schema), "held", held, "problem", why))
+}
+
+// lost reports whether the table of rows on hold no longer exists. As any row might belong to them, all rows of the
+// given table are then retained, which it notes.
+func (p *Plan) lost(env Env, t *campaign.Table) bool {
+	for _, h := range env.Holds.Rows {
+		if held := env.Catalog.Table(h.Table); held == nil || held.OID != h.OID {
+			p.noteUnusable(env, t, h.Table, "there is no such table any longer")
+			return true
+		}
+	}
+	return false
+}
+
+// matching returns the rows on hold that may be in a table: its own, and those of tables that inherit from it or
+// from which it inherits.
+func (h Holds) matching(c *campaign.Catalog, t *campaign.Table) (rows []HeldRows) {
+	has := func(t, part *campaign.Table) bool {
+		return slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.OID == part.OID })
+	}
+	for _, held := range h.Rows {
+		if of := c.Table(held.Table); of != nil && (of == t || has(of, t) || has(t, of)) {
+			rows = append(rows, held)
+		}
+	}
+	return rows
+}
+
+// mayBelong reports whether a row of the table can be one of the rows on hold, or refer to one by foreign keys.
+// Tables in visited are skipped.
+func (l holdLinker) mayBelong(t *campaign.Table, visited map[*campaign.Table]bool) bool {
+	if visited[t] || len(l.env.Holds.Rows) == 0 {
+		return false
+	}
+	visited[t] = true
+	return len(l.env.Holds.matching(l.env.Catalog, t)) > 0 ||
+		slices.ContainsFunc(slices.Concat(t.ForeignKeys, t.ChildKeys),
+			func(k *campaign.Cascade) bool { return l.mayBelong(k.Parent, visited) })
+}
+
+// referring returns the foreign keys by which a row of the table may refer to a row on hold.
+func (l holdLinker) referring(t *campaign.Table) (keys []*campaign.Cascade) {
+	for _, k := range t.ForeignKeys {
+		if l.mayBelong(k.Parent, map[*campaign.Table]bool{}) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// heldKeys is a query for the keys, as arrays of texts, of the rows to which a foreign key refers and that are on
+// hold as HeldRows. It begins with these, and follows the foreign keys that lead from them to others, each row once,
+// so that keys may lead in a circle. ok is false if the role cannot see all of these rows.
+func (c *holdCompiler) heldKeys(k *campaign.Cascade) (query sqlexpr.Expr, ok bool) {
+	followed := []*campaign.Cascade{k} // keys that refer to the same columns are followed once
+	number := func(k *campaign.Cascade) int {
+		is := func(other *campaign.Cascade) bool {
+			return other.Parent == k.Parent && slices.Equal(other.Keys, k.Keys)
+		}
+		if !slices.ContainsFunc(followed, is) {
+			followed = append(followed, k)
+		}
+		return slices.IndexFunc(followed, is)
+	}
+	var first, next []sqlexpr.Expr
+	for i := 0; i < len(followed); i++ {
+		t := followed[i].Parent
+		if !c.sql.plan.seesRowsOnHold(c.sql.env, c.sql.table, t) {
+			return query, false
+		}
+		c.sql.recordRead(t)
+		var texts []string
+		for _, key := range followed[i].Keys {
+			texts = append(texts, fmt.Sprintf(`t.%s::text COLLATE "C"`, key))
+		}
+		rows := fmt.Sprintf("SELECT %d, ARRAY[%s] FROM %s AS t", i, strings.Join(texts, ", "), t.Quoted())
+		for _, h := range c.sql.env.Holds.matching(c.sql.env.Catalog, t) {
+			first = append(first, sqlexpr.Format("%s WHERE %s", rows, h.condition(&c.sql, row{"t", t})))
+		}
+		for _, up := range c.linker.referring(t) {
+			next = append(next, sqlexpr.Format("%s WHERE held.number = %d AND %s", rows, number(up), refers(up, "held", "t")))
+		}
+	}
+	query = sqlexpr.Join(" UNION ", first...)
+	if next != nil {
+		query = sqlexpr.Format("%s UNION SELECT next.* FROM held, LATERAL (%s) AS next", query,
+			sqlexpr.Join(" UNION ALL ", next...))
+	}
+	return sqlexpr.Format("WITH RECURSIVE held (number, key) AS (%s)", query), true
+}
+
+// refers is the condition that a row refers to a row of heldKeys by a foreign key.
+func refers(k *campaign.Cascade, held, alias string) string {
+	var on []string
+	for i, column := range k.Columns {
+		on = append(on, k.Equal[i].Of(fmt.Sprintf("(%s.key[%d]::%s)", held, i+1, k.Equal[i].Type), alias+"."+column))
+	}
+	return strings.Join(on, " AND ")
+}
+
+// belongs is the condition that a row refers, by a foreign key, to a row that is on hold as HeldRows. If the key is
+// an integer, ids is a query for the ids of such rows.
+func (c *holdCompiler) belongs(r row, k *campaign.Cascade) (condition, ids sqlexpr.Expr) {
+	keys, ok := c.heldKeys(k)
+	switch {
+	case !ok:
+		return sqlexpr.SQL("true"), ids
+	case k.Table != r.table: // a partition or child
+		var leaves []string
+		for _, leaf := range k.Table.Leaves {
+			if leaf.Location != "" { // its rows have another tableoid on their server
+				return sqlexpr.SQL("true"), ids
+			}
+			leaves = append(leaves, fmt.Sprint(leaf.OID))
+		}
+		return sqlexpr.Format("%s.tableoid IN (%s) AND EXISTS (%s SELECT FROM held WHERE number = 0 AND %s)", r.alias,
+			strings.Join(leaves, ", "), keys, refers(k, "held", r.alias)), ids
+	case len(k.Keys) == 1 && r.table.HasInteger(k.Columns[0]) && k.Parent.HasInteger(k.Keys[0]):
+		ids = sqlexpr.Format("%s SELECT DISTINCT key[1]::bigint FROM held WHERE number = 0 AND key[1] IS NOT NULL", keys)
+		return sqlexpr.Format("%s.%s IN (%s)", r.alias, k.Columns[0], ids), ids
+	}
+	return sqlexpr.Format("EXISTS (%s SELECT FROM held WHERE number = 0 AND %s)", keys, refers(k, "held", r.alias)), ids
+}

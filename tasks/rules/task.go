@@ -1,0 +1,258 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+type Kind int
+
+// The kinds of tasks. An external task works on another database.
+const (
+	BuiltIn Kind = iota
+	Policy
+	External
+)
+
+// String returns the stored name.
+func (k Kind) String() string { return [...]string{"BUILT_IN", "POLICY", "EXTERNAL"}[k] }
+
+// Task is one entry of the pipeline. It is plain data.
+type Task struct {
+	Name        string
+	Kind        Kind
+	Title       string
+	Description string
+	// Requires are earlier tasks that must succeed before this one runs. A task that was not selected, or had nothing
+	// to do, does not count.
+	Requires []string
+	// ParentSet is nil if the steps are independent. Otherwise the parents are deleted together with all rows that
+	// depend on them.
+	ParentSet *ParentSet
+	// Steps are executed in order. Steps on rows that depend on the parent set come first.
+	Steps []Step
+	// RollUp describes rows that are replaced by their sums, if any.
+	RollUp *RollUp
+	// Drops are the work tables that are dropped after the steps.
+	Drops []WorkTables
+	// Vacuums is set if the task vacuums and analyzes the tables of the application.
+	Vacuums bool
+	// Disabled is set if the task runs only in dry runs that name it.
+	Disabled bool
+	// Names are further tables of any schema that the task reads or changes.
+	Names []string
+	// Basis is the text of a rule that can be changed. A saved plan with another basis does not apply to the task.
+	Basis string
+	// Revision is the stored form of a rule that can be changed or disabled. A run stops when it changes.
+	Revision string
+	// Advances is the option in which the reference time is stored if the task retained no row; the zero value stands
+	// for none.
+	Advances campaign.Option
+}
+
+// StatisticsTask is the name of the task that vacuums. Later tasks vacuum the tables that they empty themselves.
+const StatisticsTask = "statistics"
+
+// ParentSet describes the parents of a task. They are chosen once, when the task starts, so that no parent is
+// deleted without looking for its dependent rows. Every statement checks again that they still match.
+type ParentSet struct {
+	// Key is the id column of the table Parent.
+	Parent, Key string
+	Rules       Rules
+	// MidSourced is set if rows are first deleted on their mid-sourcing servers, where the rules are not checked.
+	MidSourced bool
+}
+
+// Step is a statement on one or several similar tables.
+type Step struct {
+	On Selector
+	// Link is the column by which rows refer to the parents, if only such rows match.
+	Link string
+	// Message is the column with the id of a message's log, if only rows match whose message is of a delivery in the
+	// parent set.
+	Message string
+	// OfParents is set if only the parents themselves match.
+	OfParents bool
+	Rules     Rules
+	// NeededBy is a task with steps that depend on messages. Logs are retained if that task needs them to find the
+	// dependent rows of parents that it retained in this run.
+	NeededBy *Task
+	// Update has the new values of rows; nil deletes them. Assignments to missing columns are left out.
+	Update []Assignment
+	// Partitions says what becomes of partitions of which all rows match, if the rules are a single age.
+	Partitions purge.Partitions
+	// Limit is the most rows that one statement may touch; 0 stands for 5,000.
+	Limit int
+	// Paired is a table whose rows with the same ids are deleted, too.
+	Paired *Paired
+	// ByKey is the integer column that a sweep uses if the rows are on another server; empty for the table's key.
+	ByKey string
+	// Entry is written for each row; it may be nil.
+	Entry *Entry
+	// Records is set if deliveries that are retained on their mid-sourcing servers are recorded.
+	Records bool
+	// Empties is set if the step regularly deletes most rows of a table, so that guards do not limit their share.
+	Empties bool
+	// Tables describes the tables that belong to single rows, which are lists, and that are dropped with them; nil if
+	// there are none.
+	Tables *OwnTables
+}
+
+// childless reports whether only rows match that no row of another table refers to.
+func (s Step) childless() bool {
+	return slices.ContainsFunc(slices.Concat(s.Rules...), func(p Part) bool { _, is := p.(Unreferenced); return is })
+}
+
+// Rights returns the rights to a table that the step takes.
+func (s Step) Rights() []string {
+	switch {
+	case s.Partitions == purge.DetachPartitions: // which takes a membership in the owner as well
+		return []string{"SELECT"}
+	case s.Update != nil:
+		return []string{"SELECT", "UPDATE"}
+	case s.Tables != nil:
+		return []string{"SELECT", "DELETE", "UPDATE"}
+	}
+	return []string{"SELECT", "DELETE"}
+}
+
+func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
+
+// Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.
+type Paired struct{ Table, Key, ID string }
+
+// Entry is an entry of the job log (XtkJobLog) about a row.
+type Entry struct {
+	// Job is the column with the id of the job. If is a column that is 0 in rows without an entry.
+	Job, If string
+	Message string
+}
+
+// OwnTables describes tables that each belong to one row: the name is the prefix and the id of the row.
+type OwnTables struct {
+	Prefix string
+	// If is true for rows that have a table. If it is not applicable, any row may have one.
+	If Part
+}
+
+// RollUp replaces rows, from time to time, by their sums.
+type RollUp struct {
+	Table string
+	// By are the columns with equal values in rows that are added up. Date is the column of their time; the sum gets
+	// the start of the period.
+	By   []string
+	Date string
+	// Sums are the columns that are added up. Missing columns are ignored, and columns that are not named here get
+	// their defaults.
+	Sums []string
+	// Total is one of Sums. If its sum is less than Least, rows are deleted without being replaced by a sum.
+	Total string
+	Least int
+	// Since is the option with the time up to which rows have been rolled up.
+	Since campaign.Option
+}
+
+type WorkTables struct {
+	Prefix string
+	// Bare is set if names end with the id.
+	Bare bool
+	// Except is the prefix of another kind that begins with this one; it may be empty.
+	Except string
+	// Rows of Owner own the tables; Key is its id column.
+	Owner, Key string
+	// InUse matches the owners whose tables are in use; nil if the tables of all existing owners are.
+	InUse Rule
+	// Lists is set if a table is also in use while a list exists whose id follows _grp in its name, at the end or
+	// before an underscore.
+	Lists bool
+}
+
+func (t Task) OptionNames() []string {
+	options := t.allRules().options()
+	if t.RollUp != nil {
+		options = append(options, t.RollUp.Since)
+	}
+	if t.Vacuums {
+		options = append(options, campaign.NoStats)
+	}
+	var names []string
+	for _, o := range append(options, t.Advances) {
+		if o.Name != "" && !slices.Contains(names, o.Name) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// delays returns the delays of a rule. The zero Option stands for comparing with the reference time itself. If
+// there are no delays, the rule does not depend on the reference time.
+func (rule Rule) delays() (delays []campaign.Option) {
+	for _, p := range rule {
+		switch p := p.(type) {
+		case Age:
+			delays = append(delays, p.Delay)
+		case Linked:
+			delays = append(delays, p.That.delays()...)
+		case SQL:
+			if strings.Contains(p.Text, "{now}") {
+				delays = append(delays, campaign.Option{})
+			}
+		}
+	}
+	return delays
+}
+
+func (t Task) allRules() (all Rules) {
+	if t.ParentSet != nil {
+		all = t.ParentSet.Rules
+	}
+	for _, s := range t.Steps {
+		all = slices.Concat(all, s.Rules)
+	}
+	return all
+}
+
+// Cutoffs returns the cutoffs of a task by the names of their delays; the name is "" for a cutoff without a delay.
+// Delays that cannot be used are left out.
+func (t Task) Cutoffs(env Env) map[string]time.Time {
+	cutoffs := map[string]time.Time{}
+	for _, rule := range t.allRules() {
+		for _, delay := range rule.delays() {
+			if at, _, err := (Age{Delay: delay}).cutoff(env); err == nil {
+				cutoffs[delay.Name] = at
+			}
+		}
+	}
+	return cutoffs
+}
+
+// WithoutDelays returns a task with only those rules that do not depend on the reference time, and the steps to
+// which they apply.
+func (t Task) WithoutDelays() Task {
+	hasDelay := func(rule Rule) bool { return rule.delays() != nil }
+	untimed := func(rules Rules) (rest Rules, applies bool) {
+		rest = slices.DeleteFunc(slices.Clone(rules), hasDelay)
+		return rest, len(rules) == 0 || len(rest) > 0
+	}
+	hasParents := false
+	if t.ParentSet != nil {
+		set := *t.ParentSet
+		set.Rules, hasParents = untimed(set.Rules)
+		t.ParentSet = &set
+	}
+	var steps []Step
+	for _, s := range t.Steps {
+		var applies bool
+		if s.Rules, applies = untimed(s.Rules); applies && (hasParents || !s.Dependent()) {
+			steps = append(steps, s)
+		}
+	}
+	if t.Steps = steps; !hasParents {
+		t.ParentSet = nil
+	}
+	return t
+}
