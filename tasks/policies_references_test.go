@@ -193,6 +193,13 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 			[]policy.Policy{{Name: "steps", Table: "step", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}},
 			27, 1, 2, "bill",
 		},
+		"a table below that refers to itself": { // 12 follows 11, 14 follows the same customer's 24, and 25 follows 13
+			`INSERT INTO visit (customer, id) SELECT i, 10 + i FROM generate_series(11, 20) i;
+			ALTER TABLE visit ADD follows int REFERENCES visit;
+			UPDATE visit SET follows = 11 WHERE id = 12; UPDATE visit SET follows = 24 WHERE id = 14;
+			UPDATE visit SET follows = 13 WHERE id = 25`,
+			nil, 28, 12, 0, "orders, visit",
+		},
 		"rows that an earlier policy deletes": {
 			`CREATE TABLE bill (id int, visit int REFERENCES visit, at date);
 			INSERT INTO bill SELECT i, i, '2020-01-01' FROM generate_series(11, 14) i;

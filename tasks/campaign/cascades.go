@@ -225,12 +225,11 @@ func (t *Table) Clears(other *Table) (clears bool) {
 }
 
 // Keeping returns the foreign keys that keep a row while rows of other tables refer to it, or to rows that would be
-// deleted with it. Keys of tables that may lose their rows together with it are left out: these may let it go.
+// deleted with it. A row that would be deleted with it as well lets it go.
 func (t *Table) Keeping() (keys []*Cascade) {
-	going := t.Going()
-	for _, parent := range going {
+	for _, parent := range t.Going() {
 		for _, k := range parent.Refusals {
-			if !slices.Contains(going, k.Table) {
+			if k.Table != t {
 				keys = append(keys, k)
 			}
 		}

@@ -104,8 +104,13 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 	if rows > 0 {
 		var by []string
 		for _, k := range j.Table.Keeping() {
-			if name := k.Table.NameIn(j.Table.Schema); !slices.Contains(by, name) {
+			name := k.Table.NameIn(j.Table.Schema)
+			if !slices.Contains(by, name) {
 				by = append(by, name)
+			}
+			if slices.Contains(j.Table.Going(), k.Table) {
+				t.found.tables.at(j.Table.Quoted(), actionOf(j), "").remark("an estimate: rows of " + name +
+					" that keep some of these may themselves go with others, and let them go")
 			}
 		}
 		t.Retained.Dependent += rows

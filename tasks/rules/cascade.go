@@ -101,7 +101,7 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 		}
 		switch {
 		case isHidden(k.Table):
-		case k.Parent == r.table && !isCircular:
+		case k.Parent == r.table && !isCircular && !slices.Contains(going, k.Table):
 			own = append(own, k)
 		case slices.Contains(going, k.Parent):
 			below = append(below, k)
@@ -114,8 +114,9 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	return condition
 }
 
-// refusedBelow is the condition that one of some keys refuses to delete a row that would be deleted with r. It follows
-// the keys from r to these rows, since keys may lead from a table back to itself.
+// refusedBelow is the condition that one of some keys refuses to delete r or a row that would be deleted with it,
+// because of a row that would not. It follows the keys from r to these rows, since keys may lead from a table back to
+// itself.
 func (c *compiler) refusedBelow(r row, going []*campaign.Table, refusing []*campaign.Cascade) sqlexpr.Expr {
 	step := func(k *campaign.Cascade, columns string) sqlexpr.Expr {
 		return sqlexpr.Format("SELECT %s FROM %s AS p JOIN %s AS c ON %s WHERE down.t = %d AND p.tableoid = down.rel "+
@@ -131,7 +132,12 @@ func (c *compiler) refusedBelow(r row, going []*campaign.Table, refusing []*camp
 		}
 	}
 	for _, k := range refusing {
-		refusals = append(refusals, step(k, "true"))
+		refusal := step(k, "true")
+		if child := slices.Index(going, k.Table); child >= 0 {
+			refusal = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM down AS too WHERE too.t = %d AND too.rel = c.tableoid "+
+				"AND too.place = c.ctid)", refusal, child)
+		}
+		refusals = append(refusals, refusal)
 	}
 	return sqlexpr.Format("EXISTS (WITH RECURSIVE down (t, rel, place) AS (SELECT 0, %[1]s.tableoid, %[1]s.ctid UNION "+
 		"SELECT step.* FROM down, LATERAL (%[2]s) AS step) SELECT FROM down, LATERAL (%[3]s) AS refusal)", r.alias,
