@@ -19,6 +19,8 @@ type Cascade struct {
 	Columns, Keys []string // quoted
 	Equal         []Equality
 	Action        Action
+	// Indexed is set if an index of Table begins with one of Columns.
+	Indexed bool
 }
 
 // On returns the condition that a row of Table refers to a row of Parent, given the aliases of both.
@@ -71,7 +73,9 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
       WHERE of.oid = p.attcollation AND f.attcollation <> 0 AND f.attcollation <> of.oid
         AND (SELECT NOT bool_and(collisdeterministic) OR bool_and(collprovider <> 'd') FROM pg_collation
           WHERE oid IN (p.attcollation, f.attcollation))) AS by ON true),
-  CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
+  CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text,
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey) AND i.indpred IS NULL
+    AND i.indisvalid)
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
@@ -86,6 +90,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 		Columns, Keys []string
 		Equal         []Equality
 		Action        Action
+		Indexed       bool
 	}
 	rows, _ := db.Query(ctx, findCascades)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
@@ -135,7 +140,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if parent := tables[k.Parent]; parent != nil && t != child && t.includes(child) {
-				key := &Cascade{parent, child, k.Columns, k.Keys, k.Equal, k.Action}
+				key := &Cascade{parent, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed}
 				if t.hasQuoted(k.Columns) {
 					t.ForeignKeys = append(t.ForeignKeys, key)
 				} else {
@@ -143,7 +148,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 				}
 			}
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
-				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action}
+				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed}
 				if t.OID == k.Parent {
 					child.ForeignKeys = append(child.ForeignKeys, cascade)
 				}

@@ -45,6 +45,8 @@ type ForeignKey struct {
 	// Clears is set if the key sets its columns to NULL or a default. Refuses is set if a row cannot be deleted while
 	// others refer to it. If neither is set, the key deletes the rows of the child.
 	Clears, Refuses bool
+	// Indexed is set if an index finds the rows of the child.
+	Indexed bool
 }
 
 // deletes reports whether rows of the child are deleted with the row that they refer to.
@@ -77,8 +79,20 @@ func (c *Cascade) nested() bool {
 }
 
 // steps returns a query for one step along the keys that do not clear, from the rows of a WITH query: to the rows
-// that refer to them or, if back is set, to the rows that they refer to.
-func (c *Cascade) steps(from string, back bool) string {
+// that refer to them or, if back is set, to the rows that they refer to. For each row it looks for its steps; from
+// many rows, where no index helps with that, it joins the tables as a whole, once for each level.
+func (c *Cascade) steps(from string, back, many bool) string {
+	const (
+		each = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s " +
+			"WHERE %[6]s.t = %[7]d AND %[8]s.tableoid = %[6]s.rel AND %[8]s.ctid = %[6]s.place"
+		wholeTable = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place, %[7]d AS from_t, %[8]s.tableoid AS from_rel, " +
+			"%[8]s.ctid AS from_place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s"
+	)
+	whole := many && !back && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return !k.Clears && !k.Indexed })
+	format := each
+	if whole {
+		format = wholeTable
+	}
 	var steps []string
 	for _, k := range c.Keys {
 		if k.Clears {
@@ -89,30 +103,33 @@ func (c *Cascade) steps(from string, back bool) string {
 			here, there, next, start = "c", "p", k.Parent, k.Child
 		}
 		steps = append(steps, fmt.Sprintf(
-			"SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s "+
-				"WHERE %[6]s.t = %[7]d AND %[8]s.tableoid = %[6]s.rel AND %[8]s.ctid = %[6]s.place",
-			next, there, c.Tables[k.Parent], c.Tables[k.Child], k.on("p", "c"), from, start, here,
+			format, next, there, c.Tables[k.Parent], c.Tables[k.Child], k.on("p", "c"), from, start, here,
 		))
 	}
-	return "SELECT step.* FROM " + from + ", LATERAL (" + strings.Join(steps, " UNION ALL ") + ") AS step"
+	all := strings.Join(steps, " UNION ALL ")
+	if whole {
+		return fmt.Sprintf("SELECT step.t, step.rel, step.place FROM %[1]s JOIN (%[2]s) AS step ON step.from_t = %[1]s.t "+
+			"AND step.from_rel = %[1]s.rel AND step.from_place = %[1]s.place", from, all)
+	}
+	return "SELECT step.* FROM " + from + ", LATERAL (" + all + ") AS step"
 }
 
 // reach returns two WITH queries: reach has the rows that are reached from some rows of the table; bound has the
 // reached rows that must not be deleted, and the rows that they refer to. start selects the object id of the table
-// and the TID of the first rows.
-func (c *Cascade) reach(start, where sqlexpr.Expr) sqlexpr.Expr {
+// and the TID of the first rows, which may be many.
+func (c *Cascade) reach(start, where sqlexpr.Expr, many bool) sqlexpr.Expr {
 	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
   UNION %s),
 bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EXISTS (
     SELECT FROM %s AS r WHERE r.tableoid = reach.rel AND r.ctid = reach.place AND (%s) IS TRUE)
-  UNION %s)`, start, c.steps("reach", false), c.Tables[0], where, c.steps("bound", true))
+  UNION %s)`, start, c.steps("reach", false, many), c.Tables[0], where, c.steps("bound", true, many))
 }
 
 // Dependent is the condition that a row r of a circular sweep's table must not be deleted, since rows that the
 // sweep does not match would be deleted with it.
 func (s *Sweep) Dependent() sqlexpr.Expr {
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
-		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where))
+		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where, true))
 }
 
 // Follows reports whether counting the rows of the sweep follows foreign keys from each of them.
@@ -143,7 +160,7 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 	}
 	going := s.going()
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM reach WHERE t = %d)",
-		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table)
+		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where, true), table)
 }
 
 func (s *Sweep) Changes(table int) sqlexpr.Expr {
@@ -182,7 +199,7 @@ func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlex
 func (s *Sweep) family() (with, among sqlexpr.Expr) {
 	with = sqlexpr.Format(`%s,
 family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
-		s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
+		s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where, false),
 	)
 	return with, sqlexpr.SQL("r.ctid = ANY (ARRAY(SELECT place FROM family)) AND ((r.tableoid, r.ctid) IN (SELECT " +
 		"rel, place FROM family)) IS TRUE")
@@ -197,7 +214,7 @@ func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`WITH RECURSIVE pick AS MATERIALIZED (%s), %s
 SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick.place AND bound.rel = pick.rel)
 	FROM pick`,
-		pick, s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
+		pick, s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where, false),
 	)
 }
 

@@ -27,7 +27,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		return purge.ForeignKey{
 			Parent: parent, Child: index(k.Table),
 			Keys: k.Keys, Columns: k.Columns, Equal: k.Equal,
-			Clears: k.Action == campaign.Clears, Refuses: k.Action == campaign.Refuses,
+			Clears: k.Action == campaign.Clears, Refuses: k.Action == campaign.Refuses, Indexed: k.Indexed,
 		}
 	}
 	cascade := &purge.Cascade{}
