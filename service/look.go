@@ -83,8 +83,6 @@ type prepared struct {
 	config cleanup.Config
 }
 
-// prepare fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
-// the database.
 func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	if p.now, err = store.Now(ctx, l.Pool); err != nil {
 		return p, err
@@ -108,13 +106,40 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 		DryRun:          true,
 		ContinueOnError: true,
 	}
-	return p, l.check(ctx, p.config, p.stored.holds)
+	return p, nil
 }
 
-// Check fails as Do does if a given policy cannot be for the database, and reads no more than that needs.
+// Check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for the
+// database. It does not mind which rights the role lacks to change rows.
 func (l Look) Check(ctx context.Context) error {
-	_, err := l.prepare(ctx)
-	return err
+	p, err := l.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	return l.check(ctx, p)
+}
+
+// Grants returns statements that grant the role all that the given policies need, and to make the schema cleanupd if
+// there is none. It fails as Check does.
+func (l Look) Grants(ctx context.Context) (statements []string, err error) {
+	p, err := l.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if statements, err = grantOfSchema(ctx, l.Pool); err != nil {
+		return nil, err
+	}
+	p.config.DryRun = false
+	err = l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
+		needed, err := one.Grants(ctx, tx, env)
+		for _, s := range needed {
+			if !slices.Contains(statements, s) {
+				statements = append(statements, s)
+			}
+		}
+		return err
+	})
+	return statements, err
 }
 
 // Uncovered lists the tables that no task covers, each with a suggested policy or the reason why there is none, as
@@ -142,6 +167,9 @@ func (l Look) uncovered(ctx context.Context, p prepared) ([]*coverage.Table, err
 
 func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	p, err := l.prepare(ctx)
+	if err == nil {
+		err = l.check(ctx, p)
+	}
 	if err != nil {
 		return found, err
 	}
@@ -218,30 +246,36 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	return s, err
 }
 
-// check does not mind what the role may not write: that is said with the result.
-func (l Look) check(ctx context.Context, c cleanup.Config, holds rules.Holds) error {
+func (l Look) check(ctx context.Context, p prepared) error {
+	return l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error { return one.Check(ctx, tx, env) })
+}
+
+// eachPolicy calls do for the given policies. It fails with all their violations.
+func (l Look) eachPolicy(
+	ctx context.Context, p prepared, do func(tx pgx.Tx, one policy.Policy, env rules.Env) error,
+) error {
 	if len(l.Policies) == 0 {
 		return nil
 	}
-	env, err := cleanup.LoadEnv(ctx, c, l.Pool, holds)
+	env, err := cleanup.LoadEnv(ctx, p.config, l.Pool, p.stored.holds)
 	if err != nil {
 		return err
 	}
 	var wrong failure.Violations
 	for _, m := range l.Policies {
-		p := policyOf(m)
-		err := p.Validate()
+		one := policyOf(m)
+		err := one.Validate()
 		if err == nil {
-			err = pgx.BeginFunc(ctx, l.Pool, func(tx pgx.Tx) error { return p.Check(ctx, tx, env) })
+			err = pgx.BeginFunc(ctx, l.Pool, func(tx pgx.Tx) error { return do(tx, one, env) })
 		}
 		var of failure.Violations
 		switch kinded := failure.Kinded(nil); {
 		case errors.As(err, &of):
 			for _, v := range of {
-				wrong.Add(p.Name+strings.TrimPrefix(v.Field, "policy"), v.Problem)
+				wrong.Add(one.Name+strings.TrimPrefix(v.Field, "policy"), v.Problem)
 			}
 		case errors.As(err, &kinded) && kinded.Kind() == failure.Precondition:
-			return fmt.Errorf("policy %s: %w", p.Name, err)
+			return fmt.Errorf("policy %s: %w", one.Name, err)
 		case err != nil:
 			return err
 		}
@@ -282,11 +316,16 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 			}
 		}
 	}
-	const schema = `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
-		WHERE to_regnamespace('cleanupd') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')`
-	rows, _ := c.Pool.Query(ctx, schema)
-	own, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	own, err := grantOfSchema(ctx, c.Pool)
 	return append(own, grants...), err
+}
+
+// grantOfSchema returns what the role needs to make the schema cleanupd; nil if there is one, or nothing is needed.
+func grantOfSchema(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	const missing = `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+		WHERE to_regnamespace('cleanupd') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')`
+	rows, _ := pool.Query(ctx, missing)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,

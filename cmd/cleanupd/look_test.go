@@ -100,6 +100,12 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	if code != 2 || !strings.Contains(errs, "policy login-nothing: olderThan.column") || catalogOf(db) != before {
 		t.Errorf("a mistake stores something: %d %s%s", code, out, errs)
 	}
+	stranger := db.Role("stranger")
+	code, out, errs = cleanupd(t, "policies", "grants", file, "--database-url", db.As(stranger))
+	if code != 0 || !strings.Contains(out, "GRANT CREATE ON DATABASE "+db.Name) || !strings.Contains(out, "DELETE") ||
+		catalogOf(db) != before {
+		t.Errorf("who has no rights is not told which are needed: %d %s%s", code, out, errs)
+	}
 	code, out, errs = cleanupd(t, "tables", "--suggest", "--database-url", db.As(reader))
 	if code != 0 || !strings.Contains(out, "name: basket") || catalogOf(db) != before {
 		t.Errorf("suggestions need more than the right to read: %d %s%s", code, out, errs)

@@ -35,7 +35,7 @@ func storeAges(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, a
 		for _, p := range ages {
 			look.Policies = append(look.Policies, p.Policy)
 		}
-		if err := lookAt(cmd.Context(), server.DatabaseURL(), look, service.Look.Check); err != nil {
+		if err := policies.LookAt(cmd.Context(), server.DatabaseURL(), look, service.Look.Check); err != nil {
 			return nil, err
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -16,8 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
-	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
@@ -65,7 +61,7 @@ func NewPreview() *cobra.Command {
 				return printer.Event(e)
 			}
 			var found service.Looked
-			err := lookAt(cmd.Context(), url, look, func(look service.Look, ctx context.Context) (err error) {
+			err := policies.LookAt(cmd.Context(), url, look, func(look service.Look, ctx context.Context) (err error) {
 				found, err = look.Do(ctx)
 				return err
 			})
@@ -93,46 +89,6 @@ func NewPreview() *cobra.Command {
 	output.AddFlag(cmd)
 	flags.WithoutVariable(f, "policies", "task")
 	return cmd
-}
-
-// lookAt lends a look connections to a database that can only read.
-func lookAt(
-	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
-) error {
-	config, err := flags.DatabaseURL("--database-url", url)
-	if err != nil {
-		return err
-	}
-	connection.ReadOnly(config.ConnConfig)
-	if look.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return err
-	}
-	defer look.Pool.Close()
-	return explainLook(do(look, ctx))
-}
-
-// explainLook returns usage errors for what was typed or is in the file.
-func explainLook(err error) error {
-	var (
-		wrong failure.Violations
-		field *failure.FieldError
-	)
-	switch {
-	case errors.As(err, &field):
-		return flags.Errorf("--task: %w", err)
-	case errors.As(err, &wrong):
-		var each []error
-		for _, v := range wrong {
-			name, path, _ := strings.Cut(v.Field, ".")
-			where := "policy " + name
-			if path != "" {
-				where += ": " + policies.FieldPath(path)
-			}
-			each = append(each, flags.Errorf("%s: %s", where, v.Problem))
-		}
-		return errors.Join(each...)
-	}
-	return err
 }
 
 // printLooked prints one object: the run as the API has it, the suggested policies, and the rights that are missing.

@@ -82,7 +82,7 @@ func NewTables() *cobra.Command {
 				err  error
 			)
 			if suggest && server.InProcess() { // reading is enough
-				err = lookAt(cmd.Context(), server.DatabaseURL(), service.Look{},
+				err = policies.LookAt(cmd.Context(), server.DatabaseURL(), service.Look{},
 					func(look service.Look, ctx context.Context) (err error) {
 						resp, err = look.Uncovered(ctx)
 						return err

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -33,25 +35,13 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all := &cleanupv1.GetPolicyGrantsResponse{}
-			var wrong []error
-			for _, e := range entries {
-				resp, err := client.GetPolicyGrants(cmd.Context(),
-					&cleanupv1.GetPolicyGrantsRequest{Policy: e.policy}, rpc.Raw())
-				switch {
-				case isRefusal(err):
-					wrong = append(wrong, e.explain(err))
-				case err != nil:
-					return err
-				}
-				for _, statement := range resp.GetStatements() {
-					if !slices.Contains(all.Statements, statement) {
-						all.Statements = append(all.Statements, statement)
-					}
-				}
+			grants := grantsOfServer
+			if server.InProcess() {
+				grants = grantsOfDatabase
 			}
-			if wrong != nil {
-				return errors.Join(wrong...)
+			all, err := grants(cmd, server, client, entries)
+			if err != nil {
+				return err
 			}
 			if *output != format.Table {
 				return output.PrintMessage(cmd.OutOrStdout(), all)
@@ -59,6 +49,45 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			return printGrants(cmd.OutOrStdout(), all.GetStatements())
 		}),
 	}
+}
+
+func grantsOfServer(cmd *cobra.Command, _ *rpc.Server, client cleanupd.Client, entries []entry) (
+	*cleanupv1.GetPolicyGrantsResponse, error,
+) {
+	all := &cleanupv1.GetPolicyGrantsResponse{}
+	var wrong []error
+	for _, e := range entries {
+		resp, err := client.GetPolicyGrants(cmd.Context(),
+			&cleanupv1.GetPolicyGrantsRequest{Policy: e.policy}, rpc.Raw())
+		switch {
+		case isRefusal(err):
+			wrong = append(wrong, e.explain(err))
+		case err != nil:
+			return nil, err
+		}
+		for _, statement := range resp.GetStatements() {
+			if !slices.Contains(all.Statements, statement) {
+				all.Statements = append(all.Statements, statement)
+			}
+		}
+	}
+	return all, errors.Join(wrong...)
+}
+
+// grantsOfDatabase needs no rights but to connect, and no schema cleanupd.
+func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client, entries []entry) (
+	*cleanupv1.GetPolicyGrantsResponse, error,
+) {
+	all := &cleanupv1.GetPolicyGrantsResponse{}
+	var look service.Look
+	for _, e := range entries {
+		look.Policies = append(look.Policies, e.policy)
+	}
+	err := LookAt(cmd.Context(), server.DatabaseURL(), look, func(look service.Look, ctx context.Context) (err error) {
+		all.Statements, err = look.Grants(ctx)
+		return err
+	})
+	return all, err
 }
 
 // printGrants prints what changes rights to tables of the future last, since it concerns more than the policies.
