@@ -42,7 +42,7 @@ func storeAges(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, a
 	s := &storedAges{client: client}
 	for _, p := range ages {
 		if err := s.store(cmd.Context(), p); err != nil {
-			return nil, errors.Join(err, s.withdraw(cmd.Context()))
+			return nil, s.withdraw(cmd.Context(), err)
 		}
 	}
 	return s, nil
@@ -68,8 +68,9 @@ func (s *storedAges) store(ctx context.Context, p policies.Age) error {
 	return err
 }
 
-// withdraw puts back what was there before, also after an interruption.
-func (s *storedAges) withdraw(ctx context.Context) (err error) {
+// withdraw puts back what was there before, also after an interruption. It returns the error that is the reason, with
+// what could not be put back.
+func (s *storedAges) withdraw(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	for i, p := range s.stored {

@@ -106,7 +106,7 @@ func NewRun() *cobra.Command {
 			case preview:
 				plan, err := askAfterPreview(cmd, &server, client, &req, yes, stored, start)
 				if err != nil {
-					return errors.Join(err, stored.withdraw(cmd.Context()))
+					return stored.withdraw(cmd.Context(), err)
 				}
 				_, err = start(plan)
 				return err

@@ -66,6 +66,13 @@ func ExplainConflict(err error) error {
 
 // PlainError leaves out the gRPC code. An invalid argument becomes a usage error.
 func PlainError(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one that wraps it has its own text
+		var plain []error
+		for _, one := range joined.Unwrap() {
+			plain = append(plain, PlainError(one))
+		}
+		return errors.Join(plain...)
+	}
 	s, ok := status.FromError(err)
 	switch {
 	case !ok || err == nil:
