@@ -109,8 +109,8 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	return p, nil
 }
 
-// Check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for the
-// database. It does not mind which rights the role lacks to change rows.
+// Check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
+// the database. It does not mind which rights the role lacks to change rows.
 func (l Look) Check(ctx context.Context) error {
 	p, err := l.prepare(ctx)
 	if err != nil {

@@ -85,8 +85,8 @@ func (c *Cascade) steps(from string, back, many bool) string {
 	const (
 		each = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s " +
 			"WHERE %[6]s.t = %[7]d AND %[8]s.tableoid = %[6]s.rel AND %[8]s.ctid = %[6]s.place"
-		wholeTable = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place, %[7]d AS from_t, %[8]s.tableoid AS from_rel, " +
-			"%[8]s.ctid AS from_place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s"
+		wholeTable = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place, %[7]d AS from_t, " +
+			"%[8]s.tableoid AS from_rel, %[8]s.ctid AS from_place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s"
 	)
 	whole := many && !back && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return !k.Clears && !k.Indexed })
 	format := each
