@@ -132,11 +132,7 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	p.config.DryRun = false
 	err = l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
 		needed, err := one.Grants(ctx, tx, env)
-		for _, s := range needed {
-			if !slices.Contains(statements, s) {
-				statements = append(statements, s)
-			}
-		}
+		statements = appendNew(statements, needed)
 		return err
 	})
 	return statements, err
@@ -310,14 +306,20 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 		if err != nil {
 			continue // the task has reported its error
 		}
-		for _, g := range p.Rights {
-			if !slices.Contains(grants, g) {
-				grants = append(grants, g)
-			}
-		}
+		grants = appendNew(grants, p.Rights)
 	}
 	own, err := grantOfSchema(ctx, c.Pool)
 	return append(own, grants...), err
+}
+
+// appendNew appends what the list does not have yet.
+func appendNew(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // grantOfSchema returns what the role needs to make the schema cleanupd; nil if there is one, or nothing is needed.

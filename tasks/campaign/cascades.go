@@ -19,7 +19,7 @@ type Cascade struct {
 	Columns, Keys []string // quoted
 	Equal         []Equality
 	Action        Action
-	// Indexed is set if an index of Table begins with one of Columns.
+	// Indexed is set if an index of Table helps to find rows by Columns.
 	Indexed bool
 }
 
@@ -40,6 +40,11 @@ const (
 	Clears  Action = "n" // sets the referring columns to NULL or to their default
 	Refuses Action = "a" // the row cannot be deleted while others refer to it
 )
+
+// isIndexed is the condition that an index helps to find the rows that refer to one by a foreign key k: it is complete
+// and begins with one of the key's columns.
+const isIndexed = `EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey)
+    AND i.indpred IS NULL AND i.indisvalid)`
 
 // findCascades returns the foreign keys of all schemas. It has partitioned tables instead of their partitions: a
 // key of one partition, or to one, counts as a key of all of them. It leaves out keys with PERIOD, which can only
@@ -74,8 +79,7 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
         AND (SELECT NOT bool_and(collisdeterministic) OR bool_and(collprovider <> 'd') FROM pg_collation
           WHERE oid IN (p.attcollation, f.attcollation))) AS by ON true),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text,
-  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey) AND i.indpred IS NULL
-    AND i.indisvalid)
+  ` + isIndexed + `
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
@@ -251,12 +255,10 @@ type References struct {
 	Unindexed []string
 }
 
-// findReferences returns the foreign keys that refer to the tables $1. An index helps a key if it is complete and
-// begins with one of the key's columns.
+// findReferences returns the foreign keys that refer to the tables $1.
 const findReferences = `
 SELECT DISTINCT format('%I.%I', n.nspname, c.relname), k.confdeltype IN ('a', 'r') AND k.conrelid <> ALL ($1::oid[]),
-  CASE WHEN NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = ANY (k.conkey)
-      AND i.indpred IS NULL AND i.indisvalid) AND c.relkind IN ('r', 'p')
+  CASE WHEN NOT ` + isIndexed + ` AND c.relkind IN ('r', 'p')
     THEN format('CREATE INDEX ON %I.%I (%s)', n.nspname, c.relname, (SELECT string_agg(quote_ident(a.attname), ', '
       ORDER BY u.i) FROM unnest(k.conkey) WITH ORDINALITY AS u (number, i)
       JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.number)) ELSE '' END

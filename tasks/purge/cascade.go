@@ -88,7 +88,7 @@ func (c *Cascade) steps(from string, back, many bool) string {
 		wholeTable = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place, %[7]d AS from_t, " +
 			"%[8]s.tableoid AS from_rel, %[8]s.ctid AS from_place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s"
 	)
-	whole := many && !back && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return !k.Clears && !k.Indexed })
+	whole := many && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return !k.Clears && !k.Indexed })
 	format := each
 	if whole {
 		format = wholeTable
@@ -122,7 +122,7 @@ func (c *Cascade) reach(start, where sqlexpr.Expr, many bool) sqlexpr.Expr {
   UNION %s),
 bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EXISTS (
     SELECT FROM %s AS r WHERE r.tableoid = reach.rel AND r.ctid = reach.place AND (%s) IS TRUE)
-  UNION %s)`, start, c.steps("reach", false, many), c.Tables[0], where, c.steps("bound", true, many))
+  UNION %s)`, start, c.steps("reach", false, many), c.Tables[0], where, c.steps("bound", true, false))
 }
 
 // Dependent is the condition that a row r of a circular sweep's table must not be deleted, since rows that the
