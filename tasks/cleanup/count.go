@@ -54,7 +54,7 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 		if err != nil {
 			return err
 		}
-		return t.countSets(ctx, rules.Of(t.Task.Name, j, s)[1:])
+		return t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)[1:])
 	}
 	t.run.Journal.Progress.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, parents)
@@ -75,7 +75,7 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 	if s.Partitions == purge.DetachPartitions {
 		return t.countDetached(ctx, j, s)
 	}
-	if err := t.countSets(ctx, rules.Of(t.Task.Name, j, s)); err != nil {
+	if err := t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)); err != nil {
 		return err
 	}
 	if err := t.remarkReferences(ctx, j); err != nil {
@@ -132,7 +132,7 @@ func (t *countedTask) countDetached(ctx context.Context, j rules.Job, s purge.Sw
 	case !removed:
 		return nil
 	}
-	if err := t.countSets(ctx, rules.Of(t.Task.Name, j, s)); err != nil {
+	if err := t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)); err != nil {
 		return err
 	}
 	return t.countPartition(ctx, j)
@@ -186,7 +186,7 @@ func (t *countedTask) countDrop(ctx context.Context, j rules.Job, s purge.Sweep)
 	return t.countPartition(ctx, j)
 }
 
-func (t *countedTask) countSets(ctx context.Context, sets []rules.Set) error {
+func (t *countedTask) countSets(ctx context.Context, sets []rules.Candidates) error {
 	for _, set := range sets {
 		if err := t.Uncounted(ctx, set.Job, set.Job.Sweep, t.countSet(ctx, set)); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (t *countedTask) countDependent(ctx context.Context, j rules.Job, s purge.S
 }
 
 // countSet counts a set, unless it was counted together with an earlier one.
-func (t *countedTask) countSet(ctx context.Context, set rules.Set) error {
+func (t *countedTask) countSet(ctx context.Context, set rules.Candidates) error {
 	j, key := set.Job, set.Key()
 	if found, known := t.found.tallies[key]; known {
 		return t.record(ctx, set, found)
@@ -232,7 +232,7 @@ func (t *countedTask) countSet(ctx context.Context, set rules.Set) error {
 		return err
 	}
 	if j.NoTIDs {
-		s := j.Without(rules.Exclusions(all, rules.On(j.Relation), set)...)
+		s := j.Without(rules.Exclusions(all, rules.OnRelation(j.Relation), set)...)
 		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
 		if err != nil {
 			return err
@@ -250,10 +250,10 @@ func (t *countedTask) skipUnlogged(ctx context.Context, j rules.Job) {
 }
 
 // read reads the job's table once for the rows of all jobs, including those of tasks that follow.
-func (t *countedTask) read(ctx context.Context, set rules.Set, all []rules.Set) error {
+func (t *countedTask) read(ctx context.Context, set rules.Candidates, all []rules.Candidates) error {
 	j, key := set.Job, set.Key()
-	sets, rows := rules.OfRelation(all, j.Relation)
-	at := slices.IndexFunc(sets, func(s rules.Set) bool { return s.Key() == key })
+	sets, rows := rules.CandidatesOfRelation(all, j.Relation)
+	at := slices.IndexFunc(sets, func(s rules.Candidates) bool { return s.Key() == key })
 	sums := make([]purge.Tally, len(sets))
 	err := t.Binder.Engine.CountCandidates(ctx, j.Name, j.Relation, rows,
 		func(ctx context.Context, window []purge.Tally) error {
@@ -278,7 +278,7 @@ func (t *countedTask) read(ctx context.Context, set rules.Set, all []rules.Set) 
 func actionOf(j rules.Job) PreviewAction { return ActionOf(j.Set != nil, j.Partitions) }
 
 // record records the rows found for a set, which foreign keys may delete or update with the job's own rows.
-func (t *countedTask) record(ctx context.Context, set rules.Set, found purge.Tally) error {
+func (t *countedTask) record(ctx context.Context, set rules.Candidates, found purge.Tally) error {
 	j := set.Job
 	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
 	switch {
@@ -326,7 +326,7 @@ type lookahead struct {
 
 // candidates returns the rows that the tasks would delete or update in some relations. They are in the order of the
 // tasks, up to the first job whose rows are not known yet.
-func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []rules.Set, err error) {
+func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []rules.Candidates, err error) {
 	for _, t := range s.found.chosen {
 		a := s.current
 		if t.Name != a.Task.Name {
@@ -340,7 +340,7 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 			a = s.run.NewAttempt(p)
 		}
 		for _, j := range a.Plan.Jobs {
-			if !relations[j.Relation] && len(rules.Cascaded(j, j.Sweep, relations)) == 0 {
+			if !relations[j.Relation] && len(rules.CascadedJobs(j, j.Sweep, relations)) == 0 {
 				continue
 			}
 			sets, known, err := s.ofJob(ctx, a, j)
@@ -364,7 +364,7 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 // is false if the rows depend on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *Attempt, j rules.Job,
-) (sets []rules.Set, known bool, err error) {
+) (sets []rules.Candidates, known bool, err error) {
 	emptied := slices.ContainsFunc(j.Orphans, func(o rules.Orphan) bool { return o.EmptyAfter != "" })
 	if emptied && s.found.follows(a.Task.Name, s.current.Task.Name) {
 		return nil, false, nil
@@ -394,7 +394,7 @@ func (s lookahead) ofJob(
 	if err != nil {
 		return nil, false, err
 	}
-	return rules.Of(a.Task.Name, j, sweep), true, nil
+	return rules.CandidatesOf(a.Task.Name, j, sweep), true, nil
 }
 
 // loadParents determines the parents of a task, and of the tasks before it, which may not have begun. known is
@@ -434,7 +434,7 @@ func (t *countedTask) related(relation string) (map[string]bool, error) {
 		}
 		jobs = append(jobs, p.Jobs...)
 	}
-	return rules.Related(jobs, relation), nil
+	return rules.RelatedRelations(jobs, relation), nil
 }
 
 // remarkUndated adds remarks on rows that a policy's rule never matches, since the column by which it judges their

@@ -225,7 +225,7 @@ func (s *Simulation) Ineffective(task string) (problem string, ineffective bool)
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
-func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) ([]rules.Set, error) {
+func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) ([]rules.Candidates, error) {
 	chosen := s.executor.found.chosen
 	p, err := s.Database().Compile(chosen[len(chosen)-1])
 	if err != nil {

@@ -290,7 +290,7 @@ func (f *figures) count(
 
 func (f *figures) candidates(
 	ctx context.Context, b *rules.Binder, jobs []rules.Job, parents rules.ChosenParents, except map[string]sqlexpr.Expr,
-) (sets []rules.Set, err error) {
+) (sets []rules.Candidates, err error) {
 	for _, j := range jobs {
 		ids := parents.Of(j)
 		if !rules.Deletes(j, f.table) || (j.Step.Dependent() && len(ids) == 0) {
@@ -303,7 +303,7 @@ func (f *figures) candidates(
 		if c, ok := except[j.Unit]; ok {
 			s = s.Without(c)
 		}
-		for _, set := range rules.Of(b.Plan.Task.Name, j, s) {
+		for _, set := range rules.CandidatesOf(b.Plan.Task.Name, j, s) {
 			if rules.Touches(set.Job, f.table.Quoted()) {
 				set.Rows.Date, set.Rows.Key = "", "" // only counted
 				sets = append(sets, set)
@@ -315,7 +315,7 @@ func (f *figures) candidates(
 
 // read counts the rows of the sets on one relation.
 func (f *figures) read(
-	ctx context.Context, b *rules.Binder, s rules.Set, all []rules.Set,
+	ctx context.Context, b *rules.Binder, s rules.Candidates, all []rules.Candidates,
 	add func(ctx context.Context, rows int64) error,
 ) error {
 	table := f.table.Quoted()
@@ -334,7 +334,7 @@ func (f *figures) read(
 		}
 		return add(ctx, found.Paired)
 	}
-	sets, rows := rules.OfRelation(all, s.Job.Relation)
+	sets, rows := rules.CandidatesOfRelation(all, s.Job.Relation)
 	found := func(ctx context.Context, window []purge.Tally) error {
 		var n int64
 		for i, tally := range window {

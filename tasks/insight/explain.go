@@ -247,8 +247,8 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 	if err != nil {
 		return nil, err
 	}
-	taker := rules.Set{} // the first set that deletes the row, or else updates it
-	add := func(s StepExplanation, c rules.Set) {
+	taker := rules.Candidates{} // the first set that deletes the row, or else updates it
+	add := func(s StepExplanation, c rules.Candidates) {
 		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
 			s.Verdict, s.Why = Kept, "the task "+taker.Task+" takes it before"
 		}
@@ -267,7 +267,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 			if err != nil {
 				return nil, err
 			}
-			add(s, rules.Set{Task: t.Name, Job: j})
+			add(s, rules.Candidates{Task: t.Name, Job: j})
 		}
 		for _, skip := range p.SkippedSteps {
 			if skip.Table == x.row.table {
@@ -279,7 +279,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 			if err != nil {
 				return nil, err
 			}
-			add(s, rules.Set{Task: t.Name})
+			add(s, rules.Candidates{Task: t.Name})
 		}
 	}
 	return steps, nil
@@ -311,13 +311,13 @@ func (x *explanation) newStep(task, rule string) StepExplanation {
 }
 
 func (x *explanation) step(
-	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Set,
+	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Candidates,
 ) (s StepExplanation, err error) {
 	s = x.newStep(p.Task.Name, p.Describe(j))
 	s.Action = cleanup.ActionOf(j.Set != nil, j.Partitions)
 	deletes := false
-	key := rules.Set{Task: s.Task, Job: j}.Key()
-	if i := slices.IndexFunc(all, func(c rules.Set) bool { return c.Key() == key }); i >= 0 {
+	key := rules.Candidates{Task: s.Task, Job: j}.Key()
+	if i := slices.IndexFunc(all, func(c rules.Candidates) bool { return c.Key() == key }); i >= 0 {
 		if deletes, err = x.deletes(ctx, all[:i], all[i]); err != nil {
 			return s, err
 		}
@@ -394,11 +394,11 @@ func byID(column string, id int64) sqlexpr.Expr {
 }
 
 // deletes reports whether the set has the row, or one that is paired with it, and the sets before do not.
-func (x *explanation) deletes(ctx context.Context, before []rules.Set, c rules.Set) (is bool, err error) {
+func (x *explanation) deletes(ctx context.Context, before []rules.Candidates, c rules.Candidates) (is bool, err error) {
 	if c.Job.Relation == x.row.relation {
 		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
 	}
-	excluded := rules.Exclusions(append(slices.Clone(before), c), rules.On(c.Job.Relation), c)
+	excluded := rules.Exclusions(append(slices.Clone(before), c), rules.OnRelation(c.Job.Relation), c)
 	s := purge.Sweep{Where: c.Rows.Where}.Without(excluded...)
 	p := c.Job.Paired
 	exists := sqlexpr.Format("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-type Set struct {
+type Candidates struct {
 	Task string
 	Job  Job
 	Rows purge.Candidates
@@ -17,9 +17,9 @@ type Set struct {
 	ByKey bool
 }
 
-// Of returns a set for the job, and one for each partition of a table whose rows foreign keys delete or change with
-// the job's rows.
-func Of(task string, j Job, s purge.Sweep) []Set {
+// CandidatesOf returns candidates for the job, and one for each partition of a table whose rows foreign keys delete or
+// change with the job's rows.
+func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 	if !s.Refused.IsZero() {
 		s = s.Without(s.Refused)
 	}
@@ -28,17 +28,17 @@ func Of(task string, j Job, s purge.Sweep) []Set {
 		rows.Where = s.Without(s.Dependent()).Where
 	}
 	j.Sweep = s
-	sets := []Set{{Task: task, Job: j, Rows: rows}}
-	for _, c := range Cascaded(j, s, nil) {
+	sets := []Candidates{{Task: task, Job: j, Rows: rows}}
+	for _, c := range CascadedJobs(j, s, nil) {
 		sets = append(sets,
-			Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
+			Candidates{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
 	}
 	return sets
 }
 
-// Cascaded returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
+// CascadedJobs returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
 // result to some relations; nil stands for all. Tables that the role cannot read are left out.
-func Cascaded(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
+func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
 	for i, t := range j.Affected {
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
 			return relations != nil && !relations[l.Quoted()]
@@ -75,11 +75,11 @@ func Cascaded(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
 	return jobs
 }
 
-func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
+func (s Candidates) Key() string { return s.Task + "/" + s.Job.Unit }
 
 // Hides reports whether a later job no longer finds the rows of s: they are deleted, or a date is updated that the
 // rules of the later job read.
-func (s Set) Hides(later Job) bool {
+func (s Candidates) Hides(later Job) bool {
 	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
 		return slices.Contains(later.DateColumns, a.Column)
 	})
@@ -89,7 +89,7 @@ func Deletes(j Job, table *campaign.Table) bool {
 	return Touches(j, table.Quoted()) || slices.Contains(j.Affected, table)
 }
 
-func On(relation string) func(Job) bool {
+func OnRelation(relation string) func(Job) bool {
 	return func(j Job) bool { return j.Relation == relation }
 }
 
@@ -100,7 +100,7 @@ func Touches(j Job, table string) bool {
 }
 
 // Exclusions returns the conditions of those sets before s that hide rows from it, if a filter accepts their jobs.
-func Exclusions(all []Set, filter func(Job) bool, s Set) (conditions []sqlexpr.Expr) {
+func Exclusions(all []Candidates, filter func(Job) bool, s Candidates) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
 		if before.Key() == s.Key() {
 			break
@@ -112,9 +112,9 @@ func Exclusions(all []Set, filter func(Job) bool, s Set) (conditions []sqlexpr.E
 	return conditions
 }
 
-// OfRelation returns what is needed to count a relation of this database in a single scan: its sets in order, and
-// their rows without those that earlier sets hide.
-func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
+// CandidatesOfRelation returns what is needed to count a relation of this database in a single scan: its sets in order,
+// and their rows without those that earlier sets hide.
+func CandidatesOfRelation(all []Candidates, relation string) (sets []Candidates, rows []purge.Candidates) {
 	for i, s := range all {
 		if s.Job.Relation != relation || s.Job.NoTIDs {
 			continue
@@ -133,7 +133,7 @@ func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates
 }
 
 // paired returns the paired rows of s without those that the sets before it delete.
-func paired(before []Set, s Set) *purge.PairedCandidates {
+func paired(before []Candidates, s Candidates) *purge.PairedCandidates {
 	onPaired := func(j Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
 	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
 	p.Before = nil
@@ -141,14 +141,15 @@ func paired(before []Set, s Set) *purge.PairedCandidates {
 		if b.Job.Step.Paired == s.Job.Step.Paired {
 			sweep := b.Job.Sweep
 			sweep.Where = b.Rows.Where
-			p.Before = append(p.Before, sweep.Without(Exclusions(before, On(b.Job.Relation), b)...))
+			p.Before = append(p.Before, sweep.Without(Exclusions(before, OnRelation(b.Job.Relation), b)...))
 		}
 	}
 	return p
 }
 
-// Related returns a relation, and those whose jobs decide which paired rows are deleted with the relation's own.
-func Related(jobs []Job, relation string) map[string]bool {
+// RelatedRelations returns a relation, and those whose jobs decide which paired rows are deleted with the relation's
+// own.
+func RelatedRelations(jobs []Job, relation string) map[string]bool {
 	related := map[string]bool{relation: true}
 	for _, j := range jobs {
 		if j.Relation != relation || j.Paired == nil {

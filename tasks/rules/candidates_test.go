@@ -11,21 +11,21 @@ import (
 )
 
 // set returns the candidate rows of a task on a relation. It updates columns if some are given.
-func set(task, relation string, updates ...string) rules.Set {
+func set(task, relation string, updates ...string) rules.Candidates {
 	j := rules.Job{Table: &campaign.Table{Schema: "public", Name: relation}, DateColumns: []string{"ts"}}
 	j.Relation, j.Unit = relation, "1 "+relation
 	for _, column := range updates {
 		j.Set = append(j.Set, purge.Assignment{Column: column})
 	}
 	j.Where = sqlexpr.SQL(task)
-	return rules.Of(task, j, j.Sweep)[0]
+	return rules.CandidatesOf(task, j, j.Sweep)[0]
 }
 
 func TestHides(t *testing.T) {
 	t.Parallel()
 	later := set("later", "a").Job
 	for name, c := range map[string]struct {
-		s     rules.Set
+		s     rules.Candidates
 		hides bool
 	}{
 		"deleted rows":                     {set("first", "a"), true},
@@ -41,8 +41,8 @@ func TestHides(t *testing.T) {
 // Each row counts at the first job that deletes it.
 func TestOfRelation(t *testing.T) {
 	t.Parallel()
-	all := []rules.Set{set("x", "a"), set("x", "b"), set("y", "a", "i"), set("z", "a")}
-	sets, rows := rules.OfRelation(all, "a")
+	all := []rules.Candidates{set("x", "a"), set("x", "b"), set("y", "a", "i"), set("z", "a")}
+	sets, rows := rules.CandidatesOfRelation(all, "a")
 	var tasks []string
 	for _, s := range sets {
 		tasks = append(tasks, s.Task)
@@ -59,8 +59,8 @@ func TestOfRelation(t *testing.T) {
 
 func TestExclusions(t *testing.T) {
 	t.Parallel()
-	all := []rules.Set{set("x", "a"), set("y", "b"), set("z", "a"), set("w", "a")}
-	excluded := rules.Exclusions(all, rules.On("a"), all[2])
+	all := []rules.Candidates{set("x", "a"), set("y", "b"), set("z", "a"), set("w", "a")}
+	excluded := rules.Exclusions(all, rules.OnRelation("a"), all[2])
 	if sql, _ := sqlexpr.Or(excluded...).Build(); sql != "x" {
 		t.Errorf("got %v, want those of x", excluded)
 	}
@@ -76,11 +76,11 @@ func TestRelated(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	jobs = append(jobs, set("x", "p").Job, set("x", "c").Job)
-	related := rules.Related(jobs, "a")
+	related := rules.RelatedRelations(jobs, "a")
 	if !related["a"] || !related["b"] || !related["p"] || related["c"] {
 		t.Errorf("got %v, want a, b and p", related)
 	}
-	if alone := rules.Related(jobs, "c"); len(alone) != 1 {
+	if alone := rules.RelatedRelations(jobs, "c"); len(alone) != 1 {
 		t.Errorf("got %v, want c alone", alone)
 	}
 }
