@@ -51,6 +51,7 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	config.ConnConfig.Host, config.ConnConfig.TLSConfig = "127.0.0.1", nil
 	config.ConnConfig.Port = uint16(listener.Addr().(*net.TCPAddr).Port)
 	config.ConnConfig.Fallbacks = nil
+	withoutJIT(config)
 	pool, err := pgxpool.NewWithConfig(db.t.Context(), config)
 	if err != nil {
 		db.t.Fatal(err)

@@ -225,12 +225,22 @@ func (db *DB) open(url string) {
 		db.t.Fatal(err)
 	}
 	config.PrepareConn = connection.Zone
+	withoutJIT(config)
 	pool, err := pgxpool.NewWithConfig(db.t.Context(), config)
 	if err != nil {
 		db.t.Fatal(err)
 	}
 	db.Pool = pool
 	db.t.Cleanup(pool.Close)
+}
+
+// withoutJIT turns JIT off as the program does for its connections, so that RESET turns it on: compiling a query takes
+// longer than executing most of them.
+func withoutJIT(config *pgxpool.Config) {
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET jit = off")
+		return err
+	}
 }
 
 // URL returns the URL for the application's role.
