@@ -272,6 +272,16 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
+// DoCounted is Do, after which the server counts what was done at once. PostgreSQL 14 cannot be told to: it counts half
+// a second later, when the session is asked something else, as by Until.
+func (db *DB) DoCounted(sql string) {
+	db.t.Helper()
+	if db.Int("SELECT current_setting('server_version_num')::int") >= 150_000 {
+		sql += "; SELECT pg_stat_force_next_flush()"
+	}
+	db.Do(sql)
+}
+
 // Hold runs a statement in a separate transaction, which stays open, with its locks, until the caller or the test
 // ends it.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {

@@ -57,7 +57,7 @@ func age(db *pgtest.DB, days int) {
 
 // count waits until the server has counted so many inserted and deleted rows of the table.
 func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
-	db.Do(sql + "; SELECT pg_stat_force_next_flush()")
+	db.DoCounted(sql)
 	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+
 		"AND pg_stat_get_tuples_deleted($1::text::regclass) = $3)::int", table, inserted, deleted)
 }
