@@ -170,7 +170,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		return found, err
 	}
 	stored, list, config := p.stored, p.list, p.config
-	j := &lookJournal{look: l, judged: stored.readable, run: &store.Run{
+	j := &lookJournal{Discard: cleanup.Discard{Held: stored.holds}, look: l, judged: stored.readable, run: &store.Run{
 		State: store.Running, DryRun: true, CreateTime: time.Now(), ReferenceTime: &p.now, StartTime: &p.now,
 	}}
 	for _, name := range l.Tasks {
@@ -212,7 +212,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	if stored.hidden {
 		_ = j.Log(ctx, message.StoredHidden.With())
 	}
-	err = cleanup.DryRun(ctx, config, j.journal(stored.holds))
+	err = cleanup.DryRun(ctx, config, j)
 	j.end(err)
 	found.Example = exampleOf(found.Suggested, leaves, j.run.Results)
 	if found.Grants, err = missingRights(ctx, config, stored.holds); err != nil {
@@ -333,21 +333,12 @@ func grantOfSchema(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 // lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,
 // only batches run concurrently, and dry runs have none.
 type lookJournal struct {
+	cleanup.Discard
 	look   Look
 	run    *store.Run
 	judged bool // whether guards compare with what is stored
 	tasks  int  // how many there are
 	task   store.Result
-}
-
-func (j *lookJournal) journal(holds rules.Holds) cleanup.Journal {
-	out := cleanup.DiscardJournal(holds)
-	out.Counts = lookCounts{out.Counts, j}
-	out.Tasks = j
-	out.Progress = j
-	out.Safety = lookSafety{out.Safety, j}
-	out.Proceed = func(ctx context.Context) error { return ctx.Err() }
-	return out
 }
 
 func (j *lookJournal) append(e store.Event) error {
@@ -383,8 +374,6 @@ func (j *lookJournal) end(err error) {
 	}
 }
 
-func (*lookJournal) At(string, int64) {}
-
 func (j *lookJournal) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
 		if m.Level == severity.Info {
@@ -397,13 +386,8 @@ func (j *lookJournal) Log(_ context.Context, messages ...message.Message) error 
 	return nil
 }
 
-type lookCounts struct {
-	cleanup.Counts
-	journal *lookJournal
-}
-
-func (c lookCounts) Count(ctx context.Context, d purge.Delta) error {
-	r := &c.journal.task
+func (j *lookJournal) Count(ctx context.Context, d purge.Delta) error {
+	r := &j.task
 	r.RowsDeleted += d.Deleted
 	r.RowsUpdated += d.Updated
 	r.RowsCascaded += d.Cascaded
@@ -412,17 +396,14 @@ func (c lookCounts) Count(ctx context.Context, d purge.Delta) error {
 	return ctx.Err()
 }
 
-func (c lookCounts) Done() int64 { return c.journal.task.RowsDeleted + c.journal.task.RowsUpdated }
+func (j *lookJournal) Done() int64 { return j.task.RowsDeleted + j.task.RowsUpdated }
 
-type lookSafety struct {
-	cleanup.Safety
-	journal *lookJournal
-}
+func (*lookJournal) Proceed(ctx context.Context) error { return ctx.Err() }
 
 // History lets the default limits judge where nothing is stored.
-func (s lookSafety) History(ctx context.Context) (*guard.History, error) {
-	if !s.journal.judged {
+func (j *lookJournal) History(ctx context.Context) (*guard.History, error) {
+	if !j.judged {
 		return &guard.History{Limits: guard.DefaultLimits}, nil
 	}
-	return store.GuardHistory(ctx, s.journal.look.Pool, uuid.Nil, s.journal.task.Task)
+	return store.GuardHistory(ctx, j.look.Pool, uuid.Nil, j.task.Task)
 }

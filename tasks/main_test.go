@@ -135,7 +135,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
 	"bigint, here bigint, label text)"
 
-// DoneByTable implements cleanup.Counts. No test resumes a task of a saved plan.
+// DoneByTable returns nothing: no test resumes a task of a saved plan.
 func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
 func (j *journal) PolicyChange(context.Context, rules.Task) (*message.Message, error) {
@@ -144,12 +144,12 @@ func (j *journal) PolicyChange(context.Context, rules.Task) (*message.Message, e
 
 func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 
-func (j *journal) Record(query sqlexpr.Expr) sqlexpr.Expr {
+func (j *journal) RecordRemote(query sqlexpr.Expr) sqlexpr.Expr {
 	j.db.Do(recording)
 	return sqlexpr.Format("INSERT INTO kept.delivery %s", query)
 }
 
-func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {
+func (j *journal) RemoteIDs(ctx context.Context, account string) ([]int64, error) {
 	j.db.Do(recording)
 	rows, err := j.db.Query(ctx, "SELECT there FROM kept.delivery WHERE account = $1", account)
 	if err != nil {
@@ -158,7 +158,7 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
+func (j *journal) ForgetRemote(ctx context.Context, account string, ids []int64) error {
 	_, err := j.db.Exec(ctx, "DELETE FROM kept.delivery WHERE account = $1 AND there = ANY ($2)", account, ids)
 	return err
 }
@@ -327,25 +327,11 @@ func checkError(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// parts returns the journal whose parts are all j.
-func (j *journal) parts() cleanup.Journal {
-	return cleanup.Journal{
-		Ledger:   j,
-		Counts:   j,
-		Tasks:    j,
-		Progress: j,
-		Activity: j,
-		Safety:   j,
-		Register: j,
-		Proceed:  j.Proceed,
-	}
-}
-
 func do(ctx context.Context, c cleanup.Config, j *journal) error {
 	if c.DryRun {
-		return cleanup.DryRun(ctx, c, j.parts())
+		return cleanup.DryRun(ctx, c, j)
 	}
-	return cleanup.Execute(ctx, c, j.parts())
+	return cleanup.Execute(ctx, c, j)
 }
 
 // run executes the named tasks, or all tasks without names.

@@ -123,10 +123,8 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	j := &emptier{newJournal(db), "NmsGroup"}
 	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline,
 		func(t rules.Task) bool { return t.Name == "orphan-work-tables" })]
-	parts := j.parts()
-	parts.Ledger = j
 	if err := cleanup.Execute(
-		t.Context(), cleanup.Config{Pool: db.Pool, Now: now, Todo: []rules.Task{task}}, parts,
+		t.Context(), cleanup.Config{Pool: db.Pool, Now: now, Todo: []rules.Task{task}}, j,
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -23,7 +21,7 @@ func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
 // limit is how many rows of a table the saved plan allows. A table whose rows only foreign keys delete or change
 // must be in the plan. Rows that foreign keys change may be rows that the plan deletes later.
-func (b *bounded) limit(of bound, cascaded bool) int64 {
+func (b *bounds) limit(of bound, cascaded bool) int64 {
 	planned, shown := b.planned[of]
 	if deleted, ok := b.planned[bound{of.table, ActionDelete}]; of.action == ActionUpdate && cascaded && ok {
 		planned, shown = planned+deleted, true
@@ -34,11 +32,9 @@ func (b *bounded) limit(of bound, cascaded bool) int64 {
 	return tolerated(planned)
 }
 
-// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan
-// has, or a larger share of it than guards have estimated.
-type bounded struct {
-	next purge.Ledger
-
+// bounds refuse a batch by which a task would delete more rows of a table than its saved plan has, or a larger share
+// of it than guards have estimated.
+type bounds struct {
 	mu   sync.Mutex
 	done map[bound]int64
 	// planned are the rows of the saved plan; nil without a saved plan.
@@ -53,7 +49,7 @@ type bound struct {
 }
 
 // startTask sets the bounds for a task. A previous worker may have deleted some of its rows already.
-func (b *bounded) startTask(saved *SavedTask, done []purge.Space) {
+func (b *bounds) startTask(saved *SavedTask, done []purge.Space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.planned, b.shares, b.done = nil, map[string]guard.Trip{}, rowsByTable(done)
@@ -66,7 +62,7 @@ func (b *bounded) startTask(saved *SavedTask, done []purge.Space) {
 	}
 }
 
-func (b *bounded) setShare(t guard.Trip) {
+func (b *bounds) setShare(t guard.Trip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shares[t.Table] = t
@@ -85,26 +81,9 @@ func rowsByTable(spaces []purge.Space) map[bound]int64 {
 	return rows
 }
 
-func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+// Reserve adds the rows of a batch to those done. It fails if the batch exceeds a bound.
+func (b *bounds) Reserve(d purge.Delta) (release func(), err error) {
 	rows := rowsByTable(d.Space)
-	if err := b.reserve(rows, d); err != nil {
-		return nil, err
-	}
-	written, err := b.next.Write(ctx, batch, d)
-	if err != nil {
-		b.release(rows)
-		return nil, err
-	}
-	return func(err error) error {
-		if err != nil {
-			b.release(rows)
-		}
-		return written(err)
-	}, nil
-}
-
-// reserve adds the rows of a batch to those done. It fails if the batch exceeds a bound.
-func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cascaded := map[string]bool{}
@@ -113,29 +92,27 @@ func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	}
 	for of, n := range rows {
 		if limit := b.limit(of, cascaded[of.table]); b.planned != nil && b.done[of]+n > limit {
-			return planExceeded(of, b.planned[of], limit)
+			return nil, planExceeded(of, b.planned[of], limit)
 		}
 		share, ok := b.shares[of.table]
 		if ok && share.Number+n > share.Limit {
 			share.Number = share.Limit + 1
-			return guard.Refuse([]guard.Trip{share})
+			return nil, guard.Refuse([]guard.Trip{share})
 		}
 	}
 	for of, n := range rows {
 		b.add(of, n)
 	}
-	return nil
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for of, n := range rows {
+			b.add(of, -n)
+		}
+	}, nil
 }
 
-func (b *bounded) release(rows map[bound]int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for of, n := range rows {
-		b.add(of, -n)
-	}
-}
-
-func (b *bounded) add(of bound, rows int64) {
+func (b *bounds) add(of bound, rows int64) {
 	b.done[of] += rows
 	if share, ok := b.shares[of.table]; ok {
 		share.Number += rows

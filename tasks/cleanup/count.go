@@ -56,7 +56,7 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 		}
 		return t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)[1:])
 	}
-	t.run.Journal.Progress.At(j.Name, t.expected)
+	t.run.Journal.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, parents)
 	if err != nil || t.setsOnly {
 		return err
@@ -99,7 +99,7 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 	var rows int64
 	err := t.Binder.Engine.Count(ctx, s.And(s.Refused), func(ctx context.Context, n int64) error {
 		rows += n
-		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
+		return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if rows > 0 {
 		var by []string
@@ -145,7 +145,7 @@ func (t *countedTask) countPartition(ctx context.Context, j rules.Job) error {
 	}
 	t.found.removed[j.Relation] = true
 	t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).addPartition(j)
-	return t.run.Journal.Counts.Count(ctx, purge.Delta{Partitions: 1})
+	return t.run.Journal.Count(ctx, purge.Delta{Partitions: 1})
 }
 
 func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
@@ -207,7 +207,7 @@ func (t *countedTask) countDependent(ctx context.Context, j rules.Job, s purge.S
 	var retained int64
 	err := t.Binder.Engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
 		retained += rows
-		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
+		return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if retained > 0 {
 		t.Retained.Dependent += retained
@@ -261,7 +261,7 @@ func (t *countedTask) read(ctx context.Context, set rules.Candidates, all []rule
 				sums[i].Add(window[i])
 			}
 			if window[at].Rows == 0 {
-				return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // this fails if the run must stop
+				return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 			}
 			return t.record(ctx, set, window[at])
 		},
@@ -302,7 +302,7 @@ func (t *countedTask) record(ctx context.Context, set rules.Candidates, found pu
 		t.found.tables.at(j.Paired.Relation, ActionDelete, rule).add(t.Binder.Env.Catalog.Table(j.Step.Paired.Table),
 			j.Paired.Relation, purge.Tally{Rows: found.Paired, Keys: found.PairedKeys})
 	}
-	return t.run.Journal.Counts.Count(ctx, d)
+	return t.run.Journal.Count(ctx, d)
 }
 
 // addDates adds the oldest and the newest date of some rows, given as a FROM and a WHERE.

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
@@ -42,7 +43,7 @@ type Database struct {
 // newDatabase returns the database to which the engine's pool connects. The engine reports to the journal.
 func newDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool, e purge.Engine) *Database {
 	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j}
-	d.recorder = &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
+	d.recorder = &recorder{Journal: j, ctx: ctx, warned: map[string]bool{}}
 	e.Recorder = d.recorder
 	d.Engine = purge.New(e)
 	d.OnHold = &rules.OnHold{Engine: d.Engine}
@@ -52,7 +53,7 @@ func newDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 // Log ignores that it cannot write: the next batch then fails, too, because it must write to the journal.
 func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
-		_ = d.journal.Progress.Log(ctx, messages...)
+		_ = d.journal.Log(ctx, messages...)
 	}
 }
 
@@ -66,7 +67,7 @@ func (d *Database) Refresh(ctx context.Context) error {
 	if !d.readAt.IsZero() && (d.config.DryRun || (time.Since(d.readAt) < maxEnvAge && d.config.SavedPlan == nil)) {
 		return nil
 	}
-	holds, err := d.journal.Safety.Holds(ctx)
+	holds, err := d.journal.Holds(ctx)
 	if err != nil {
 		return fmt.Errorf("read the holds: %w", err)
 	}
@@ -80,7 +81,7 @@ func (d *Database) Refresh(ctx context.Context) error {
 			d.Log(ctx, message.HoldOfNoTable.With("held", t.FullName()))
 		}
 	}
-	env.Record = d.journal.Register.Record
+	env.Record = d.journal.RecordRemote
 	d.Env = env
 	d.Engine.FlushStats = env.Catalog.Version >= 150_000
 	d.ForgetPlans()
@@ -169,8 +170,8 @@ func EnvOf(
 // deliveries on hold were already left out there. The engine gets the server's pool, one worker and no lock, and
 // the messages of the journal get the server's name.
 func (r *Run) OnServer(ctx context.Context, account string, t rules.Task, j Journal, e purge.Engine) (*Attempt, error) {
-	j.Progress, j.Safety = serverProgress{j.Progress, account}, DiscardJournal(rules.Holds{}).Safety
 	e.Pool, e.Lock, e.Workers = r.Config.MidSourcing.Databases[account], 0, 1
+	j = serverJournal{j, account}
 	server := &Run{Config: r.Config, Journal: j, State: rules.State{Succeeded: r.State.Succeeded}}
 	server.Database = newDatabase(ctx, r.Config, j, e.Pool, e)
 	if err := server.Database.Refresh(ctx); err != nil {
@@ -193,19 +194,28 @@ func (r *Run) OnServer(ctx context.Context, account string, t rules.Task, j Jour
 	return a, rules.RightsError(compiled.Rights)
 }
 
-type serverProgress struct {
-	next    Progress
+// serverJournal is the journal of the work on a mid-sourcing server.
+type serverJournal struct {
+	Journal
 	account string
 }
 
-func (p serverProgress) At(object string, _ int64) { p.next.At(p.account+": "+object, -1) }
+func (serverJournal) Holds(context.Context) (rules.Holds, error) { return rules.Holds{}, nil }
 
-func (p serverProgress) Log(ctx context.Context, messages ...message.Message) error {
+func (serverJournal) PolicyChange(context.Context, rules.Task) (*message.Message, error) {
+	return nil, nil
+}
+
+func (serverJournal) History(context.Context) (*guard.History, error) { return nil, nil }
+
+func (j serverJournal) At(object string, _ int64) { j.Journal.At(j.account+": "+object, -1) }
+
+func (j serverJournal) Log(ctx context.Context, messages ...message.Message) error {
 	named := slices.Clone(messages)
 	for i, m := range messages {
-		named[i] = m.OnServer(p.account)
+		named[i] = m.OnServer(j.account)
 	}
-	return p.next.Log(ctx, named...)
+	return j.Journal.Log(ctx, named...)
 }
 
 // basisOf returns what decides what a run does, apart from the rows and the time.

@@ -122,7 +122,7 @@ func (d drops) dropUnused(
 	size := FirstDropGroup
 	for len(tables) > 0 {
 		n := min(size, len(tables))
-		d.task.journal.Progress.At(tables[0].Name, d.task.expected)
+		d.task.journal.At(tables[0].Name, d.task.expected)
 		if err := d.task.Binder.Engine.Wait(ctx); err != nil {
 			return blocked, err
 		}
@@ -249,7 +249,7 @@ func (t *countedTask) countUnused(
 	if len(tables) == 0 {
 		return nil, nil
 	}
-	t.run.Journal.Progress.At(tables[0].Name, t.expected)
+	t.run.Journal.At(tables[0].Name, t.expected)
 	unused, err := k.Unused(ctx, t.Binder.Pool, tables)
 	if err != nil || len(unused) == 0 {
 		return nil, err
@@ -279,7 +279,7 @@ func (t *countedTask) countUnused(
 		return blocked, nil
 	}
 	t.found.recordDrops(WorkTableMask(k.Drop.Prefix), DropRule(k.Drop), drops)
-	return blocked, t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: int64(len(drops))})
+	return blocked, t.run.Journal.Count(ctx, purge.Delta{Dropped: int64(len(drops))})
 }
 
 // selectDependents selects what depends on the relations $1 and so prevents dropping them, with the name of the

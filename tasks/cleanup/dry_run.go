@@ -22,7 +22,7 @@ func DryRun(ctx context.Context, c Config, j Journal) error {
 	if c.WhatIf != nil {
 		stored := c
 		stored.WhatIf = nil
-		x.baseline = newExecutor(ctx, stored, j.Silent())
+		x.baseline = newExecutor(ctx, stored, silent{j})
 	}
 	engine := x.run.Database.Engine
 	err := engine.Retry(ctx, "the standby", func() error { return x.awaitStandby(ctx) })
@@ -167,7 +167,7 @@ func (t *countedTask) rollUp(ctx context.Context) (bool, error) {
 	if err != nil || rows == 0 {
 		return ok, err
 	}
-	t.run.Journal.Progress.At(p.Table.Name, rows)
+	t.run.Journal.At(p.Table.Name, rows)
 	from := p.Start.Time
 	t.found.state.RolledUp[t.Task.Name] = &from
 	sum := purge.Tally{Rows: rows}
@@ -179,7 +179,7 @@ func (t *countedTask) rollUp(ctx context.Context) (bool, error) {
 	table := t.found.tables.at(p.Table.Quoted(), ActionDelete, p.Rule())
 	table.remark(p.Remark())
 	table.add(p.Table, p.Table.Quoted(), sum)
-	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{Deleted: rows})
+	return true, t.run.Journal.Count(ctx, purge.Delta{Deleted: rows})
 }
 
 func (t *countedTask) vacuum(ctx context.Context) (bool, error) {
@@ -203,7 +203,7 @@ type Simulation struct {
 
 func Simulate(ctx context.Context, c Config, holds rules.Holds) (*Simulation, error) {
 	c.DryRun, c.ContinueOnError, c.Chosen, c.Todo = true, true, c.Pipeline, nil
-	x := newExecutor(ctx, c, DiscardJournal(holds))
+	x := newExecutor(ctx, c, Discard{Held: holds})
 	x.setsOnly = true
 	x.run.Database.OnHold.ConditionsOnly = true
 	return &Simulation{x}, x.run.Database.Refresh(ctx)

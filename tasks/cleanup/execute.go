@@ -20,9 +20,8 @@ import (
 // Execute does the tasks of a run. Its error is that of the failed tasks, ErrStopped, or one that wraps
 // ErrLost; nil if no task failed.
 func Execute(ctx context.Context, c Config, j Journal) error {
-	b := &bounded{next: j.Ledger}
-	j.Ledger = b
-	x := &executing{run: NewRun(ctx, c, j, c.Pool), bounds: b}
+	x := &executing{run: NewRun(ctx, c, j, c.Pool), bounds: &bounds{}}
+	x.run.Database.Engine.Bounds = x.bounds
 	if err := x.run.Begin(ctx); err != nil {
 		return lostAs(err)
 	}
@@ -31,7 +30,7 @@ func Execute(ctx context.Context, c Config, j Journal) error {
 
 type executing struct {
 	run    *Run
-	bounds *bounded
+	bounds *bounds
 }
 
 // maxChanges is how often a task begins again because relations have changed.
@@ -72,7 +71,7 @@ func (x *executing) Do(ctx context.Context, a *Attempt) (done bool, err error) {
 	if err := t.advance(ctx); err != nil {
 		return true, err
 	}
-	if a.ProvesRule() && t.journal.Counts.Done() == 0 && !t.detached {
+	if a.ProvesRule() && t.journal.Done() == 0 && !t.detached {
 		t.Log(ctx, message.PolicyNothingProven.With("guard", guard.Policy))
 	}
 	return true, t.vacuumEmptied(ctx)
@@ -132,7 +131,7 @@ type executedTask struct {
 	*Attempt
 	run     *Run // the main run, even if the task is on a mid-sourcing server
 	journal Journal
-	bounds  *bounded // nil on a mid-sourcing server
+	bounds  *bounds // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if unknown.
 	expected int64
 	// detached is set once a partition was detached, of which no row counts as deleted.
@@ -142,7 +141,7 @@ type executedTask struct {
 // resume takes over the retained rows of a previous worker, and counts the rows that it left pending on another
 // server.
 func (t *executedTask) resume(ctx context.Context) error {
-	done, err := t.journal.Counts.DoneByTable(ctx)
+	done, err := t.journal.DoneByTable(ctx)
 	if err != nil {
 		return fmt.Errorf("read what the task has deleted so far: %w", err)
 	}
@@ -282,7 +281,7 @@ func (t *executedTask) sweep(
 	if j.Step.Tables != nil {
 		return nil, (&listDeleter{task: t, job: j}).delete(ctx, ids)
 	}
-	t.journal.Progress.At(j.Name, t.expected)
+	t.journal.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, ids)
 	if err != nil {
 		return nil, err

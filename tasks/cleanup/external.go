@@ -11,10 +11,10 @@ import (
 )
 
 func (x *executing) DoExternal(ctx context.Context, a *Attempt, o external.Task) (State, error) {
-	counts := x.run.Journal.Counts
+	j := x.run.Journal
 	// The task reports the number of all rows that it has deleted in this run so far.
 	deleted := func(ctx context.Context, rows int64) error {
-		return counts.Count(ctx, purge.Delta{Deleted: rows - counts.Done(), Statements: 1})
+		return j.Count(ctx, purge.Delta{Deleted: rows - j.Done(), Statements: 1})
 	}
 	id := x.run.Config.ID
 	if a.Binder.Env.Holds.Everything {
@@ -74,7 +74,7 @@ func (x *counting) DoExternal(ctx context.Context, a *Attempt, o external.Task) 
 			t.Rows += n
 			d.Deleted += n
 		}
-		return x.run.Journal.Counts.Count(ctx, d)
+		return x.run.Journal.Count(ctx, d)
 	})
 }
 

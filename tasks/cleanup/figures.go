@@ -272,7 +272,7 @@ func (f *figures) count(
 			continue
 		}
 		counted = append(counted, s.Job.Relation)
-		f.Attempt.Journal().Progress.At(s.Job.Name+": counted first", -1)
+		f.Attempt.Journal().At(s.Job.Name+": counted first", -1)
 		add := func(ctx context.Context, rows int64) error {
 			if n += rows; n > enough {
 				n = enough + 1

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -28,131 +30,116 @@ var (
 	ErrPolicyChanged = errors.New("the policy was changed meanwhile")
 )
 
-// Journal is where a run reports what it does, and by which it is controlled. Every function that returns an error
-// fails if another worker may have the run.
-type Journal struct {
-	// Ledger writes the counts of a batch in its transaction. If the run must stop, the batch is committed and then
-	// fails with ErrStopped. If a hold was created since the task began, or its policy was changed, the batch is not
-	// committed and fails with ErrHoldCreated or ErrPolicyChanged.
-	Ledger   purge.Ledger
-	Counts   Counts
-	Tasks    Tasks
-	Progress Progress
-	Activity Activity
-	Safety   Safety
-	Register MidSourcingRegister
-	// Proceed fails with the error of a batch if the run must stop. It is called concurrently.
-	Proceed func(ctx context.Context) error
-}
-
-// Counts are exact.
-type Counts interface {
+// A Journal is where a run reports what it does, and by which it is controlled. Every method that returns an error
+// fails if another worker may have the run. What batches call may be called concurrently: Write and the methods from At
+// to Proceed.
+type Journal interface {
+	// TaskStarted reports that the task begins, or is resumed after another worker.
+	TaskStarted(ctx context.Context, task string) error
+	// Holds and PolicyChange are read by each attempt at a task. PolicyChange returns which change, made since the run
+	// read the policy, keeps the task from deleting; nil if there is none.
+	Holds(ctx context.Context) (rules.Holds, error)
+	PolicyChange(ctx context.Context, t rules.Task) (*message.Message, error)
+	// History returns what guards compare with; nil if they are not to judge. It is called before the first task of
+	// the run, and for each task.
+	History(ctx context.Context) (*guard.History, error)
+	// Write counts a batch in its transaction. If the run must stop, the batch is committed and then fails with
+	// ErrStopped. If a hold was created since the task began, or its policy was changed, the batch is not committed
+	// and fails with ErrHoldCreated or ErrPolicyChanged.
+	purge.Ledger
 	// Count adds rows that a dry run counted, or that were deleted in another database.
 	Count(ctx context.Context, d purge.Delta) error
+	TaskFinished(ctx context.Context, o Outcome) error
+
+	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative
+	// number stands for unknown.
+	At(object string, expected int64)
+	Log(ctx context.Context, messages ...message.Message) error
+	Scanning(scan purge.Scan)
+	// Throttled reports why the next batch waits, or that it no longer does.
+	Throttled(throttle purge.Throttle)
+	// Retried reports that a batch is repeated after an error with this SQLSTATE.
+	Retried(state string)
+	// Proceed fails with the error of a batch if the run must stop.
+	Proceed(ctx context.Context) error
+
 	// Done is how many rows the current task has deleted and updated in this run.
 	Done() int64
 	DoneByTable(ctx context.Context) ([]purge.Space, error)
 	// Emptied returns the quoted names of the tables from which a task of the run has deleted rows, or any task if
 	// task is "". Tables with the most rows come first.
 	Emptied(ctx context.Context, task string) ([]string, error)
+
+	// RecordRemote returns a statement that becomes part of the one that deletes mid-sourced deliveries only in the
+	// main database. The columns of query are account ("" without one), there and here (the ids on the server and in
+	// the main database), and label.
+	RecordRemote(query sqlexpr.Expr) sqlexpr.Expr
+	// RemoteIDs returns the ids that the recorded deliveries of an account have on its server, without those on hold.
+	RemoteIDs(ctx context.Context, account string) ([]int64, error)
+	// ForgetRemote removes recorded deliveries, given by their ids on the server.
+	ForgetRemote(ctx context.Context, account string, ids []int64) error
 }
 
-type Tasks interface {
-	// TaskStarted reports that the task begins, or is resumed after another worker.
-	TaskStarted(ctx context.Context, task string) error
-	TaskFinished(ctx context.Context, o Outcome) error
+// Discard is the journal of a simulation, which has these holds. It reports nothing, and guards do not judge.
+type Discard struct{ Held rules.Holds }
+
+var _ Journal = Discard{}
+
+func (Discard) TaskStarted(context.Context, string) error { return nil }
+
+func (d Discard) Holds(context.Context) (rules.Holds, error) { return d.Held, nil }
+
+func (Discard) PolicyChange(context.Context, rules.Task) (*message.Message, error) { return nil, nil }
+
+func (Discard) History(context.Context) (*guard.History, error) { return nil, nil }
+
+func (Discard) Write(context.Context, *pgx.Batch, purge.Delta) (func(error) error, error) {
+	return nil, errors.New("a simulation deletes nothing")
 }
 
-// Progress is what users see of a run. It is called concurrently.
-type Progress interface {
-	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative
-	// number stands for unknown.
-	At(object string, expected int64)
-	Log(ctx context.Context, messages ...message.Message) error
-}
+func (Discard) Count(context.Context, purge.Delta) error { return nil }
 
-// Activity is called concurrently.
-type Activity interface {
-	Scanning(scan purge.Scan)
-	// Throttled reports why the next batch waits, or that it no longer does.
-	Throttled(throttle purge.Throttle)
-	// Retried reports that a batch is repeated after an error with this SQLSTATE.
-	Retried(state string)
-}
+func (Discard) TaskFinished(context.Context, Outcome) error { return nil }
 
-type Safety interface {
-	Holds(ctx context.Context) (rules.Holds, error)
-	// PolicyChange returns which change, made since the run read the policy, keeps the task from deleting; nil if
-	// there is none.
-	PolicyChange(ctx context.Context, t rules.Task) (*message.Message, error)
-	// History returns what guards compare with; nil if they are not to judge. It is called before the first task of
-	// the run, and for each task.
-	History(ctx context.Context) (*guard.History, error)
-}
+func (Discard) At(string, int64) {}
 
-// DiscardJournal returns a journal for simulations. It reports nothing, and guards do not judge.
-func DiscardJournal(holds rules.Holds) Journal {
-	d := discard{
-		holds:   func(context.Context) (rules.Holds, error) { return holds, nil },
-		proceed: func(context.Context) error { return nil },
-		at:      func(string, int64) {},
-	}
-	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
-}
+func (Discard) Log(context.Context, ...message.Message) error { return nil }
 
-// Silent returns a journal that counts and logs nothing, and by which guards do not judge: the results of its run
-// are shown with those of another run.
-func (j Journal) Silent() Journal {
-	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
-	j.Counts, j.Progress, j.Safety = d, d, d
-	return j
-}
+func (Discard) Scanning(purge.Scan) {}
 
-type discard struct {
-	holds   func(ctx context.Context) (rules.Holds, error)
-	proceed func(ctx context.Context) error
-	at      func(object string, expected int64)
-}
+func (Discard) Throttled(purge.Throttle) {}
 
-func (d discard) Count(ctx context.Context, _ purge.Delta) error { return d.proceed(ctx) }
+func (Discard) Retried(string) {}
 
-func (discard) Done() int64 { return 0 }
+func (Discard) Proceed(context.Context) error { return nil }
 
-func (discard) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
+func (Discard) Done() int64 { return 0 }
 
-func (discard) Emptied(context.Context, string) ([]string, error) { return nil, nil }
+func (Discard) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
-func (discard) TaskStarted(context.Context, string) error { return nil }
+func (Discard) Emptied(context.Context, string) ([]string, error) { return nil, nil }
 
-func (discard) TaskFinished(context.Context, Outcome) error { return nil }
+func (Discard) RecordRemote(query sqlexpr.Expr) sqlexpr.Expr { return query }
 
-func (d discard) At(object string, expected int64) { d.at(object, expected) }
+func (Discard) RemoteIDs(context.Context, string) ([]int64, error) { return nil, nil }
 
-func (discard) Log(context.Context, ...message.Message) error { return nil }
+func (Discard) ForgetRemote(context.Context, string, []int64) error { return nil }
 
-func (discard) Scanning(purge.Scan) {}
+// silent is the journal of a dry run whose results are shown with those of another one.
+type silent struct{ Journal }
 
-func (discard) Throttled(purge.Throttle) {}
+func (s silent) Count(ctx context.Context, _ purge.Delta) error { return s.Proceed(ctx) }
 
-func (discard) Retried(string) {}
+func (silent) Done() int64 { return 0 }
 
-func (d discard) Holds(ctx context.Context) (rules.Holds, error) { return d.holds(ctx) }
+func (silent) Log(context.Context, ...message.Message) error { return nil }
 
-func (discard) PolicyChange(context.Context, rules.Task) (*message.Message, error) { return nil, nil }
-
-func (discard) History(context.Context) (*guard.History, error) { return nil, nil }
-
-func (discard) Record(query sqlexpr.Expr) sqlexpr.Expr { return query }
-
-func (discard) Leftovers(context.Context, string) ([]int64, error) { return nil, nil }
-
-func (discard) Forget(context.Context, string, []int64) error { return nil }
+func (silent) History(context.Context) (*guard.History, error) { return nil, nil }
 
 // recorder logs each warning, for example about a lock, once per task.
 type recorder struct {
-	Activity
-	journal Journal
-	ctx     context.Context // the context of the run
+	Journal
+	ctx context.Context // the context of the run
 
 	mu     sync.Mutex
 	warned map[string]bool
@@ -172,11 +159,9 @@ func (r *recorder) Warn(m message.Message) {
 	r.warned[m.Text] = true
 	r.mu.Unlock()
 	if !known {
-		_ = r.journal.Progress.Log(r.ctx, m)
+		_ = r.Log(r.ctx, m)
 	}
 }
-
-func (r *recorder) Proceed(ctx context.Context) error { return r.journal.Proceed(ctx) }
 
 type State string
 

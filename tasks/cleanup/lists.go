@@ -139,7 +139,7 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	}
 	for size := FirstDropGroup; len(ids) > 0; {
 		group, begun := ids[:min(size, len(ids), limit)], time.Now()
-		t.journal.Progress.At(fmt.Sprintf("%s %d", l.job.Name, group[0]), t.expected)
+		t.journal.At(fmt.Sprintf("%s %d", l.job.Name, group[0]), t.expected)
 		err := l.deleteTogether(ctx, group)
 		if err != nil && !errors.Is(err, errNotObsolete) {
 			if len(group) > 1 && !endsAttempt(err) && !sqlstate.LostInDrop(err) {
@@ -260,7 +260,7 @@ const listsAtOnce = 256
 func (t *countedTask) countLists(ctx context.Context, j rules.Job, ids []int64) error {
 	deleted := []int64{}
 	for group := range slices.Chunk(ids, listsAtOnce) {
-		t.run.Journal.Progress.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
+		t.run.Journal.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
 		some, err := t.countGroup(ctx, j, group)
 		if err != nil {
 			return err
@@ -329,7 +329,7 @@ func (t *countedTask) countInTx(ctx context.Context, tx pgx.Tx, j rules.Job, ids
 	t.found.tables.at(j.Table.Quoted(), ActionDelete, parents.Rule).add(j.Table, j.Relation, rows)
 	t.found.recordDrops(WorkTableMask(j.Step.Tables.Prefix), "of a row of "+parents.Table.Name+": "+parents.Rule,
 		lists.Tables)
-	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{
+	return true, t.run.Journal.Count(ctx, purge.Delta{
 		Deleted: int64(len(lists.IDs)),
 		Dropped: int64(len(lists.Tables)),
 	})

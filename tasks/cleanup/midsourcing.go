@@ -31,18 +31,6 @@ func (c MidSourcing) keeps(account string) bool {
 	return c.Databases[account] == nil && slices.Contains(c.Keep, account)
 }
 
-// MidSourcingRegister stores which deliveries remain on servers because they were deleted in the main database only.
-type MidSourcingRegister interface {
-	// Record returns a statement that becomes part of the one that deletes the deliveries in the main database. The
-	// columns of query are account ("" without one), there and here (the ids on the server and in the main database),
-	// and label.
-	Record(query sqlexpr.Expr) sqlexpr.Expr
-	// Leftovers returns the ids that the recorded deliveries have on the server, without those on hold.
-	Leftovers(ctx context.Context, account string) ([]int64, error)
-	// Forget removes deliveries, given by their ids on the server.
-	Forget(ctx context.Context, account string, ids []int64) error
-}
-
 var (
 	// ErrSameDatabase means that the server's database is the main one, in which the ids belong to other deliveries.
 	ErrSameDatabase = errors.New("leads to the main database")
@@ -126,7 +114,7 @@ func (p *midSourcingPurge) accountsUnknown() *message.Message {
 // main database has again because their row was restored: they are deleted together with that row. It returns none
 // if such rows may be hidden.
 func (p *midSourcingPurge) leftovers(ctx context.Context, account string) ([]int64, error) {
-	left, err := p.Register.Leftovers(ctx, account)
+	left, err := p.Journal.RemoteIDs(ctx, account)
 	if err != nil {
 		return nil, fmt.Errorf("read what was left on mid-sourcing servers: %w", err)
 	}
@@ -165,11 +153,11 @@ func (p *midSourcingPurge) leftovers(ctx context.Context, account string) ([]int
 
 // midSourcingPurge handles the deliveries of a task that are on mid-sourcing servers.
 type midSourcingPurge struct {
-	Config   MidSourcing
-	Binder   *rules.Binder
-	Remote   midSourcingDatabase
-	Register MidSourcingRegister
-	Log      func(ctx context.Context, messages ...message.Message)
+	Config  MidSourcing
+	Binder  *rules.Binder
+	Remote  midSourcingDatabase
+	Journal Journal
+	Log     func(ctx context.Context, messages ...message.Message)
 	// Leftovers is set if deliveries that earlier runs left on servers are deleted, too.
 	Leftovers bool
 }
@@ -348,7 +336,7 @@ func (a *Attempt) midSourcing(r midSourcingDatabase) *midSourcingPurge {
 		Config:    a.run.Config.MidSourcing,
 		Binder:    a.Binder,
 		Remote:    r,
-		Register:  a.run.Journal.Register,
+		Journal:   a.run.Journal,
 		Log:       a.Log,
 		Leftovers: a.run.Config.SavedPlan == nil,
 	}
@@ -383,22 +371,14 @@ func (a *Attempt) WithoutKept(ctx context.Context, ids []int64) ([]int64, error)
 type executedRemote struct{ main *executedTask }
 
 func (r executedRemote) Open(ctx context.Context, account string) (midSourcingServer, error) {
-	j := r.main.journal
-	j.Proceed = func(ctx context.Context) error {
-		if err := r.main.journal.Proceed(ctx); err != nil {
-			return fmt.Errorf("%w: %w", ErrMain, err)
-		}
-		return nil
-	}
-	ledger := &serverLedger{main: r.main.Binder.Engine, proceed: j.Proceed}
-	j.Ledger = ledger
+	j := &executedJournal{Journal: r.main.journal, main: r.main.Binder.Engine}
 	engine := *r.main.Binder.Engine
-	engine.Ledger, engine.Durable = ledger, true
+	engine.Ledger, engine.Bounds, engine.Durable = j, nil, true
 	a, err := r.main.run.OnServer(ctx, account, r.main.Task, j, engine)
 	if err != nil {
 		return nil, err
 	}
-	return &executedServer{&executedTask{Attempt: a, run: r.main.run, journal: j, expected: -1}, ledger}, nil
+	return &executedServer{&executedTask{Attempt: a, run: r.main.run, journal: j, expected: -1}, j}, nil
 }
 
 // Stop stops deliveries, and returns those that are retained. A delivery whose row is locked is left to the next
@@ -412,7 +392,7 @@ func (r executedRemote) Stop(ctx context.Context, ids []int64) (retained []int64
 }
 
 func (r executedRemote) Forget(ctx context.Context, account string, ids []int64) error {
-	return r.main.journal.Register.Forget(ctx, account, ids)
+	return r.main.journal.ForgetRemote(ctx, account, ids)
 }
 
 // DeleteHereAlone only notes the deliveries; they are recorded when they are deleted.
@@ -422,8 +402,8 @@ func (r executedRemote) DeleteHereAlone(_ context.Context, ids []int64) error {
 }
 
 type executedServer struct {
-	task   *executedTask
-	ledger *serverLedger
+	task    *executedTask
+	journal *executedJournal
 }
 
 func (s *executedServer) Purge(ctx context.Context, ids []int64) ([]int64, midSourcingSummary, error) {
@@ -436,31 +416,40 @@ func (s *executedServer) Purge(ctx context.Context, ids []int64) ([]int64, midSo
 	if err == nil {
 		err = s.task.Unfinished
 	}
-	return purged, midSourcingSummary{Verb: "purged", Deleted: s.ledger.deleted, Updated: s.ledger.updated}, err
+	return purged, midSourcingSummary{Verb: "purged", Deleted: s.journal.deleted, Updated: s.journal.updated}, err
 }
 
-// serverLedger keeps deletions on a mid-sourcing server out of the counts of the run.
-type serverLedger struct {
+// executedJournal keeps deletions on a mid-sourcing server out of the counts of the run.
+type executedJournal struct {
+	Journal
 	main             *purge.Engine
-	proceed          func(ctx context.Context) error
 	deleted, updated int64
+}
+
+func (j *executedJournal) Proceed(ctx context.Context) error {
+	if err := j.Journal.Proceed(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrMain, err)
+	}
+	return nil
 }
 
 // Write first checks whether the run may proceed, in a transaction of the main database that ends after the batch
 // on the server. Anyone who waits for the run's batches so also waits for those on the server.
-func (l *serverLedger) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
-	tx, err := l.main.Begin(ctx)
+func (j *executedJournal) Write(
+	ctx context.Context, _ *pgx.Batch, d purge.Delta,
+) (settled func(error) error, err error) {
+	tx, err := j.main.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMain, err)
 	}
-	if err := l.proceed(ctx); err != nil {
+	if err := j.Proceed(ctx); err != nil {
 		return nil, errors.Join(err, tx.Rollback(ctx))
 	}
 	return func(err error) error {
 		_ = tx.Rollback(ctx) // the transaction changed nothing
 		if err == nil {
-			l.deleted += d.Deleted
-			l.updated += d.Updated
+			j.deleted += d.Deleted
+			j.updated += d.Updated
 		}
 		return err
 	}, nil
@@ -484,7 +473,7 @@ func (countedRemote) Stop(context.Context, []int64) ([]int64, error) { return ni
 func (countedRemote) Forget(context.Context, string, []int64) error { return nil }
 
 func (r countedRemote) DeleteHereAlone(ctx context.Context, ids []int64) error {
-	return r.run.Journal.Counts.Count(ctx, purge.Delta{Recorded: int64(len(ids))})
+	return r.run.Journal.Count(ctx, purge.Delta{Recorded: int64(len(ids))})
 }
 
 type reachable struct{}
@@ -517,7 +506,7 @@ func (s *countedServer) count(
 	ctx context.Context, j rules.Job, parents rules.ChosenParents, sum *midSourcingSummary,
 ) error {
 	a := s.attempt
-	s.journal.Progress.At(j.Name, -1)
+	s.journal.At(j.Name, -1)
 	sweep, err := a.Binder.Sweep(ctx, &j, parents.IDs)
 	if err != nil {
 		return err

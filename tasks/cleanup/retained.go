@@ -110,7 +110,7 @@ func (a *Attempt) tooManyFailed() error {
 	if a.Task.Kind == rules.Policy {
 		failed -= a.Retained.Kept
 	}
-	all := failed + a.run.Journal.Counts.Done()
+	all := failed + a.run.Journal.Done()
 	text := fmt.Sprintf("%d of %d rows failed", failed, all)
 	switch {
 	case failed <= purge.MaxFailedRows && failed*maxFailedShare <= all:

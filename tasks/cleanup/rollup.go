@@ -229,7 +229,7 @@ func (t *executedTask) rollUp(ctx context.Context) (bool, error) {
 	if err != nil || rows == 0 {
 		return ok, err
 	}
-	t.journal.Progress.At(p.Table.Name, rows)
+	t.journal.At(p.Table.Name, rows)
 	failed := []pgtype.TID{}
 	replace := func() error {
 		statement, err := p.Statement(ctx, t.Binder.Pool, failed)

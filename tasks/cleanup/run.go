@@ -137,7 +137,7 @@ func NewRun(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 	for done := range c.Succeeded { // a previous worker may have retained parents
 		r.State.RetainedParents[done] = !slices.ContainsFunc(c.Todo, func(t rules.Task) bool { return t.Name == done })
 	}
-	engine := purge.Engine{Pool: pool, Ledger: j.Ledger, Settings: c.Settings, Lock: c.Lock}
+	engine := purge.Engine{Pool: pool, Ledger: j, Settings: c.Settings, Lock: c.Lock}
 	r.Database = newDatabase(ctx, c, j, c.Pool, engine)
 	return r
 }
@@ -146,14 +146,14 @@ func NewRun(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
 // nil if no task failed.
 func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 	for _, t := range r.Config.Todo {
-		if err := r.Journal.Tasks.TaskStarted(ctx, t.Name); err != nil {
+		if err := r.Journal.TaskStarted(ctx, t.Name); err != nil {
 			return unwritten(err)
 		}
 		o, err := r.Task(ctx, x, t)
 		if err != nil {
 			return err
 		}
-		if err := r.Journal.Tasks.TaskFinished(ctx, o); err != nil {
+		if err := r.Journal.TaskFinished(ctx, o); err != nil {
 			return unwritten(err)
 		}
 		if o.State == Failed {
@@ -327,7 +327,7 @@ func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 // guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run
 // only warns.
 func (r *Run) guardStart(ctx context.Context) error {
-	h, err := r.Journal.Safety.History(ctx)
+	h, err := r.Journal.History(ctx)
 	if err != nil {
 		return fmt.Errorf("read what guards compare with: %w", err)
 	}
@@ -475,7 +475,7 @@ func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err e
 
 func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	r := a.run
-	change, err := r.Journal.Safety.PolicyChange(ctx, a.Task)
+	change, err := r.Journal.PolicyChange(ctx, a.Task)
 	if err != nil {
 		return Failed, fmt.Errorf("read the policy: %w", err)
 	}
@@ -499,7 +499,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		}
 	}
 	readHistory := func() (err error) {
-		a.History, err = r.Journal.Safety.History(ctx)
+		a.History, err = r.Journal.History(ctx)
 		return err
 	}
 	if err := r.Database.Engine.Retry(ctx, "the guards", readHistory); err != nil {
@@ -540,7 +540,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 func (a *Attempt) stop(ctx context.Context, why message.Message) State {
 	a.Stopped = []message.Message{why}
 	a.Log(ctx, why)
-	if a.run.Journal.Counts.Done() > 0 {
+	if a.run.Journal.Done() > 0 {
 		return Cancelled
 	}
 	return Skipped
@@ -727,7 +727,7 @@ func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (S
 				return !slices.Contains(saved.Parents, i.ID)
 			})
 		}
-		a.run.Journal.Progress.At(a.Candidates.Table, -1)
+		a.run.Journal.At(a.Candidates.Table, -1)
 	}
 	return x.DoExternal(ctx, a, t)
 }

@@ -136,7 +136,7 @@ func PrepareVacuum(ctx context.Context, a *Attempt, truncate bool) (c VacuumComm
 		a.Log(ctx, message.Infof("Option 'XtkCleanup_NoStats' is set to '1'"))
 		return c, nil, nil
 	}
-	emptied, err := a.Journal().Counts.Emptied(ctx, "")
+	emptied, err := a.Journal().Emptied(ctx, "")
 	if err != nil {
 		return c, nil, fmt.Errorf("list the tables: %w", err)
 	}
@@ -241,7 +241,7 @@ func (t *executedTask) vacuumEmptied(ctx context.Context) error {
 	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[rules.StatisticsTask] && !t.run.Config.NoCampaign) {
 		return nil
 	}
-	emptied, err := t.journal.Counts.Emptied(ctx, t.Task.Name)
+	emptied, err := t.journal.Emptied(ctx, t.Task.Name)
 	if err != nil {
 		return fmt.Errorf("list the tables: %w", err)
 	}
@@ -321,7 +321,7 @@ func (t *executedTask) vacuum(ctx context.Context, commands VacuumCommander, tab
 func (t *executedTask) vacuumOne(
 	ctx context.Context, conn *pgx.Conn, output *VacuumOutput, s Storage, command string,
 ) (failure, err error) {
-	t.journal.Progress.At(s.Schema+"."+s.Name, -1)
+	t.journal.At(s.Schema+"."+s.Name, -1)
 	var sizes []purge.Space
 	if !s.Parent {
 		sizes = append(sizes, purge.Space{Relation: s.Quoted()})

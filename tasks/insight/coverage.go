@@ -33,7 +33,7 @@ func Cover(ctx context.Context, c cleanup.Config, holds rules.Holds) (v Coverage
 		return v, err
 	}
 	c.DryRun = true // missing rights do not matter
-	run := cleanup.NewRun(ctx, c, cleanup.DiscardJournal(holds), c.Pool)
+	run := cleanup.NewRun(ctx, c, cleanup.Discard{Held: holds}, c.Pool)
 	if err := run.Database.Refresh(ctx); err != nil {
 		return v, err
 	}

@@ -114,9 +114,7 @@ func DescribeTask(
 // newAttempt returns an attempt, and the log of the parts that it skips, with the reasons.
 func newAttempt(ctx context.Context, c cleanup.Config, t rules.Task) (*cleanup.Attempt, *skipLog, error) {
 	skips := &skipLog{}
-	j := cleanup.DiscardJournal(rules.Holds{})
-	j.Progress = skips
-	r := cleanup.NewRun(ctx, c, j, c.Pool)
+	r := cleanup.NewRun(ctx, c, skips, c.Pool)
 	if err := r.Database.Refresh(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -128,16 +126,17 @@ func newAttempt(ctx context.Context, c cleanup.Config, t rules.Task) (*cleanup.A
 	return r.NewAttempt(p), skips, nil
 }
 
-// skipLog is a cleanup.Progress that collects each message once.
-type skipLog struct{ messages []string }
+// skipLog collects each message once.
+type skipLog struct {
+	cleanup.Discard
+	messages []string
+}
 
 func (s *skipLog) add(message string) {
 	if !slices.Contains(s.messages, message) {
 		s.messages = append(s.messages, message)
 	}
 }
-
-func (s *skipLog) At(string, int64) {}
 
 func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {

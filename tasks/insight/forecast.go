@@ -71,14 +71,14 @@ func NewForecaster(ctx context.Context, c cleanup.Config, holds rules.Holds) (*F
 	}
 	c.DryRun = true // rows are counted without the rights to change tables
 	f := &Forecaster{Until: time.Now().Add(maxCounting)}
-	first := cleanup.NewRun(ctx, c, cleanup.DiscardJournal(holds), c.Pool)
+	first := cleanup.NewRun(ctx, c, cleanup.Discard{Held: holds}, c.Pool)
 	if err := first.Database.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	for day := range ForecastDays + 1 {
 		later := c
 		later.Now = c.Now.Add(time.Duration(day) * 24 * time.Hour)
-		r := cleanup.NewRun(ctx, later, cleanup.DiscardJournal(holds), c.Pool)
+		r := cleanup.NewRun(ctx, later, cleanup.Discard{Held: holds}, c.Pool)
 		r.Database.Env = first.Database.Env
 		r.Database.Env.Now = later.Now
 		r.Database.OnHold = first.Database.OnHold

@@ -50,6 +50,13 @@ type Ledger interface {
 	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
 }
 
+// Bounds limit how many rows batches may delete. They are asked concurrently if there are several workers.
+type Bounds interface {
+	// Reserve counts a batch before it is written to the ledger, and fails if it exceeds a bound. release is called if
+	// the batch is not committed.
+	Reserve(d Delta) (release func(), err error)
+}
+
 // Recorder is told what the engine does, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
 	Scanning(scan Scan)
@@ -68,6 +75,7 @@ type Engine struct {
 	Pool     *pgxpool.Pool
 	Ledger   Ledger
 	Recorder Recorder
+	Bounds   Bounds // nil without bounds
 	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
 	// Lock is the key of an advisory lock that each batch shares until it ends, so that a successor can wait for the

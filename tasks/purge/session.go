@@ -142,13 +142,25 @@ func (t *transaction) Rollback(ctx context.Context) error {
 }
 
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
+	release := func() {}
+	if e.Bounds != nil {
+		var err error
+		if release, err = e.Bounds.Reserve(d); err != nil {
+			return err
+		}
+	}
 	b := &pgx.Batch{}
 	settled, err := e.Ledger.Write(ctx, b, d)
 	if err != nil {
+		release()
 		return err
 	}
 	b.Queue("COMMIT")
-	return settled(tx.SendBatch(ctx, b).Close())
+	err = tx.SendBatch(ctx, b).Close()
+	if err != nil {
+		release()
+	}
+	return settled(err)
 }
 
 // session is a connection for many batches, one after another. The statements that begin a batch are sent together,

@@ -137,14 +137,14 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 		}
 	}
 	if !c.DryRun {
-		return cleanup.Execute(ctx, config, a.journal())
+		return cleanup.Execute(ctx, config, a)
 	}
 	if c.Resumed {
 		if config.Done, err = store.SavedPlan(ctx, a.w.Pool, c.RunID); err != nil {
 			return lost(err)
 		}
 	}
-	return cleanup.DryRun(ctx, config, a.journal())
+	return cleanup.DryRun(ctx, config, a)
 }
 
 // config returns the configuration of the run's tasks, without what a dry run has found.
@@ -179,11 +179,11 @@ func lost(err error) error { return fmt.Errorf("%w: %w", cleanup.ErrLost, err) }
 
 // giveUp makes the current task, or else the next one, fail after too many failed attempts.
 func (a *attempt) giveUp(ctx context.Context) error {
-	c, tasks := a.claim, taskRecorder{a}
-	if err := tasks.TaskStarted(ctx, c.todo[0]); err != nil {
+	c := a.claim
+	if err := a.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := tasks.TaskFinished(ctx, cleanup.Outcome{
+	if err := a.TaskFinished(ctx, cleanup.Outcome{
 		State:    cleanup.Failed,
 		Retained: c.cursor.TotalRetained(),
 		Problem: fmt.Sprintf("given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts,

@@ -20,19 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// journal returns the parts of the journal, which all use the same attempt.
-func (a *attempt) journal() cleanup.Journal {
-	return cleanup.Journal{
-		Ledger:   ledger{a},
-		Counts:   counts{a},
-		Tasks:    taskRecorder{a},
-		Progress: progress{a},
-		Activity: progress{a},
-		Safety:   safety{a},
-		Register: register{a},
-		Proceed:  a.proceed,
-	}
-}
+var _ cleanup.Journal = (*attempt)(nil)
 
 // write runs a transaction and appends the events that do returns. Only one write runs at a time.
 func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
@@ -80,48 +68,46 @@ func (a *attempt) progressed() {
 	}
 }
 
-type taskRecorder struct{ *attempt }
-
 // TaskStarted does not start a task again that a previous worker has started.
-func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
+func (a *attempt) TaskStarted(ctx context.Context, name string) error {
 	var t store.StartedTask
-	err := r.write(ctx, func(tx pgx.Tx) (_ []store.Event, err error) {
-		if t, err = store.StartTask(ctx, tx, r.claim.Epoch, name); err != nil {
+	err := a.write(ctx, func(tx pgx.Tx) (_ []store.Event, err error) {
+		if t, err = store.StartTask(ctx, tx, a.claim.Epoch, name); err != nil {
 			return nil, err
 		}
-		if err := r.follow(t.Instructions); err != nil || !t.Started {
+		if err := a.follow(t.Instructions); err != nil || !t.Started {
 			return nil, err
 		}
 		return []store.Event{{
 			Kind:     store.TaskStarted,
 			Task:     name,
-			Position: r.claim.position(name),
-			Count:    len(r.claim.chosen),
+			Position: a.claim.position(name),
+			Count:    len(a.claim.chosen),
 		}}, nil
 	})
 	if err == nil {
-		r.current.start(name, t.Progress)
+		a.current.start(name, t.Progress)
 	}
 	return err
 }
 
-func (r taskRecorder) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
+func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 	var (
 		run    *store.Run
 		result *store.Result
-		id     = r.claim.RunID
-		task   = r.current.name()
+		id     = a.claim.RunID
+		task   = a.current.name()
 	)
-	err := r.write(ctx, func(tx pgx.Tx) ([]store.Event, error) {
+	err := a.write(ctx, func(tx pgx.Tx) ([]store.Event, error) {
 		events, err := store.Measure(ctx, tx, id, task)
 		if err != nil {
 			return nil, err
 		}
-		if err := store.FinishTask(ctx, tx, r.claim.Epoch, task, o); err != nil {
+		if err := store.FinishTask(ctx, tx, a.claim.Epoch, task, o); err != nil {
 			return nil, err
 		}
-		if !r.claim.DryRun {
-			if err := store.RecordJudgement(ctx, tx, id, task, o, r.claim.Accepted); err != nil {
+		if !a.claim.DryRun {
+			if err := store.RecordJudgement(ctx, tx, id, task, o, a.claim.Accepted); err != nil {
 				return nil, err
 			}
 		}
@@ -129,35 +115,33 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o cleanup.Outcome) error
 			return nil, err
 		}
 		result = run.Result(task)
-		r.current.end()
+		a.current.end()
 		return append(events, store.Event{Kind: store.TaskFinished, Result: result}), nil
 	})
 	if err == nil {
-		r.progressed()
+		a.progressed()
 		if o.State != cleanup.Cancelled { // the end of the run counts it
-			r.w.Metrics.TaskEnded(run, result)
+			a.w.Metrics.TaskEnded(run, result)
 		}
 	}
 	return err
 }
 
-type safety struct{ *attempt }
-
-func (s safety) Holds(ctx context.Context) (rules.Holds, error) {
-	holds, last, err := store.EffectiveHolds(ctx, s.w.Pool, s.claim.ReferenceTime)
-	if err == nil && !s.claim.DryRun {
-		s.current.setLastHold(last)
+func (a *attempt) Holds(ctx context.Context) (rules.Holds, error) {
+	holds, last, err := store.EffectiveHolds(ctx, a.w.Pool, a.claim.ReferenceTime)
+	if err == nil && !a.claim.DryRun {
+		a.current.setLastHold(last)
 	}
 	return holds, err
 }
 
-func (s safety) PolicyChange(ctx context.Context, t rules.Task) (why *message.Message, err error) {
-	if t.Kind != rules.Policy || s.claim.DryRun {
+func (a *attempt) PolicyChange(ctx context.Context, t rules.Task) (why *message.Message, err error) {
+	if t.Kind != rules.Policy || a.claim.DryRun {
 		return nil, nil
 	}
 	name := strings.TrimPrefix(t.Name, policy.Prefix)
-	s.current.setPolicy(name, t.Revision)
-	now, err := policies.Get(ctx, s.w.Pool, name)
+	a.current.setPolicy(name, t.Revision)
+	now, err := policies.Get(ctx, a.w.Pool, name)
 	changed := message.PolicyChanged.With("task", t.Name)
 	switch {
 	case errors.Is(err, policies.ErrNotFound):
@@ -170,38 +154,34 @@ func (s safety) PolicyChange(ctx context.Context, t rules.Task) (why *message.Me
 	return &changed, nil
 }
 
-func (s safety) History(ctx context.Context) (*guard.History, error) {
-	h, err := store.GuardHistory(ctx, s.w.Pool, s.claim.RunID, s.current.name())
+func (a *attempt) History(ctx context.Context) (*guard.History, error) {
+	h, err := store.GuardHistory(ctx, a.w.Pool, a.claim.RunID, a.current.name())
 	if err == nil {
-		h.Accepted = s.claim.Accepted
+		h.Accepted = a.claim.Accepted
 	}
 	return h, err
 }
 
-type register struct{ *attempt }
-
-func (r register) Record(query sqlexpr.Expr) sqlexpr.Expr {
-	return store.RecordRemote(r.claim.RunID, query)
+func (a *attempt) RecordRemote(query sqlexpr.Expr) sqlexpr.Expr {
+	return store.RecordRemote(a.claim.RunID, query)
 }
 
-func (r register) Leftovers(ctx context.Context, account string) ([]int64, error) {
-	holds, _, err := store.EffectiveHolds(ctx, r.w.Pool, r.claim.ReferenceTime)
+func (a *attempt) RemoteIDs(ctx context.Context, account string) ([]int64, error) {
+	holds, _, err := store.EffectiveHolds(ctx, a.w.Pool, a.claim.ReferenceTime)
 	if err != nil || holds.Everything {
 		return nil, err
 	}
-	return store.RemoteIDs(ctx, r.w.Pool, account, holds.Deliveries)
+	return store.RemoteIDs(ctx, a.w.Pool, account, holds.Deliveries)
 }
 
-func (r register) Forget(ctx context.Context, account string, ids []int64) error {
-	return store.ForgetRemote(ctx, r.w.Pool, account, ids)
+func (a *attempt) ForgetRemote(ctx context.Context, account string, ids []int64) error {
+	return store.ForgetRemote(ctx, a.w.Pool, account, ids)
 }
-
-type counts struct{ *attempt }
 
 // Count retries the statement after a transient error. Otherwise the caller would believe that the table whose rows
 // are counted caused the error.
-func (c counts) Count(ctx context.Context, d purge.Delta) error {
-	e := c.newEntry(d)
+func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
+	e := a.newEntry(d)
 	for try := 1; ; try++ {
 		err := e.send(ctx)
 		switch attempts := purge.MaxAttempts[sqlstate.Of(err)]; {
@@ -213,12 +193,12 @@ func (c counts) Count(ctx context.Context, d purge.Delta) error {
 	}
 }
 
-func (c counts) Done() int64 { return c.current.done() }
+func (a *attempt) Done() int64 { return a.current.done() }
 
-func (c counts) DoneByTable(ctx context.Context) ([]purge.Space, error) {
-	return store.DoneByTable(ctx, c.w.Pool, c.claim.RunID, c.current.name())
+func (a *attempt) DoneByTable(ctx context.Context) ([]purge.Space, error) {
+	return store.DoneByTable(ctx, a.w.Pool, a.claim.RunID, a.current.name())
 }
 
-func (c counts) Emptied(ctx context.Context, task string) ([]string, error) {
-	return store.Emptied(ctx, c.w.Pool, c.claim.RunID, task)
+func (a *attempt) Emptied(ctx context.Context, task string) ([]string, error) {
+	return store.Emptied(ctx, a.w.Pool, a.claim.RunID, task)
 }

@@ -38,7 +38,7 @@ func (a *attempt) newQuestion() *entry {
 	return e
 }
 
-func (a *attempt) proceed(ctx context.Context) error {
+func (a *attempt) Proceed(ctx context.Context) error {
 	e := a.newQuestion()
 	return e.settle(e.send(ctx))
 }
@@ -63,10 +63,8 @@ func (e *entry) settle(err error) error {
 	return a.follow(store.ParseInstructions(e.instructions))
 }
 
-type ledger struct{ *attempt }
-
-func (l ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
-	e := l.newEntry(d)
+func (a *attempt) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	e := a.newEntry(d)
 	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.instructions) })
 	return e.settle, nil
 }

@@ -36,7 +36,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "CREATE TABLE left_behind ()"); err != nil {
 			t.Fatal(err)
 		}
-		if err := (&purge.Engine{Ledger: ledger{a}}).Commit(t.Context(), tx, d); !errors.Is(err, store.ErrFenced) {
+		if err := (&purge.Engine{Ledger: a}).Commit(t.Context(), tx, d); !errors.Is(err, store.ErrFenced) {
 			t.Errorf("%s: got %v, want %v", name, err, store.ErrFenced)
 		}
 		_ = tx.Rollback(t.Context())

@@ -11,39 +11,37 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-type progress struct{ *attempt }
-
-func (p progress) At(object string, expected int64) {
-	p.current.update(func(c *current) {
+func (a *attempt) At(object string, expected int64) {
+	a.current.update(func(c *current) {
 		c.progress.Object, c.progress.Scan, c.expected = object, purge.Scan{}, expected
 	})
 }
 
-func (p progress) Log(ctx context.Context, messages ...message.Message) error {
-	return p.write(ctx, func(pgx.Tx) ([]store.Event, error) {
+func (a *attempt) Log(ctx context.Context, messages ...message.Message) error {
+	return a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
 		var events []store.Event
 		for _, m := range messages {
-			events = append(events, store.LogEvent(p.current.name(), m))
+			events = append(events, store.LogEvent(a.current.name(), m))
 		}
 		return events, nil
 	})
 }
 
-func (p progress) Scanning(scan purge.Scan) {
-	p.current.update(func(c *current) { c.progress.Scan = scan })
+func (a *attempt) Scanning(scan purge.Scan) {
+	a.current.update(func(c *current) { c.progress.Scan = scan })
 }
 
-func (p progress) Throttled(throttle purge.Throttle) {
-	p.current.update(func(c *current) {
+func (a *attempt) Throttled(throttle purge.Throttle) {
+	a.current.update(func(c *current) {
 		if c.throttle.Reason != "" {
-			p.w.Metrics.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
+			a.w.Metrics.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
 		}
 		c.throttle, c.throttledSince = throttle, time.Now()
 		c.progress.Throttle = throttle
 	})
 }
 
-func (p progress) Retried(state string) { p.w.Metrics.Retried(state) }
+func (a *attempt) Retried(state string) { a.w.Metrics.Retried(state) }
 
 // Progress is checked every progressTick. It is reported if something has changed, and after progressQuiet ticks in
 // any case, which makes one to four reports a second.
