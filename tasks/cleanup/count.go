@@ -97,8 +97,8 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 		return nil
 	}
 	var rows int64
-	err := t.Binder.Engine.Count(ctx, s.And(s.Refused), func(ctx context.Context, n int64) error {
-		rows += n
+	err := t.Binder.Engine.Count(ctx, s.And(s.Refused), func(ctx context.Context, n purge.Tally) error {
+		rows += n.Rows
 		return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if rows > 0 {
@@ -205,8 +205,8 @@ func (t *countedTask) countDependent(ctx context.Context, j rules.Job, s purge.S
 	}
 	s = s.And(s.Dependent())
 	var retained int64
-	err := t.Binder.Engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
-		retained += rows
+	err := t.Binder.Engine.Count(ctx, s, func(ctx context.Context, n purge.Tally) error {
+		retained += n.Rows
 		return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if retained > 0 {
@@ -233,11 +233,9 @@ func (t *countedTask) countSet(ctx context.Context, set rules.Candidates) error 
 	}
 	if j.NoTIDs {
 		s := j.Without(rules.Exclusions(all, rules.OnRelation(j.Relation), set)...)
-		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
-		if err != nil {
-			return err
-		}
-		return t.record(ctx, set, found)
+		return t.Binder.Engine.Count(ctx, s, func(ctx context.Context, found purge.Tally) error {
+			return t.record(ctx, set, found)
+		})
 	}
 	return t.read(ctx, set, all)
 }

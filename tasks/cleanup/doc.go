@@ -22,9 +22,9 @@
 // executedTask.sweepAll takes the jobs, dependent rows before their parents. rules.Binder.Sweep puts the parents, the
 // values and the condition that a row is not on hold into the job's sweep, and purge.Engine.Sweep deletes its rows in
 // batches. Each is one transaction: the DELETE with the whole condition, a check that the tables are still those of
-// which the task was compiled, and the Ledger, which is the last one to refuse: the one of this package (bounds.go)
-// does if more would be deleted than the saved plan or a guard allows, and the worker's if it no longer has the run, if
-// a hold was created, or if the policy was changed.
+// which the task was compiled, and the counts. purge.Engine.Commit asks two others before it commits: the bounds
+// (bounds.go), which refuse if more would be deleted than the saved plan or a guard allows, and the Journal, which
+// refuses if the worker no longer has the run, if a hold was created, or if the policy was changed.
 //
 // # The life of a count
 //

@@ -169,8 +169,8 @@ func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 			continue
 		}
 		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: sqlexpr.SQL("true")}
-		err := b.Engine.Count(ctx, all, func(ctx context.Context, n int64) error {
-			rows += float64(n)
+		err := b.Engine.Count(ctx, all, func(ctx context.Context, n purge.Tally) error {
+			rows += float64(n.Rows)
 			return f.Attempt.Journal().Proceed(ctx)
 		})
 		if err := ignoreUnreadable(ctx, b, err, all.Relation); err != nil {
@@ -325,14 +325,12 @@ func (f *figures) read(
 		if sweep.OtherServerError() != nil { // the job deletes nothing
 			return nil
 		}
-		found, err := b.Engine.CountElsewhere(ctx, sweep)
-		switch {
-		case err != nil:
-			return err
-		case s.Job.Root == table:
-			return add(ctx, found.Rows)
-		}
-		return add(ctx, found.Paired)
+		return b.Engine.Count(ctx, sweep, func(ctx context.Context, found purge.Tally) error {
+			if s.Job.Root == table {
+				return add(ctx, found.Rows)
+			}
+			return add(ctx, found.Paired)
+		})
 	}
 	sets, rows := rules.CandidatesOfRelation(all, s.Job.Relation)
 	found := func(ctx context.Context, window []purge.Tally) error {

@@ -121,7 +121,10 @@ func countRows(ctx context.Context, a *Attempt, j rules.Job) (rows int64, err er
 			alone.Before = nil // other jobs delete no rows on hold
 			s.Paired = &alone
 		}
-		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
+		err = b.Engine.Count(ctx, s, func(_ context.Context, n purge.Tally) error {
+			rows += n.Rows + n.Paired
+			return nil
+		})
 	}
 	return rows, a.Uncounted(ctx, j, s, err)
 }

@@ -515,11 +515,11 @@ func (s *countedServer) count(
 		a.OtherServerFailed(ctx, j, sweep, err)
 		return nil
 	}
-	return a.Uncounted(ctx, j, sweep, a.Binder.Engine.Count(ctx, sweep, func(_ context.Context, rows int64) error {
+	return a.Uncounted(ctx, j, sweep, a.Binder.Engine.Count(ctx, sweep, func(_ context.Context, found purge.Tally) error {
 		if sweep.Set != nil {
-			sum.Updated += rows
+			sum.Updated += found.Rows
 		} else {
-			sum.Deleted += rows
+			sum.Deleted += found.Rows + found.Paired
 		}
 		return nil
 	}))

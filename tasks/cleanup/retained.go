@@ -80,7 +80,10 @@ func (a *Attempt) Uncounted(ctx context.Context, j rules.Job, s purge.Sweep, err
 // the retained rows.
 func (a *Attempt) OtherServerFailed(ctx context.Context, j rules.Job, s purge.Sweep, failed error) purge.Retained {
 	var rows int64
-	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
+	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n purge.Tally) error {
+		rows += n.Rows + n.Paired
+		return nil
+	})
 	left := fmt.Sprint(rows)
 	switch {
 	case err != nil:

@@ -12,7 +12,10 @@ import (
 func counted(t *testing.T, db *pgtest.DB, s purge.Sweep) (n int64) {
 	t.Helper()
 	e, _ := engine(db)
-	if err := e.Count(t.Context(), s, func(_ context.Context, rows int64) error { n += rows; return nil }); err != nil {
+	if err := e.Count(t.Context(), s, func(_ context.Context, found purge.Tally) error {
+		n += found.Rows + found.Paired
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -6,9 +6,9 @@
 // found and visited group by group. Rows on another server are visited by an integer key. A statement touches a limited
 // number of rows: its window is narrow enough, or it is repeated until it touches fewer, so that no row is skipped and
 // the table is never searched again. The statement has the whole condition: a row that the application changes in
-// between is judged by its new state.
+// between is judged by its new state. The statements are in ../testdata/statements.sql, in full.
 //
 // purge does not know runs. Package rules compiles sweeps, and package cleanup runs or counts them. The caller
-// provides the Ledger that counts a batch in its transaction. Package pace sizes batches, and package throttle makes
+// provides the Ledger that counts a batch in its transaction, and the Bounds that a batch must not exceed. Package pace sizes batches, and package throttle makes
 // them wait.
 package purge

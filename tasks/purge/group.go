@@ -1,7 +1,6 @@
 package purge
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -173,22 +171,4 @@ func (l *localSweep) byGroup(ctx context.Context) (done bool, err error) {
 		found = l.notFailed(found[:min(rows, limit)])
 		return rows, l.traverse(ctx, &group, newGroupAxis(&group, found, l.maxRows), 0, int64(len(found)), false)
 	})
-}
-
-func (t *table) countByGroup(ctx context.Context, c Candidates) (tally Tally, err error) {
-	columns, number, keys := cmp.Or(c.Date, "NULL::date")+" AS date", "", "NULL::bigint[]"
-	if c.Key != "" {
-		columns += fmt.Sprintf(", r.%s::bigint AS key", pgx.Identifier{c.Key}.Sanitize())
-		number = ", row_number() OVER () AS number"
-		keys = fmt.Sprintf("array_agg(o.key) FILTER (WHERE o.number <= %d)", SampleSize)
-	}
-	query := sqlexpr.Format(
-		"SELECT count(*), %s, %s, %s FROM (SELECT o.*%s FROM %s) AS o", campaign.Shown("min(o.date)"),
-		campaign.Shown("max(o.date)"), keys, number, c.Newest.obsolete(t.sweep.Relation, columns))
-	var oldest, newest pgtype.Timestamptz
-	err = t.find(ctx, func(tx pgx.Tx) error {
-		return query.QueryRow(ctx, tx).Scan(&tally.Rows, &oldest, &newest, &tally.Keys)
-	})
-	tally.Oldest, tally.Newest, tally.Windows = FiniteTime(oldest), FiniteTime(newest), min(tally.Rows, 1)
-	return tally, err
 }

@@ -91,14 +91,11 @@ func (l *localSweep) recount(ctx context.Context) error {
 	s, rows := l.table.sweep, int64(0)
 	query := sqlexpr.Format("SELECT count(*) FROM %s", s.matchSQL())
 	if s.Newest != nil {
-		query = s.countSQL("", sqlexpr.Expr{})
+		query = s.countSQL("")
 	}
 	err := l.table.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&rows) })
 	if errors.Is(err, errSlow) {
-		err = l.table.countWindows(ctx, func(_ context.Context, n int64) error {
-			rows += n
-			return nil
-		})
+		rows, err = l.table.count(ctx)
 	}
 	counted := l.progress.outcome.total()
 	suppressed := max(rows-counted.Failed-counted.Locked-counted.Dependent, 0)
@@ -107,11 +104,7 @@ func (l *localSweep) recount(ctx context.Context) error {
 }
 
 func (l *localSweep) suppress(ctx context.Context) error {
-	var rows int64
-	err := l.table.countWindows(ctx, func(_ context.Context, n int64) error {
-		rows += n
-		return nil
-	})
+	rows, err := l.table.count(ctx)
 	l.progress.outcome.retain(0, Retained{Suppressed: rows})
 	if rows > 0 && len(l.info.bypassed) > 0 {
 		l.table.engine.Recorder.Warn(

@@ -164,20 +164,14 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL returns a query that counts the rows in a window, or in a sample of it, and their paired rows. Without a
-// window it counts all rows.
-func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
+// countSQL returns a query that counts the rows, or those in a sample of the table, with their paired rows.
+func (s *Sweep) countSQL(sample string) sqlexpr.Expr {
 	if s.Newest != nil {
-		where := sqlexpr.Join(" AND ", window, sqlexpr.Format("(%s)", s.Newest.Rest))
-		rows := sqlexpr.Format("ONLY %s AS r%s WHERE %s", s.Relation, sample, where)
+		rows := sqlexpr.Format("ONLY %s AS r%s WHERE %s", s.Relation, sample, s.Newest.Rest)
 		return sqlexpr.Format("SELECT count(*) FROM (%s) AS obsolete", s.Newest.among(rows))
 	}
-	where := s.Where
-	if !window.IsZero() {
-		where = sqlexpr.Format("%s AND (%s) IS TRUE", window, s.Where)
-	}
 	if s.Paired == nil {
-		return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r%s WHERE %s", s.Relation, sample, where)
+		return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r%s WHERE %s", s.Relation, sample, s.Where)
 	}
 	join := sqlexpr.Format("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
 	for _, b := range s.Paired.Before {
@@ -185,7 +179,7 @@ func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 			b.Relation, b.Paired.ID, s.Paired.Key, b.Where)
 	}
 	return sqlexpr.Format("SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s WHERE %s",
-		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where)
+		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, s.Where)
 }
 
 // matchSQL returns the FROM and the WHERE of a query for the rows. It names the possible keys of the rows, so that
