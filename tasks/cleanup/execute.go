@@ -279,7 +279,7 @@ func (t *executedTask) sweep(
 		return nil, nil
 	}
 	if j.Step.Tables != nil {
-		return nil, (&listDeleter{task: t, job: j}).delete(ctx, ids)
+		return nil, t.deleteLists(ctx, j, ids)
 	}
 	t.journal.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, ids)

@@ -113,35 +113,18 @@ func RetainedBy(err error) purge.Retained {
 	return purge.Retained{}
 }
 
-func listRetained(id int64, err error) message.Message {
-	return message.ListRetained.With("list", id, "error", purge.Message(err))
-}
-
 const maxLists = 256
 
 var errNotObsolete = errors.New("the list is no longer to be deleted")
 
-type listDeleter struct {
-	task   *executedTask
-	job    rules.Job
-	failed int64 // failed lists
-}
-
-// delete deletes each list in one transaction with its tables, and as many lists together as can be deleted
-// quickly. If a group with a list that cannot be deleted fails, it tries fewer lists, down to that single one.
-func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
-	t := l.task
-	limit := maxLists
-	for _, setting := range []int{t.Binder.Engine.MaxRows, t.Binder.Engine.Limits.RowsPerSecond} {
-		if setting > 0 {
-			limit = min(limit, setting)
-		}
-	}
-	for size := FirstDropGroup; len(ids) > 0; {
+// eachListGroup calls do for groups of lists, each with as many as are done quickly. If a group with a list that has to
+// be retained fails, it tries fewer lists, down to that single one, which it counts as retained. It stops if too many
+// lists have failed.
+func (a *Attempt) eachListGroup(ctx context.Context, ids []int64, limit int, do func(group []int64) error) error {
+	var failed int64
+	for size := FirstDropGroup; len(ids) > 0 && a.Retained.Failed <= purge.MaxFailedRows; {
 		group, begun := ids[:min(size, len(ids), limit)], time.Now()
-		t.journal.At(fmt.Sprintf("%s %d", l.job.Name, group[0]), t.expected)
-		err := l.deleteTogether(ctx, group)
-		if err != nil && !errors.Is(err, errNotObsolete) {
+		if err := do(group); err != nil && !errors.Is(err, errNotObsolete) {
 			if len(group) > 1 && !endsAttempt(err) && !sqlstate.LostInDrop(err) {
 				size = len(group) / 2
 				continue
@@ -150,69 +133,79 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 			if retained == (purge.Retained{}) {
 				return err
 			}
-			l.failed += retained.Failed
-			l.retain(ctx, group[0], retained, err)
-		}
-		if t.Retained.Failed > purge.MaxFailedRows {
-			t.giveUp(ctx, l.job.Name)
-			break
+			a.Retained = a.Retained.Plus(retained)
+			failed += retained.Failed
+			if retained.Failed > 0 {
+				a.RowError = cmp.Or(a.RowError, err)
+			}
+			if retained.OnHold == 0 && (retained.Failed == 0 || failed <= purge.FailedRowsLogged) {
+				a.Log(ctx, message.ListRetained.With("list", group[0], "error", purge.Message(err)))
+			}
 		}
 		ids = ids[len(group):]
 		size = nextSize(size, limit, time.Since(begun))
 	}
-	if l.failed > 0 {
-		t.Log(ctx, message.RowsFailed.With("table", l.job.Name, "rows", l.failed))
-	}
 	return nil
 }
 
-// retain counts a list that is not deleted. It logs the error, unless the list is on hold or many lists have
-// failed.
-func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retained, err error) {
-	t := l.task
-	t.Retained = t.Retained.Plus(retained)
-	if retained.Failed > 0 {
-		t.RowError = cmp.Or(t.RowError, err)
+// readLists reads the lists of a group that are still obsolete, with their tables. It fails if one of them has to be
+// retained, or if none is obsolete.
+func (a *Attempt) readLists(
+	ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64, lock string,
+) (lists deletedLists, s purge.Sweep, err error) {
+	if s, err = a.Binder.Sweep(ctx, &j, ids); err != nil {
+		return lists, s, err
 	}
-	if retained.OnHold > 0 || (retained.Failed > 0 && l.failed > purge.FailedRowsLogged) {
-		return
+	if lists, err = readDeletedLists(ctx, tx, a.Binder.Env.Catalog, j, s, lock); err != nil {
+		return lists, s, err
 	}
-	t.Log(ctx, listRetained(id, err))
+	if len(lists.IDs) == 0 {
+		return lists, s, errNotObsolete
+	}
+	return lists, s, heldWorkTables{Attempt: a}.Check(ctx, tx, lists.Tables)
 }
 
-// deleteTogether deletes several lists in one transaction. Lists that are no longer obsolete are left. A
-// transaction of several lists does not wait for a list that is locked.
-func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
-	work := func(tx pgx.Tx) (purge.Delta, error) { return l.deleteInTx(ctx, tx, ids) }
-	if len(ids) == 1 {
-		return l.task.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
+// deleteLists deletes each list in one transaction with its tables. A transaction of several lists does not wait for a
+// list that is locked.
+func (t *executedTask) deleteLists(ctx context.Context, j rules.Job, ids []int64) error {
+	limit := maxLists
+	for _, setting := range []int{t.Binder.Engine.MaxRows, t.Binder.Engine.Limits.RowsPerSecond} {
+		if setting > 0 {
+			limit = min(limit, setting)
+		}
 	}
-	return l.task.tryBatch(ctx, work)
+	before := t.Retained.Failed
+	err := t.eachListGroup(ctx, ids, limit, func(group []int64) error {
+		name := fmt.Sprintf("%s %d", j.Name, group[0])
+		t.journal.At(name, t.expected)
+		work := func(tx pgx.Tx) (purge.Delta, error) { return t.deleteInTx(ctx, tx, j, group) }
+		if len(group) == 1 {
+			return t.inBatch(ctx, name, work)
+		}
+		return t.tryBatch(ctx, work)
+	})
+	if failed := t.Retained.Failed - before; failed > 0 {
+		t.Log(ctx, message.RowsFailed.With("table", j.Name, "rows", failed))
+	}
+	if err == nil && t.Retained.Failed > purge.MaxFailedRows {
+		t.giveUp(ctx, j.Name)
+	}
+	return err
 }
 
 // deleteInTx deletes lists, and then drops their tables: a drop has a short timeout.
-func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d purge.Delta, err error) {
-	t := l.task
+func (t *executedTask) deleteInTx(
+	ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64,
+) (d purge.Delta, err error) {
 	lock, timeouts := " FOR UPDATE NOWAIT", groupTimeouts
 	if len(ids) == 1 {
 		lock, timeouts = " FOR UPDATE", singleTimeouts
 	}
-	s, err := t.Binder.Sweep(ctx, &l.job, ids)
+	lists, s, err := t.readLists(ctx, tx, j, ids, lock)
+	if err == nil {
+		err = t.checkPlanned(lists)
+	}
 	if err != nil {
-		return d, err
-	}
-	lists, err := readDeletedLists(ctx, tx, t.Binder.Env.Catalog, l.job, s, lock)
-	if err != nil {
-		return d, err
-	}
-	if len(lists.IDs) == 0 {
-		return d, errNotObsolete
-	}
-	holds := heldWorkTables{Attempt: t.Attempt}
-	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
-		return d, err
-	}
-	if err := l.checkPlanned(lists); err != nil {
 		return d, err
 	}
 	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
@@ -239,97 +232,52 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 }
 
 // checkPlanned fails with ErrUnplanned if the saved plan retained one of the lists, or the table of one.
-func (l *listDeleter) checkPlanned(lists deletedLists) error {
-	saved := l.task.Saved()
+func (t *executedTask) checkPlanned(lists deletedLists) error {
+	saved := t.Saved()
 	if saved == nil {
 		return nil
 	}
 	if i := slices.IndexFunc(lists.IDs, func(id int64) bool { return slices.Contains(saved.Retained, id) }); i >= 0 {
 		return fmt.Errorf("%w: list %d", ErrUnplanned, lists.IDs[i])
 	}
-	unplanned := func(w campaign.WorkTable) bool { return !drops{l.task}.isPlanned(w) }
+	unplanned := func(w campaign.WorkTable) bool { return !drops{t}.isPlanned(w) }
 	if i := slices.IndexFunc(lists.Tables, unplanned); i >= 0 {
 		return fmt.Errorf("%w: table %s", ErrUnplanned, lists.Tables[i].Name)
 	}
 	return nil
 }
 
-const listsAtOnce = 256
-
 // countLists counts lists and their tables. Rows of retained lists in other tables would be deleted all the same.
 func (t *countedTask) countLists(ctx context.Context, j rules.Job, ids []int64) error {
 	deleted := []int64{}
-	for group := range slices.Chunk(ids, listsAtOnce) {
+	err := t.eachListGroup(ctx, ids, maxLists, func(group []int64) error {
 		t.run.Journal.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
-		some, err := t.countGroup(ctx, j, group)
-		if err != nil {
-			return err
-		}
-		deleted = append(deleted, some...)
-	}
-	t.found.state.Deleted[t.Task.Name] = deleted
-	return nil
-}
-
-// countGroup counts some lists in one transaction, or each half of them separately if one has to be retained. It
-// returns the lists that would be deleted.
-func (t *countedTask) countGroup(ctx context.Context, j rules.Job, ids []int64) (deleted []int64, err error) {
-	err = pgx.BeginFunc(ctx, t.Binder.Pool, func(tx pgx.Tx) error {
-		found, err := t.countInTx(ctx, tx, j, ids)
-		if found {
-			deleted = ids
+		err := pgx.BeginFunc(ctx, t.Binder.Pool, func(tx pgx.Tx) error { return t.countInTx(ctx, tx, j, group) })
+		if err == nil {
+			deleted = append(deleted, group...)
 		}
 		return err
 	})
-	if err == nil {
-		return deleted, nil
-	}
-	if len(ids) > 1 && !endsAttempt(err) && !sqlstate.LostInDrop(err) {
-		for half := range slices.Chunk(ids, (len(ids)+1)/2) {
-			some, err := t.countGroup(ctx, j, half)
-			if err != nil {
-				return nil, err
-			}
-			deleted = append(deleted, some...)
-		}
-		return deleted, nil
-	}
-	retained := RetainedBy(err)
-	if retained == (purge.Retained{}) {
-		return nil, err
-	}
-	t.Retained = t.Retained.Plus(retained)
-	if retained.OnHold == 0 {
-		t.Log(ctx, listRetained(ids[0], err))
-	}
-	return nil, nil
+	t.found.state.Deleted[t.Task.Name] = deleted
+	return err
 }
 
-// countInTx counts lists in a transaction. found is false if none of them is obsolete any longer.
-func (t *countedTask) countInTx(ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64) (found bool, err error) {
-	s, err := t.Binder.Sweep(ctx, &j, ids)
+func (t *countedTask) countInTx(ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64) error {
+	lists, _, err := t.readLists(ctx, tx, j, ids, "")
 	if err != nil {
-		return false, err
-	}
-	lists, err := readDeletedLists(ctx, tx, t.Binder.Env.Catalog, j, s, "")
-	if err != nil || len(lists.IDs) == 0 {
-		return false, err
-	}
-	holds := heldWorkTables{Attempt: t.Attempt}
-	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
-		return false, err
+		return err
 	}
 	rows := purge.Tally{Rows: int64(len(lists.IDs)), Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)]}
 	if j.Date != "" {
 		if err := addDates(ctx, tx, j.Date, lists.From, &rows); err != nil {
-			return false, err
+			return err
 		}
 	}
 	parents := t.Plan.Parents
 	t.found.tables.at(j.Table.Quoted(), ActionDelete, parents.Rule).add(j.Table, j.Relation, rows)
 	t.found.recordDrops(WorkTableMask(j.Step.Tables.Prefix), "of a row of "+parents.Table.Name+": "+parents.Rule,
 		lists.Tables)
-	return true, t.run.Journal.Count(ctx, purge.Delta{
+	return t.run.Journal.Count(ctx, purge.Delta{
 		Deleted: int64(len(lists.IDs)),
 		Dropped: int64(len(lists.Tables)),
 	})
