@@ -2,14 +2,12 @@ package insight
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/severity"
@@ -17,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
-	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // ForecastDays is how many days a forecast covers.
@@ -115,7 +112,7 @@ func (f *Forecaster) Task(ctx context.Context, t rules.Task) (Due, error) {
 			return Due{Task: t.Name, Why: leftOut}, nil
 		}
 		d.Dated = d.Dated || q.dated
-		counts, exact, why, err := q.count(ctx, f.times[0].Config.Pool)
+		counts, exact, why, err := q.count(ctx, f.times[0].Database.Engine)
 		if err != nil {
 			return d, err
 		}
@@ -155,20 +152,23 @@ func (f *Forecaster) questions(
 			if j.Step.Dependent() && len(parents) == 0 {
 				continue
 			}
+			if j.NoTIDs { // the rows are on another server
+				continue
+			}
 			s, err := b.Sweep(ctx, &j, parents)
 			if err != nil {
 				return nil, "", nil, err
 			}
 			q := byUnit[j.Unit]
 			if q == nil {
-				q = &question{sweep: s, dated: isDated(compiled, j)}
+				q = &question{name: j.Name, relation: j.Relation, dated: isDated(compiled, j)}
 				byUnit[j.Unit] = q
 				questions = append(questions, q)
 			}
-			q.add(time, s.Where)
+			q.add(time, rules.CandidatesOf(t.Name, j, s)[0])
 		}
 	}
-	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), "", rights, nil
+	return questions, "", rights, nil
 }
 
 // obstacle returns why a run could not do a compiled task: the role lacks rights, or all tables of the task are
@@ -192,62 +192,60 @@ func isDated(p *rules.Plan, j rules.Job) bool {
 	return j.Date != "" || (j.Step.Dependent() && p.Parents != nil && p.Parents.Date != "")
 }
 
-// forecastLimits are settings that limit what one question costs the server.
-const forecastLimits = "SET LOCAL statement_timeout = '3s'; SET LOCAL lock_timeout = '500ms'; SET LOCAL jit = off"
+// A question is counted for maxQuestion. If that is not enough, sampleBlocks of the table are read: 16 MiB.
+const (
+	maxQuestion  = 3 * time.Second
+	sampleBlocks = 2_048
+)
 
-// sampleBlocks is how many blocks of a table are read if counting takes too long: 16 MiB.
-const sampleBlocks = 2_048
+var errSlow = errors.New("counting takes too long")
 
 // question counts the rows of a relation that match, by the first reference time at which they do.
 type question struct {
-	sweep purge.Sweep
-	dated bool
-	cases sqlexpr.Expr // a WHEN for each reference time
-	last  sqlexpr.Expr // the condition at the last reference time
+	name, relation string
+	dated          bool
+	rows           []purge.Candidates
+	times          []int // the reference times of rows
 }
 
-// add adds the condition at a reference time.
-func (q *question) add(time int, where sqlexpr.Expr) {
-	q.cases = sqlexpr.Format("%s WHEN (%s) IS TRUE THEN %d", q.cases, where, time)
-	q.last = where
-}
-
-// readable reports whether the relation's rows are on this server.
-func (q *question) readable() bool { return !q.sweep.NoTIDs }
-
-// sql returns the query for the counts. A row counts with its paired row.
-func (q *question) sql(sample string) sqlexpr.Expr {
-	rows := "1"
-	if p := q.sweep.Paired; p != nil {
-		rows = fmt.Sprintf("1 + (SELECT count(*) FROM %s AS t WHERE t.%s = r.%s AND t.%[2]s <> 0)", p.Relation, p.Key,
-			p.ID)
+// add adds the rows of a reference time, which are those that do not match before.
+func (q *question) add(time int, c rules.Candidates) {
+	rows := c.Rows
+	rows.Date, rows.Key, rows.Follows = "", "", false // only counted, and not for long
+	for before := range q.rows {
+		rows.Except = append(rows.Except, before)
 	}
-	return sqlexpr.Format(
-		"SELECT day, sum(rows)::bigint FROM (SELECT CASE%s END AS day, %s AS rows FROM ONLY %s AS r%s WHERE (%s) IS TRUE "+
-			"OFFSET 0) AS q WHERE day IS NOT NULL GROUP BY day",
-		q.cases,
-		rows,
-		q.sweep.Relation,
-		sample,
-		q.last,
-	)
+	if c.Job.Paired != nil {
+		rows.Paired = &purge.PairedCandidates{Paired: *c.Job.Paired}
+	}
+	q.rows, q.times = append(q.rows, rows), append(q.times, time)
 }
 
 // count returns how many rows match now, and how many more on each day. exact is false if only a sample was read.
 // why says why the numbers are not known.
 func (q *question) count(
-	ctx context.Context, pool *pgxpool.Pool,
+	ctx context.Context, e *purge.Engine,
 ) (counts [ForecastDays + 1]int64, exact bool, why string, err error) {
-	if counts, err = q.ask(ctx, pool, "", 1); !sqlstate.Is(err, pgerrcode.QueryCanceled) || ctx.Err() != nil {
+	limited := *e
+	limited.StatementTimeout = maxQuestion
+	begun := time.Now()
+	err = limited.CountCandidates(ctx, q.name, q.relation, q.rows, func(_ context.Context, window []purge.Tally) error {
+		for i, tally := range window {
+			counts[q.times[i]] += tally.Rows + tally.Paired
+		}
+		if time.Since(begun) > maxQuestion {
+			return errSlow
+		}
+		return nil
+	})
+	if !errors.Is(err, errSlow) && !sqlstate.Is(err, pgerrcode.QueryCanceled) || ctx.Err() != nil {
 		return counts, true, unknown(err), ifLost(ctx, err)
 	}
-	var blocks float64
-	const size = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::float8"
-	if err := pool.QueryRow(ctx, size, q.sweep.Relation).Scan(&blocks); err != nil {
-		return counts, false, unknown(err), ifLost(ctx, err)
+	sampled, err := limited.SampleCandidates(ctx, q.name, q.relation, q.rows, sampleBlocks)
+	counts = [ForecastDays + 1]int64{}
+	for i, rows := range sampled {
+		counts[q.times[i]] = rows
 	}
-	share := min(sampleBlocks/max(blocks, 1), 1)
-	counts, err = q.ask(ctx, pool, fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share), 1/share)
 	return counts, false, unknown(err), ifLost(ctx, err)
 }
 
@@ -265,24 +263,4 @@ func ifLost(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
-}
-
-// ask reads the counts, each multiplied by a factor.
-func (q *question) ask(
-	ctx context.Context, pool *pgxpool.Pool, sample string, factor float64,
-) (counts [ForecastDays + 1]int64, err error) {
-	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, forecastLimits); err != nil {
-			return err
-		}
-		var day int
-		var rows int64
-		_, err := pgx.ForEachRow(q.sql(sample).Query(ctx, tx), []any{&day, &rows}, func() error {
-			counts[day] = int64(float64(rows) * factor)
-			return nil
-		})
-		return err
-	})
-	return counts, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
@@ -116,5 +117,25 @@ func TestCountingEnds(t *testing.T) {
 	f.Until = time.Now()
 	if due := of(); due.Known || !strings.Contains(due.Why, "not counted") {
 		t.Errorf("%+v", due)
+	}
+}
+
+// Rows that foreign keys of other tables keep are not due.
+func TestKeptRowsAreNotDue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz);
+		INSERT INTO customer SELECT i, '2020-01-01' FROM generate_series(1, 10) i;
+		CREATE TABLE purchase (customer int REFERENCES customer); INSERT INTO purchase VALUES (3), (4), (4), (7)`)
+	p := policy.Policy{
+		Name: "customers", Table: "customer", Enabled: true, OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)},
+	}
+	c := cleanup.Config{Pool: db.Pool, Pipeline: []rules.Task{p.Task()}, NoCampaign: true}
+	f, err := insight.NewForecaster(t.Context(), c, rules.Holds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if due, err := f.Task(t.Context(), p.Task()); err != nil || due.Now != 7 || !due.Exact {
+		t.Errorf("%+v, %v; want 7 rows, since purchases keep the others", due, err)
 	}
 }

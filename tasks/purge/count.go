@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -222,6 +223,7 @@ func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*tab
 
 type candidateQuery struct {
 	relation   string
+	sample     string // a TABLESAMPLE clause; empty to read all rows
 	candidates []Candidates
 	cases      []*firstMatch
 	matches    []string // for each sweep, the condition that a row which was read is its candidate
@@ -281,8 +283,8 @@ func (q *candidateQuery) from(window sqlexpr.Expr, more ...string) sqlexpr.Expr 
 	for _, column := range slices.Concat(q.dates, more) {
 		columns = append(columns, sqlexpr.SQL(column))
 	}
-	return sqlexpr.Format("(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", sqlexpr.Join(", ", columns...),
-		q.relation, window)
+	return sqlexpr.Format("(SELECT %s FROM ONLY %s AS r%s WHERE %s OFFSET 0) AS q", sqlexpr.Join(", ", columns...),
+		q.relation, q.sample, window)
 }
 
 func (q *candidateQuery) read(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
@@ -440,38 +442,26 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	if s.NoTIDs {
 		return 0, false, nil
 	}
-	var (
-		analyzed bool
-		blocks   int64
-	)
-	const sql = `SELECT reltuples >= 0, pg_relation_size(oid) / current_setting('block_size')::bigint
-		FROM pg_class WHERE oid = $1::text::regclass`
-	if err := t.read(ctx, []any{&analyzed, &blocks}, sql, s.Relation); err != nil {
+	var analyzed bool
+	const sql = "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass"
+	if err := t.read(ctx, []any{&analyzed}, sql, s.Relation); err != nil {
 		return 0, false, err
 	}
+	blocks, _, err := t.size(ctx)
 	switch {
-	case blocks <= sampleBlocks:
-		err := t.query(ctx, s.countSQL(""), &rows)
-		return rows, err == nil, err
-	case s.Newest != nil: // each row of a sample may be in another group
-		rows, err := t.countSample(ctx, quickBlocks, blocks)
-		return rows, err == nil, err
-	case (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
-		rows, err := t.countSample(ctx, sampleBlocks, blocks)
-		return rows, err == nil, err
+	case err != nil:
+		return 0, false, err
+	case s.Newest != nil && blocks > sampleBlocks: // each row of a sample may be in another group
+		rows, err := t.sample(ctx, []Candidates{s.candidates()}, quickBlocks)
+		return rows[0], err == nil, err
+	case blocks <= sampleBlocks || (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
+		rows, err := t.sample(ctx, []Candidates{s.candidates()}, sampleBlocks)
+		return rows[0], err == nil, err
 	case !analyzed:
 		return 0, false, nil
 	}
 	plan, err := t.explain(ctx, s.matchSQL())
 	return int64(plan.Rows), err == nil, err
-}
-
-// countSample reads some random blocks of a table and multiplies the number of rows found accordingly.
-func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
-	share := min(1, float64(some)/float64(max(blocks, 1)))
-	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
-	err = t.query(ctx, t.sweep.countSQL(sample), &rows)
-	return int64(float64(rows) / share), err
 }
 
 // quickBlocks is how many blocks Sample reads: 2 MiB.
@@ -480,12 +470,49 @@ const quickBlocks = 256
 // Sample estimates the rows of a sweep from a few random blocks, without the planner's statistics.
 func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
-		blocks, _, err := t.size(ctx)
-		if err != nil {
-			return err
-		}
-		rows, err = t.countSample(ctx, quickBlocks, blocks)
+		found, err := t.sample(ctx, []Candidates{s.candidates()}, quickBlocks)
+		rows = found[0]
 		return err
 	})
+	return rows, err
+}
+
+// SampleCandidates estimates the rows of several sweeps of one table, with their paired rows, from some random blocks.
+func (e *Engine) SampleCandidates(
+	ctx context.Context, name, relation string, candidates []Candidates, blocks int64,
+) (rows []int64, err error) {
+	err = e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(t *table) (err error) {
+		rows, err = t.sample(ctx, candidates, blocks)
+		return err
+	})
+	return rows, err
+}
+
+// sample reads some random blocks of the table, and multiplies the numbers of rows that it finds accordingly. It reads
+// the whole table if that is not larger.
+func (t *table) sample(ctx context.Context, candidates []Candidates, some int64) ([]int64, error) {
+	rows := make([]int64, len(candidates))
+	blocks, _, err := t.size(ctx)
+	if err != nil || blocks == 0 {
+		return rows, err
+	}
+	share := min(1, float64(some)/float64(blocks))
+	sample := ""
+	if share < 1 { // all queries read the same blocks
+		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%f) REPEATABLE (%d)", 100*share, rand.Int32())
+	}
+	candidates = slices.Clone(candidates)
+	for i, c := range candidates {
+		if c.Newest != nil { // by group instead of row by row
+			among := c.Newest.among(sqlexpr.Format("ONLY %s AS r%s WHERE %s", t.sweep.Relation, sample, c.Newest.Rest))
+			candidates[i].Where = sqlexpr.Format("r.ctid IN (%s)", among)
+		}
+	}
+	q := newCandidateQuery(t.sweep.Relation, candidates)
+	q.sample = sample
+	tallies, err := q.read(ctx, t, sqlexpr.SQL("true"))
+	for i, tally := range tallies {
+		rows[i] = int64(float64(tally.Rows+tally.Paired) / share)
+	}
 	return rows, err
 }

@@ -91,7 +91,8 @@ func (l *localSweep) recount(ctx context.Context) error {
 	s, rows := l.table.sweep, int64(0)
 	query := sqlexpr.Format("SELECT count(*) FROM %s", s.matchSQL())
 	if s.Newest != nil {
-		query = s.countSQL("")
+		rows := sqlexpr.Format("ONLY %s AS r WHERE %s", s.Relation, s.Newest.Rest)
+		query = sqlexpr.Format("SELECT count(*) FROM (%s) AS obsolete", s.Newest.among(rows))
 	}
 	err := l.table.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&rows) })
 	if errors.Is(err, errSlow) {

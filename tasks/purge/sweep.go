@@ -164,24 +164,6 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL returns a query that counts the rows, or those in a sample of the table, with their paired rows.
-func (s *Sweep) countSQL(sample string) sqlexpr.Expr {
-	if s.Newest != nil {
-		rows := sqlexpr.Format("ONLY %s AS r%s WHERE %s", s.Relation, sample, s.Newest.Rest)
-		return sqlexpr.Format("SELECT count(*) FROM (%s) AS obsolete", s.Newest.among(rows))
-	}
-	if s.Paired == nil {
-		return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r%s WHERE %s", s.Relation, sample, s.Where)
-	}
-	join := sqlexpr.Format("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
-	for _, b := range s.Paired.Before {
-		join = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))", join,
-			b.Relation, b.Paired.ID, s.Paired.Key, b.Where)
-	}
-	return sqlexpr.Format("SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s WHERE %s",
-		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, s.Where)
-}
-
 // matchSQL returns the FROM and the WHERE of a query for the rows. It names the possible keys of the rows, so that
 // an index on these can be used.
 func (s *Sweep) matchSQL() sqlexpr.Expr {
