@@ -234,8 +234,8 @@ func (w heldWorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign
 	return has, err
 }
 
-// Check fails with ErrTable if one of the tables, which belong to lists, is on hold or has a row of a recipient on
-// hold.
+// Check fails with ErrTableOnHold if one of the tables, which belong to lists, is on hold or has a row of a recipient
+// on hold.
 func (w heldWorkTables) Check(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
 	for _, t := range tables {
 		if w.Binder.Env.Holds.WorkTable(t, "") {

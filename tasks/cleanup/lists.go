@@ -57,7 +57,7 @@ func readDeletedLists(
 	return l, err
 }
 
-// ofLists returns the tables of lists. It fails with ErrForeign if another relation has the name of one.
+// ofLists returns the tables of lists. It fails with ErrForeignWorkTable if another relation has the name of one.
 func ofLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, prefix string, ids []int64,
 ) ([]campaign.WorkTable, error) {
@@ -87,7 +87,7 @@ func ofLists(
 }
 
 var (
-	// ErrSuppressed means that a row of a list was not deleted, although there was no error.
+	// errDropSuppressed means that a row of a list was not deleted, although there was no error.
 	errDropSuppressed = errors.New("a trigger of the table prevents its deletion")
 	// ErrUnplanned means that the saved plan has neither the list nor its table.
 	ErrUnplanned = errors.New("the plan does not name it")

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -498,8 +498,8 @@ func (t *table) sample(ctx context.Context, candidates []Candidates, some int64)
 	}
 	share := min(1, float64(some)/float64(blocks))
 	sample := ""
-	if share < 1 { // all queries read the same blocks
-		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%f) REPEATABLE (%d)", 100*share, rand.Int32())
+	if share < 1 { // all queries read the same blocks, which are others next time
+		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%f) REPEATABLE (%d)", 100*share, time.Now().UnixNano()%math.MaxInt32)
 	}
 	candidates = slices.Clone(candidates)
 	for i, c := range candidates {

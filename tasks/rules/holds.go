@@ -247,7 +247,7 @@ func NotCoveredByRecipients(env Env) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// Concerns reports whether a task changes rows that the environment's holds keep. A task that cannot be compiled
+// HoldsConcern reports whether a task changes rows that the environment's holds keep. A task that cannot be compiled
 // changes none.
 func HoldsConcern(env Env) bool {
 	return slices.ContainsFunc(env.Pipeline, func(t Task) bool {
