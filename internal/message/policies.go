@@ -21,8 +21,7 @@ var (
 		"foreign keys delete or change rows of {tables} with rows of {table}",
 		"A foreign key to the table, or to one that depends on it, has ON DELETE CASCADE, SET NULL or SET DEFAULT. Such "+
 			"rows are previewed, judged by guards and counted (`rows_cascaded`). Where keys lead back to the table itself, "+
-			"rows "+
-			"stay whose deletion would take others that the rule does not match.",
+			"a row stays if deleting it would also delete rows that the rule does not match.",
 		"Nothing, if that is what the keys are for. A hold on a dependent table keeps its rows, with those that they "+
 			"refer to.",
 	)
