@@ -33,7 +33,7 @@ func TestWhatIfReads(t *testing.T) {
 	}
 	reads := slices.DeleteFunc(*asks, func(sql string) bool {
 		return !strings.HasPrefix(sql, "SELECT count(*) FILTER") ||
-			!strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
+			!strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp" AS r WHERE r.ctid >= `) // others estimate
 	})
 	if len(reads) != 2 {
 		t.Errorf("the table was read %d times, want 2: %q", len(reads), reads)
