@@ -117,6 +117,7 @@ func (p *InProcess) Close() error {
 		defer cancel()
 		p.level.Set(slog.LevelWarn)
 		p.server.manager.Notify(ctx)
+		p.level.Set(silent)
 	default:
 	}
 	p.end()
