@@ -35,6 +35,7 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		PausedBy:        r.PausedBy,
 		WindowOpenTime:  timestamp(r.WindowOpenTime),
 		WaitsForRunId:   r.WaitsFor,
+		Interrupted:     r.Interrupted,
 		PauseStopsClock: r.PauseStopsClock,
 	}
 	for i := range r.Results {

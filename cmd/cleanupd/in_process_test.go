@@ -82,8 +82,9 @@ func TestWithoutServerHidesPassword(t *testing.T) {
 	}
 }
 
-// Interrupting the command stops its run after the batch. Commands that only look leave it like that, and the next one
-// that follows it continues it, as a replica of the service that the database belongs to. Its end is notified.
+// Interrupting the command stops its run after the batch. Commands that only look leave it like that and show it as
+// interrupted. The next run resumes it first, as a replica of the service that the database belongs to, and notifies of
+// its end.
 func TestWithoutServerContinues(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -118,27 +119,33 @@ func TestWithoutServerContinues(t *testing.T) {
 	if code := first.ProcessState.ExitCode(); code != exitInterrupted || found == nil || deleted == 0 || deleted == 2000 {
 		t.Fatalf("%d, %d rows deleted: %s", code, deleted, log)
 	}
-	if code, out, errs := cleanupd(t, "runs", "--database-url", db.URL()); code != 0 ||
-		!strings.Contains(out, found[1][:8]) {
-		t.Errorf("%d %s %s", code, out, errs)
+	if strings.Contains(log.String(), "level=") {
+		t.Errorf("the log of the command's own server is on the terminal: %s", log)
 	}
-	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {
-		t.Errorf("a command that lists the runs deleted %d rows", now-deleted)
+	for command, want := range map[string]string{
+		"runs":                  `(?m)^` + found[1] + ` +interrupted `,
+		"runs show " + found[1]: `It was interrupted, and no server has it: .* cleanupd runs watch ` + found[1],
+	} {
+		code, out, errs := cleanupd(t, append(strings.Fields(command), "--database-url", db.URL())...)
+		if code != 0 || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%s: %d %s %s, want %s", command, code, out, errs, want)
+		}
+	}
+	if code, shown := onTerminal(t, "n", "run", "--database-url", db.URL()); code != 1 ||
+		!regexp.MustCompile(`First +run `+found[1]+` of .*, which was interrupted, is resumed`).MatchString(shown) {
+		t.Errorf("%d %s", code, shown)
 	}
 	if code, _, errs := cleanupd(t, "run", "--dry-run", "--database-url", db.URL()); code != 0 {
 		t.Errorf("a dry run beside the interrupted run: %d %s", code, errs)
 	}
-	code, _, errs := cleanupd(t, "run", "--task", "visitors", "--database-url", db.URL())
-	if code != 1 || !strings.Contains(errs, found[1]) {
-		t.Errorf("a run beside the interrupted run: %d %s", code, errs)
-	}
 	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {
-		t.Errorf("commands for other tasks deleted %d rows of the interrupted run", now-deleted)
+		t.Errorf("other commands deleted %d rows of the interrupted run", now-deleted)
 	}
-	second, log := program("runs", "watch", found[1])
+	second, log := program("run", "--task", "visitors")
 	_ = second.Wait()
-	if code := second.ProcessState.ExitCode(); code != 0 ||
-		!regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(log.String()) {
+	if code := second.ProcessState.ExitCode(); code != 0 || !regexp.MustCompile(`(?s)Run `+found[1]+` of \S+ `+
+		`was interrupted, and is resumed first\..*\nsessions +succeeded +2,000 .*\nvisitors +succeeded `,
+	).MatchString(log.String()) {
 		t.Errorf("%d %s", code, log)
 	}
 	db.Do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
@@ -147,5 +154,26 @@ func TestWithoutServerContinues(t *testing.T) {
 	third, log := program("run", "--task", "sessions")
 	if _ = third.Wait(); third.ProcessState.ExitCode() != 1 || notified.Load() != 1 {
 		t.Errorf("%d, %d notifications: %s", third.ProcessState.ExitCode(), notified.Load(), log)
+	}
+}
+
+// An interrupted dry run keeps no other from starting.
+func TestWithoutServerCancelsInterruptedDryRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	dryRun := func() (int, string) {
+		code, out, errs := cleanupd(t, "run", "--dry-run", "--task", "sessions", "--database-url", db.URL())
+		return code, out + errs
+	}
+	for range 2 {
+		if code, shown := dryRun(); code != 0 {
+			t.Fatalf("%d %s", code, shown)
+		}
+	}
+	db.Do(`UPDATE cleanupd.run SET slot = n.slot, state = 'RUNNING', end_time = NULL, replica = '',
+			lease_until = clock_timestamp()
+		FROM (SELECT id, row_number() OVER () AS slot FROM cleanupd.run) AS n WHERE n.id = run.id`)
+	if code, shown := dryRun(); code != 0 || strings.Count(shown, "Cancelled the dry run ") != 2 {
+		t.Errorf("%d %s", code, shown)
 	}
 }

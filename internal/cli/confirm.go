@@ -24,6 +24,9 @@ func confirmRun(
 	if err := rpc.PrintTarget(cmd, server, client); err != nil {
 		return err
 	}
+	if err := printInterrupted(cmd, server, client); err != nil {
+		return err
+	}
 	question := "Delete what these tasks find? It cannot be undone; --preview shows it first."
 	if req.GetPlan() != "" {
 		dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: req.GetPlan()})

@@ -59,10 +59,11 @@ func NewRun() *cobra.Command {
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
 			"Without a terminal it starts at once, except for --preview.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does. With --database-url it\n" +
-			"stops the run after the current batch, and cleanupd runs watch continues it.\n" +
+			"stops the run after the current batch; the next cleanupd run --database-url resumes it before its own.\n" +
 			"With --older-than, preview a policy for each such rule, and run and store these if you confirm.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
-			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
+			"The exit status is 1 if the run, or one that it resumed, did not succeed, and 130 if this program was\n" +
+			"interrupted.",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if cmd.Flags().Changed("max-duration") {
@@ -94,13 +95,29 @@ func NewRun() *cobra.Command {
 			if req.Plan, err = runID(cmd.Context(), client, req.GetPlan()); err != nil {
 				return err
 			}
-			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+			startOnce := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
 				run, err := watch.Start(cmd.Context(), &server, client, req)
 				if err != nil {
 					return "", err
 				}
 				err = run.Follow(watch.NewPrinter(output, cmd, &server, all))
 				return run.ID(), err
+			}
+			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+				if id, err = startOnce(req); err == nil || id != "" {
+					return id, err
+				}
+				var resumed error
+				if run := obstacle(cmd.Context(), &server, client, err); run != nil {
+					resumed = resume(cmd, &server, client, run, watch.NewPrinter(output, cmd, &server, all))
+					if cmd.Context().Err() != nil {
+						return "", resumed
+					}
+				} else if cancelled, failed := cancelInterrupted(cmd, &server, client, err); !cancelled {
+					return "", errors.Join(err, failed)
+				}
+				id, err = startOnce(req)
+				return id, errors.Join(resumed, err)
 			}
 			switch {
 			case preview:
@@ -185,6 +202,9 @@ func askAfterPreview(
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())
 		if err := rpc.PrintTarget(cmd, server, client); err != nil {
+			return nil, err
+		}
+		if err := printInterrupted(cmd, server, client); err != nil {
 			return nil, err
 		}
 	}

@@ -207,6 +207,9 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 			deleted += t.GetRowsDeleted()
 		}
 		state, done, foreseen := format.EnumName(r.GetState()), humanize.Comma(deleted), ""
+		if r.GetInterrupted() {
+			state = "interrupted"
+		}
 		if r.GetDryRun() {
 			state, done, foreseen = state+" (dry)", "", done
 		}

@@ -285,6 +285,7 @@ const shades: Record<string, string> = {
   RUNNING: 'busy',
   QUEUED: 'busy',
   PAUSED: 'warn',
+  INTERRUPTED: 'warn',
   FAILED: 'bad',
   CANCELLED: 'warn',
   NOT_RUN: 'warn',

@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest'
-import { spaceOf } from './runs'
+import { spaceOf, stateOf } from './runs'
+
+test('a run that no replica has is shown as interrupted', () => {
+  expect(stateOf({ state: 'RUN_STATE_RUNNING', interrupted: true })).toBe('INTERRUPTED')
+  expect(stateOf({ state: 'RUN_STATE_RUNNING' })).toBe('RUN_STATE_RUNNING')
+})
 
 test('the space of a table is before its first task and after its last, and tables without a change are left out', () => {
   const space = (table: string, rowsDeleted: string, before: string, after: string) => ({

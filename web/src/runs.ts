@@ -11,6 +11,8 @@ export const ended = (run: Run) => run.endTime !== undefined && run.endTime !== 
 export const durationOf = (run: Run) =>
   run.startTime && run.endTime ? (Date.parse(run.endTime) - Date.parse(run.startTime)) / 1000 : 0
 
+/** Returns the state to show. */
+export const stateOf = (run: Run) => (run.interrupted ? 'INTERRUPTED' : run.state)
 /** Whether an active run is paused. */
 export const isPaused = (run: Run) => run.state === 'RUN_STATE_PAUSED'
 /** Whether a paused run waits for a window of its schedule, and not for a person. */

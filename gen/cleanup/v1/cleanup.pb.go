@@ -652,6 +652,10 @@ type Run struct {
 	// The id of the run by hand that was started while this one waited for its window, and has to end before it continues;
 	// empty without one.
 	WaitsForRunId string `protobuf:"bytes,21,opt,name=waits_for_run_id,json=waitsForRunId,proto3" json:"waits_for_run_id,omitempty"`
+	// Whether the run is RUNNING and no replica has it: the one that had it stopped, or no longer renews its lease. A
+	// server resumes it after the last committed batch, and so does `cleanupd run` or `cleanupd runs watch` with
+	// --database-url.
+	Interrupted   bool `protobuf:"varint,23,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +842,13 @@ func (x *Run) GetWaitsForRunId() string {
 		return x.WaitsForRunId
 	}
 	return ""
+}
+
+func (x *Run) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
 }
 
 // TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
@@ -3772,7 +3783,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\a\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\b\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -3799,7 +3810,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\x12?\n" +
 	"\x0etripped_guards\x18\x16 \x03(\v2\x18.cleanup.v1.TrippedGuardR\rtrippedGuards\x12D\n" +
 	"\x10window_open_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0ewindowOpenTime\x12'\n" +
-	"\x10waits_for_run_id\x18\x15 \x01(\tR\rwaitsForRunId\"\xcb\b\n" +
+	"\x10waits_for_run_id\x18\x15 \x01(\tR\rwaitsForRunId\x12 \n" +
+	"\vinterrupted\x18\x17 \x01(\bR\vinterrupted\"\xcb\b\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +

@@ -39,7 +39,11 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		if !r.GetDryRun() {
 			fmt.Fprintf(s, "Its pace is %s.\n", format.EnumName(r.GetPace()))
 		}
-		fmt.Fprintf(s, "It has not ended: %s shows how it goes on.\n", server.Command("runs watch", r.GetId()))
+		text := "It has not ended: %s shows how it goes on.\n"
+		if r.GetInterrupted() {
+			text = "It was interrupted, and no server has it: a server resumes it, and so does %s.\n"
+		}
+		fmt.Fprintf(s, text, server.Command("runs watch", r.GetId()))
 	}
 	err := printResults(s, r, server, all)
 	for _, t := range r.GetResults() {

@@ -20,6 +20,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
   CASE WHEN paused_by = '` + RequestedBySchedule + `' THEN window_until END, COALESCE(` + overtaking + `::text, ''),
+  COALESCE(state = 'RUNNING' AND ` + idleRun + `, false),
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
     'PartitionsRemoved', partitions_removed,
@@ -63,7 +64,7 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 		var previews map[string][]cleanup.PreviewTable
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
 			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Pace, &r.PauseTime,
-			&r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor, &r.Results, &spaces, &previews)
+			&r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor, &r.Interrupted, &r.Results, &spaces, &previews)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
 		}

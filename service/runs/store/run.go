@@ -82,6 +82,8 @@ type Run struct {
 	WindowOpenTime *time.Time `json:"-"`
 	// WaitsFor is the id of the run by hand that has to end before this one continues; "" if none.
 	WaitsFor string `json:"-"`
+	// Interrupted means that the run is RUNNING, and that no replica has it.
+	Interrupted bool `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool     `json:"PauseStopsClock,omitempty"`
 	LastSequence    int64    `json:"-"`

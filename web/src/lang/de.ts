@@ -35,6 +35,7 @@ export const words: Words = {
   'state.PENDING': 'ausstehend',
   'state.RUNNING': 'läuft',
   'state.PAUSED': 'pausiert',
+  'state.INTERRUPTED': 'unterbrochen',
   'state.SUCCEEDED': 'erfolgreich',
   'state.FAILED': 'fehlgeschlagen',
   'state.CANCELLED': 'abgebrochen',

@@ -31,6 +31,7 @@ export const en = {
   'state.PENDING': 'pending',
   'state.RUNNING': 'running',
   'state.PAUSED': 'paused',
+  'state.INTERRUPTED': 'interrupted',
   'state.SUCCEEDED': 'succeeded',
   'state.FAILED': 'failed',
   'state.CANCELLED': 'cancelled',

@@ -36,6 +36,7 @@ export const words: Words = {
   'state.PENDING': 'en attente',
   'state.RUNNING': 'en cours',
   'state.PAUSED': 'en pause',
+  'state.INTERRUPTED': 'interrompue',
   'state.SUCCEEDED': 'réussi',
   'state.FAILED': 'échoué',
   'state.CANCELLED': 'annulé',

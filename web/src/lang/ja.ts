@@ -35,6 +35,7 @@ export const words: Words = {
   'state.PENDING': '未開始',
   'state.RUNNING': '実行中',
   'state.PAUSED': '一時停止中',
+  'state.INTERRUPTED': '中断',
   'state.SUCCEEDED': '成功',
   'state.FAILED': '失敗',
   'state.CANCELLED': 'キャンセル済み',

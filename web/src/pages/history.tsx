@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
 import { Badge, Field, Moment, Page, PagedList, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
-import { durationOf, total } from '../runs'
+import { durationOf, stateOf, total } from '../runs'
 
 const states = ['QUEUED', 'RUNNING', 'PAUSED', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
@@ -72,7 +72,7 @@ export function History() {
                   </a>
                 ),
               },
-              { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+              { title: t('history.state'), cell: run => <Badge state={stateOf(run)} /> },
               {
                 title: t('history.kind'),
                 cell: run => (run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real')),

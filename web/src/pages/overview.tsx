@@ -6,7 +6,7 @@ import { Badge, Moment, Page, Said, Section, Show, useLoad } from '../components
 import { day, number, period, said, short, t, type Message } from '../i18n'
 import type { Context } from '../context'
 import { byDay, judgedRuns, loadRuns, loadWarnings } from '../overview'
-import { awaitsWindow, ended, isPaused, nameOf, durationOf, total } from '../runs'
+import { awaitsWindow, ended, isPaused, nameOf, durationOf, stateOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
@@ -225,7 +225,7 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
               <a href={`#/runs/${active.id}`}>{t('rows', { n: number(total(active)) })}</a>
             </p>
             <p>
-              <Badge state={active.state} />
+              <Badge state={stateOf(active)} />
             </p>
           </div>
         )}
