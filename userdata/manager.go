@@ -36,6 +36,8 @@ type Config struct {
 	// Own fails if nothing may be changed because the record belongs to another instance or is a copy; nil means it
 	// never fails.
 	Own func(ctx context.Context) error
+	// OnlyWoken makes Work carry out nothing before the first call of Start or Wake.
+	OnlyWoken bool
 	// Held fails while everything is on hold, so that nothing may be erased; nil means it never fails.
 	Held func(ctx context.Context) error
 }

@@ -77,10 +77,7 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("store the erasure: %w", err)
 	}
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.Wake()
 	return id, nil
 }
 

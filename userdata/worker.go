@@ -19,8 +19,22 @@ import (
 // workInterval is how long a replica waits between two looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
+// Wake makes Work look for erasures now.
+func (m *Manager) Wake() {
+	select {
+	case m.wake <- struct{}{}:
+	default: // it is about to
+	}
+}
+
 // Work carries out erasures, also those that other replicas have left, until the context ends.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
+	if m.OnlyWoken {
+		select {
+		case <-ctx.Done():
+		case <-m.wake:
+		}
+	}
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
 	for ctx.Err() == nil {

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -307,6 +309,58 @@ func killed(
 	second = startServer(t, args...)
 	db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 	return second, db
+}
+
+// Without a server, interrupting the command stops the erasure. Commands that only look leave it like that, and the
+// next erasure resumes it first.
+func TestErasureWithoutServerIsResumed(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 300, "")
+	forms.Do(`CREATE FUNCTION slow() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN OLD; END';
+		CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	db := pgtest.Campaign(t)
+	program := func(args ...string) (*exec.Cmd, *logged) {
+		cmd := exec.Command(os.Args[0], append(args, "--database-url", db.URL())...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "CLEANUPD_FORMS_DATABASE_URL="+forms.URL(),
+			"CLEANUPD_FORMS_GDS_IN_DATABASE=true")
+		log := &logged{more: make(chan struct{})}
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd, log
+	}
+	erase := []string{"userdata", "erase", "--yes"}
+	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
+		erase = append(erase, "--process-instance", id)
+	}
+	first, log := program(erase...)
+	log.wait(t.Context(), "process instance .* erased")
+	if err := first.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	left := forms.Int("SELECT count(*) FROM tb_process_instance")
+	if code := first.ProcessState.ExitCode(); code != exitInterrupted || left == 0 || left == 300 ||
+		!strings.Contains(log.String(), "the next cleanupd userdata erase or sweep, or a server, resumes it") ||
+		strings.Contains(log.String(), "level=") {
+		t.Fatalf("%d, %d process instances are left: %s", code, left, log)
+	}
+	for _, look := range []string{"userdata receipts", "userdata erase ann --dry-run", "runs"} {
+		cmd, log := program(strings.Fields(look)...)
+		if err := cmd.Wait(); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != left {
+			t.Errorf("%s: %v: %s", look, err, log)
+		}
+	}
+	second, log := program("userdata", "erase", "--yes", "--orphan-task", "99999")
+	_ = second.Wait()
+	if left := forms.Int("SELECT count(*) FROM tb_process_instance"); left != 0 ||
+		!regexp.MustCompile(`The erasure (\S+) of \S+ has not ended, and is resumed first\.\n`+
+			`The erasure \S+ has ended; everything was erased\.\n`).MatchString(log.String()) {
+		t.Errorf("%d process instances are left: %s", left, log)
+	}
 }
 
 // The record of an erasure of 300 process instances has each of them once, and all of their tasks.

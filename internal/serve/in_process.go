@@ -106,6 +106,13 @@ func (p *InProcess) Work(ctx context.Context) (err error) {
 	return err
 }
 
+// WorkOnErasures begins to carry out erasures, also those that were interrupted.
+func (p *InProcess) WorkOnErasures() {
+	if p.server.forms != nil {
+		p.server.forms.Wake()
+	}
+}
+
 // notifyTimeout limits how long a command waits for its last notifications to be sent; a later one tries again.
 const notifyTimeout = 15 * time.Second
 

@@ -214,7 +214,7 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 	if forms == nil {
 		return nil
 	}
-	forms.Lease = c.lease
+	forms.Lease, forms.OnlyWoken = c.lease, c.inProcess
 	forms.Own = func(ctx context.Context) error { return instance.Own(ctx, s.pool, c.instance) }
 	forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
 	open := func() (err error) {

@@ -32,7 +32,8 @@ func newErase(server *rpc.Server) *cobra.Command {
 		Long: "Show what would be erased, ask for confirmation, and erase it: process instances and orphan tasks,\n" +
 			"with the documents that nothing else refers to. Process instances with the user id only as part of\n" +
 			"a longer text must be given by their ids (--process-instance).\n" +
-			"Interrupting this program does not stop an erasure that has started. The exit status is 1 if\n" +
+			"Interrupting this program does not stop an erasure that has started, except with --database-url:\n" +
+			"the next cleanupd userdata erase or sweep, or a server, then resumes it. The exit status is 1 if\n" +
 			"anything could not be erased.",
 		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase " +
 			"bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 " +
@@ -49,7 +50,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 				return flags.Errorf("give either a user id, or ids of process instances and orphan tasks " +
 					"(--process-instance, --orphan-task)")
 			}
-			return eraseAfterPreview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
+			return eraseAfterPreview(cmd, server, client, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
 				req.DryRun = dryRun
 				stream, err := client.EraseUserData(cmd.Context(), &req)
 				if err != nil {
@@ -94,13 +95,19 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 // eraseAfterPreview erases after a preview and a confirmation; with yes, it does not ask. erase reports whether it
 // found anything.
 func eraseAfterPreview(
-	cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (found bool, err error),
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, yes, dryRun bool, question string,
+	erase func(dryRun bool) (found bool, err error),
 ) error {
 	if !yes && !dryRun && !terminal.CanAsk() {
 		return flags.Errorf(
 			"erasing needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run " +
 				"to see what would be erased",
 		)
+	}
+	if server.InProcess() && !dryRun {
+		if err := resumeErasures(cmd, client, server); err != nil {
+			return stopped(cmd, err)
+		}
 	}
 	if !yes || dryRun {
 		found, err := erase(true)
@@ -112,6 +119,9 @@ func eraseAfterPreview(
 		}
 	}
 	_, err := erase(false)
+	if err != nil && server.InProcess() {
+		err = stopped(cmd, err)
+	}
 	return err
 }
 

@@ -27,7 +27,7 @@ func newSweep(server *rpc.Server) *cobra.Command {
 		Args:    flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			question := "Delete these documents, and note the ones that a later sweep may delete?"
-			return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
+			return eraseAfterPreview(cmd, server, client, yes, dryRun, question, func(dryRun bool) (bool, error) {
 				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
 				if err != nil {
 					return false, err

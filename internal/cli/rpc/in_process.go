@@ -26,6 +26,8 @@ type OwnServer interface {
 	Dial(ctx context.Context) (net.Conn, error)
 	// Work lets it execute runs; it does not before.
 	Work(ctx context.Context) error
+	// WorkOnErasures lets it carry out erasures; it does not before one is requested.
+	WorkOnErasures()
 	// Close waits for the current batch.
 	Close() error
 }
@@ -51,6 +53,7 @@ func (s *Server) connect(cmd *cobra.Command) (Conn, error) {
 	c := &inProcess{startServer: func(ctx context.Context, create bool) (OwnServer, error) {
 		return start(ctx, s.databaseURL, create, cmd.ErrOrStderr())
 	}}
+	s.inProcess = c
 	var err error
 	c.ClientConn, err = grpc.NewClient("passthrough:///in-process", append(
 		dialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -116,6 +119,9 @@ func (c *inProcess) Close() error {
 
 // InProcess reports whether the server is one in this process, which ends with the command.
 func (s *Server) InProcess() bool { return s.databaseURL != "" }
+
+// WorkOnErasures lets the server in this process, which has answered a call, carry out interrupted erasures.
+func (s *Server) WorkOnErasures() { s.inProcess.server.WorkOnErasures() }
 
 func (s *Server) DatabaseURL() string { return s.databaseURL }
 

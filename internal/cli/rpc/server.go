@@ -31,6 +31,7 @@ type Server struct {
 	token       string
 	name        string // the name of the context; empty if none is used
 	databaseURL string // of the database on which a server in this process works; empty for a server elsewhere
+	inProcess   *inProcess
 	given       func(flag string) bool
 }
 
