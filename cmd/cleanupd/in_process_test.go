@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
@@ -79,6 +83,53 @@ func TestWithoutServerHidesPassword(t *testing.T) {
 	code, out, errs := cleanupd(t, "run", "--task", "sessions", "--database-url", u.String())
 	if code != 0 || strings.Contains(out+errs, planted) {
 		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+// An error says why a connection was refused, and not that one with TLS was tried before.
+func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	config, err := pgconn.ParseConfig(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // TLS is not tried on a socket of Unix
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial(pgconn.NetworkAddress(config.Host, config.Port))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+			go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
+		}
+	}()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	for _, c := range []struct{ address, more, want string }{
+		{l.Addr().String(), "", `database "nowhere" does not exist`},
+		{l.Addr().String(), "?sslmode=require", "server refused TLS connection"},
+		{closed.Addr().String(), "", "connection refused"},
+	} {
+		url := "postgres://" + config.User + "@" + c.address + "/nowhere" + c.more
+		code, out, errs := cleanupd(t, "runs", "--database-url", url)
+		if code != 1 || strings.Count(errs, c.want) != 1 ||
+			strings.Contains(errs, "TLS") != strings.Contains(c.want, "TLS") {
+			t.Errorf("%s: %d %s%s, want %s once", url, code, out, errs, c.want)
+		}
 	}
 }
 

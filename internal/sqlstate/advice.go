@@ -2,6 +2,8 @@ package sqlstate
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -61,8 +63,35 @@ func Explain(err error) string {
 }
 
 func Text(err error) string {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
-		return err.Error() + "; hint: " + pgErr.Hint
+	text := err.Error()
+	if failed := (*pgconn.ConnectError)(nil); errors.As(err, &failed) {
+		text = strings.Replace(text, failed.Error(), connectText(failed), 1)
 	}
-	return err.Error()
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
+		text += "; hint: " + pgErr.Hint
+	}
+	return text
+}
+
+// connectText leaves out attempts that failed for want of TLS, since pgx then tries without it, and repetitions of
+// the same cause, unless nothing else went wrong.
+func connectText(failed *pgconn.ConnectError) string {
+	//nolint:errorlint // one that wraps it has its own text
+	attempts, ok := failed.Unwrap().(interface{ Unwrap() []error })
+	if !ok {
+		return failed.Error()
+	}
+	var all, causes []string
+	for _, attempt := range attempts.Unwrap() {
+		text := attempt.Error()
+		all = append(all, text)
+		if !strings.HasSuffix(text, "server refused TLS connection") && !slices.Contains(causes, text) {
+			causes = append(causes, text)
+		}
+	}
+	if causes == nil {
+		causes = all[:1]
+	}
+	prefix, _, _ := strings.Cut(failed.Error(), all[0])
+	return strings.TrimSpace(prefix) + " " + strings.Join(causes, "; ")
 }
