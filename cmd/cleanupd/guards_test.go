@@ -80,3 +80,25 @@ func TestGuards(t *testing.T) {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 }
+
+// Typing the number of a guard is the answer to a preview: there is no other question.
+func TestPreviewThatAGuardRefuses(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
+	r := startServer(t, "--database-url", db.URL())
+	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
+		t.Fatal(errs)
+	}
+	for answer, want := range map[string]int64{" ": 20, "20": 0} {
+		code, shown := onTerminal(t, answer, "run", "--preview", "--task", "audit-trail", "--server", r.grpc)
+		left := db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0")
+		if (code == 0) != (left == 0) || left != want || strings.Contains(shown, "[y/N]") ||
+			!strings.Contains(shown, "20 rows would be deleted") || !strings.Contains(shown, "cannot be undone") {
+			t.Errorf("%q: %d, %d rows are left: %s", answer, code, left, shown)
+		}
+		if left == 0 {
+			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
+		}
+	}
+}

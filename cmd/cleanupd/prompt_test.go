@@ -38,7 +38,7 @@ func onTerminalAfter(t *testing.T, meanwhile func(), answer string, args ...stri
 		close(ended)
 	}()
 	if answer != "" {
-		screen.wait(t.Context(), `\[y/N\] $`)
+		screen.wait(t.Context(), `(\[y/N\]|to run nothing:) $`)
 		meanwhile()
 		if _, err := terminal.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)

@@ -208,8 +208,7 @@ func askAfterPreview(
 			return nil, err
 		}
 	}
-	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
-	switch confirmed := yes || acceptGuards(cmd, guards) && terminal.Confirm(cmd, question); {
+	switch confirmed := yes || confirmPreview(cmd, watch.Total(dryRun.GetRun()), guards); {
 	case !confirmed && len(stored.stored) > 0:
 		return nil, errors.New("nothing was run, and no policy was stored or changed")
 	case !confirmed:
@@ -225,4 +224,15 @@ func askAfterPreview(
 		Pace:            req.GetPace(),
 		Detach:          req.GetDetach(),
 	}, nil
+}
+
+// confirmPreview asks whether to do exactly what a preview shows. Where guards would refuse that, typing their numbers
+// is the answer.
+func confirmPreview(cmd *cobra.Command, total string, guards []*cleanupv1.TrippedGuard) bool {
+	if len(guards) == 0 {
+		return terminal.Confirm(cmd, total+". Run exactly this? It cannot be undone.")
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Guards would refuse it: to run exactly this, which cannot be undone, type "+
+		"their numbers.\n", total)
+	return acceptGuards(cmd, guards)
 }
