@@ -163,7 +163,7 @@ func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f prot
 	switch {
 	case isNull(n) && f.HasOptionalKeyword(): // the value is NULL
 	case isNull(n):
-		p.errorf(n, "%s has no value", path)
+		p.errorf(n, "%s has no value%s", path, insteadOfNull(f))
 	case f.IsList() && n.Kind != yaml.SequenceNode:
 		p.errorf(n, "%s must be a list", path)
 	case f.IsList():
@@ -187,10 +187,25 @@ func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f pr
 		p.message(n, path, list.AppendMutable().Message())
 		return
 	}
+	if isNull(n) {
+		p.errorf(n, "%s has no value%s", path, insteadOfNull(f))
+		return
+	}
 	if value, ok := p.scalar(n, path, f); ok {
 		list.Append(value)
 	}
 }
+
+// insteadOfNull says what to write where no comparison is true, and that a text needs quotes.
+func insteadOfNull(f protoreflect.FieldDescriptor) string {
+	if f.FullName() != filterValues {
+		return ""
+	}
+	return `: for rows without a value in the column write op: IS_NULL (for the others IS_NOT_NULL) and leave ` +
+		`values out; for the text null write "null"`
+}
+
+var filterValues = (&cleanupv1.Filter{}).ProtoReflect().Descriptor().Fields().ByName("values").FullName()
 
 // scalar accepts numbers, dates and booleans for a text field, as they are written.
 func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescriptor) (value protoreflect.Value, ok bool) {
