@@ -49,8 +49,16 @@ func TestWithoutServer(t *testing.T) {
 	do(2, "run --detach", "either --detach or --database-url")
 	do(1, "runs", "no service has run on this database yet")
 	do(2, "runs --server 127.0.0.1:1", "either a server, .* or --database-url")
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("name: logins\ntable: login\nolderThan:\n  column: att\n  days: 90\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	const mistake = `wrong.yaml:4: policy logins: olderThan.column: .*att`
+	do(2, "policies apply "+wrong+" --yes", mistake)
+	do(2, "policies set -f "+wrong, mistake)
 	if db.Int("SELECT count(*) FROM pg_namespace WHERE nspname = 'cleanupd'") != 0 {
-		t.Error("a usage error, or a look at what is stored, created the schema")
+		t.Error("a usage error, a mistake in a file, or a look at what is stored, created the schema")
 	}
 	do(0, "policies apply "+file+" --yes", "Created the schema cleanupd in the database "+db.Name)
 	dryRun := do(0, "run --dry-run", "rows would be deleted|would delete|11")
@@ -99,13 +107,14 @@ func TestRefusedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	go func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial(pgconn.NetworkAddress(config.Host, config.Port))
+			server, err := net.Dial(network, address)
 			if err != nil {
 				t.Error(err)
 				return

@@ -76,6 +76,9 @@ func (a *applier) apply(file string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkFirst(a.cmd.Context(), a.server, entries); err != nil {
+		return err
+	}
 	stored, err := a.stored()
 	if err != nil {
 		return err

@@ -97,6 +97,9 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 				return flags.Errorf("%s has %d policies, and set takes one: see cleanupd policies apply", file,
 					len(found))
 			}
+			if err := checkFirst(cmd.Context(), server, found); err != nil {
+				return err
+			}
 			p := found[0].policy
 			if p.Etag, err = etagOf(cmd, client, p.GetName()); err != nil {
 				return err

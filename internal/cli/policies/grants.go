@@ -79,11 +79,7 @@ func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client,
 	*cleanupv1.GetPolicyGrantsResponse, error,
 ) {
 	all := &cleanupv1.GetPolicyGrantsResponse{}
-	var look service.Look
-	for _, e := range entries {
-		look.Policies = append(look.Policies, e.policy)
-	}
-	err := LookAt(cmd.Context(), server.DatabaseURL(), look, func(look service.Look, ctx context.Context) (err error) {
+	err := lookWith(cmd.Context(), server, entries, func(look service.Look, ctx context.Context) (err error) {
 		all.Statements, err = look.Grants(ctx)
 		return err
 	})

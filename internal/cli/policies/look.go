@@ -3,10 +3,12 @@ package policies
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
@@ -15,6 +17,32 @@ import (
 
 // LookAt lends a look connections to a database that can only read.
 func LookAt(
+	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
+) error {
+	return explainLook(lend(ctx, url, look, do), nil)
+}
+
+// lookWith lends a look with the policies of a file connections to the database of the server in this process.
+func lookWith(
+	ctx context.Context, server *rpc.Server, entries []entry, do func(look service.Look, ctx context.Context) error,
+) error {
+	var look service.Look
+	for _, e := range entries {
+		look.Policies = append(look.Policies, e.policy)
+	}
+	return explainLook(lend(ctx, server.DatabaseURL(), look, do), entries)
+}
+
+// checkFirst fails if the server in this process would refuse a policy, which it says only after it has made the schema
+// cleanupd.
+func checkFirst(ctx context.Context, server *rpc.Server, entries []entry) error {
+	if !server.InProcess() {
+		return nil
+	}
+	return lookWith(ctx, server, entries, service.Look.Check)
+}
+
+func lend(
 	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
 ) error {
 	config, err := flags.DatabaseURL("--database-url", url)
@@ -26,11 +54,11 @@ func LookAt(
 		return err
 	}
 	defer look.Pool.Close()
-	return explainLook(do(look, ctx))
+	return do(look, ctx)
 }
 
-// explainLook returns usage errors for what was typed or is in the file.
-func explainLook(err error) error {
+// explainLook returns usage errors for what was typed or is in the file, with the place there.
+func explainLook(err error, file []entry) error {
 	var (
 		wrong failure.Violations
 		field *failure.FieldError
@@ -42,9 +70,12 @@ func explainLook(err error) error {
 		var each []error
 		for _, v := range wrong {
 			name, path, _ := strings.Cut(v.Field, ".")
-			where := "policy " + name
+			where, path := "policy "+name, FieldPath(path)
+			if i := slices.IndexFunc(file, func(e entry) bool { return e.policy.GetName() == name }); i >= 0 {
+				where = file[i].where(path) + ": " + where
+			}
 			if path != "" {
-				where += ": " + FieldPath(path)
+				where += ": " + path
 			}
 			each = append(each, flags.Errorf("%s: %s", where, v.Problem))
 		}
