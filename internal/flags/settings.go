@@ -34,62 +34,90 @@ func ReadSettings(set, serve *pflag.FlagSet) error {
 		return Errorf("--config: %w", err)
 	}
 	var errs []error
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(settings); i += 2 {
-		name := settings[i].Value
-		at := func(format string, args ...any) {
-			errs = append(errs, Errorf("--config: %s:%d: %w", file, settings[i].Line, fmt.Errorf(format, args...)))
-		}
-		if f := serve.Lookup(name); f == nil || !HasVariable(f) || name == "config" {
-			at("there is no setting %q%s", name, Similar(name, names(serve)))
-			continue
-		}
-		if seen[name] {
-			at("%s is set twice", name)
-			continue
-		}
-		seen[name] = true
-		f := set.Lookup(name)
-		if f == nil || f.Changed {
-			continue
-		}
-		values, err := valuesOf(settings[i+1], f)
-		for _, value := range values {
-			if err == nil {
-				err = explainValue(set.Set(name, value))
-			}
+	given := map[string]bool{}
+	for _, s := range settings {
+		err := s.check(serve, given)
+		if err == nil {
+			err = s.apply(set)
 		}
 		if err != nil {
-			at("%w", err)
+			errs = append(errs, Errorf("--config: %s:%d: %w", file, s.line, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// settingsOf returns the names and the values of the settings in a file, in turn.
-func settingsOf(file string) ([]*yaml.Node, error) {
+// setting is a line of the form NAME: VALUE.
+type setting struct {
+	name  string
+	line  int
+	value *yaml.Node
+}
+
+// check fails if serve has no such setting, or if the file has given it before.
+func (s setting) check(serve *pflag.FlagSet, given map[string]bool) error {
+	if f := serve.Lookup(s.name); f == nil || !HasVariable(f) || s.name == "config" {
+		return fmt.Errorf("there is no setting %q%s", s.name, Similar(s.name, names(serve)))
+	}
+	if given[s.name] {
+		return fmt.Errorf("%s is set twice", s.name)
+	}
+	given[s.name] = true
+	return nil
+}
+
+// apply sets the flag, if the set has it and neither the command line nor the environment did.
+func (s setting) apply(set *pflag.FlagSet) error {
+	f := set.Lookup(s.name)
+	if f == nil || f.Changed {
+		return nil
+	}
+	values, err := valuesOf(s.value, f)
+	if err != nil {
+		return err
+	}
+	for _, value := range values {
+		if err := explainValue(set.Set(s.name, value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settingsOf(file string) (settings []setting, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	var document, another yaml.Node
-	d := yaml.NewDecoder(f)
-	if err := d.Decode(&document); errors.Is(err, io.EOF) { // it has only comments
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	root := document.Content[0]
+	root, err := onlyDocument(file, f)
 	switch {
-	case !errors.Is(d.Decode(&another), io.EOF):
-		return nil, fmt.Errorf("%s has more than one document", file)
-	case root.Tag == "!!null":
+	case err != nil:
+		return nil, err
+	case root == nil || root.Tag == "!!null": // it has only comments
 		return nil, nil
 	case root.Kind != yaml.MappingNode:
 		return nil, fmt.Errorf("%s:%d: it must have lines of the form NAME: VALUE", file, root.Line)
 	}
-	return root.Content, nil
+	for pair := range slices.Chunk(root.Content, 2) {
+		settings = append(settings, setting{pair[0].Value, pair[0].Line, pair[1]})
+	}
+	return settings, nil
+}
+
+// onlyDocument returns nil if there is none.
+func onlyDocument(file string, r io.Reader) (*yaml.Node, error) {
+	var document, another yaml.Node
+	d := yaml.NewDecoder(r)
+	if err := d.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if !errors.Is(d.Decode(&another), io.EOF) {
+		return nil, fmt.Errorf("%s has more than one document", file)
+	}
+	return document.Content[0], nil
 }
 
 // valuesOf returns one value, or those of the list that a flag that may be repeated can have.
