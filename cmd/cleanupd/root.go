@@ -37,12 +37,29 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.SetFlagErrorFunc(flags.ParseError)
 	server := serve.NewCommand()
-	root.AddCommand(server, serve.NewSettings(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(),
-		cli.NewPreview(), cli.NewRun(),
-		cli.NewRuns(), cli.NewTasks(), cli.NewTables(), cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(),
-		cli.NewForecast(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(), policies.NewCommand(),
-		forms.NewCommand(), cli.NewAudit(), cli.NewContext(), serve.NewHealth(), targets.NewCommand(),
-		demo.NewCommand(), cli.NewMan(), cli.NewVersion())
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Commands for any database:", []*cobra.Command{
+			cli.NewPreview(), cli.NewRun(), cli.NewRuns(), policies.NewCommand(), cli.NewTables(), cli.NewTasks(),
+			cli.NewExplain(), cli.NewForecast(), cli.NewGuards(), cli.NewHolds(), cli.NewSchedule(), cli.NewAudit(),
+		}},
+		{"Commands for databases of Adobe Campaign and AEM Forms:", []*cobra.Command{
+			cli.NewOptions(), cli.NewMidSourcing(), forms.NewCommand(),
+		}},
+		{"Commands for the server and its own schema:", []*cobra.Command{
+			server, serve.NewSettings(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(), serve.NewHealth(),
+			targets.NewCommand(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(cli.NewContext(), demo.NewCommand(), cli.NewMan(), cli.NewVersion())
 	for _, cmd := range root.Commands() {
 		flags.DocumentEnvironment(cmd)
 	}

@@ -127,6 +127,33 @@ func TestExamples(t *testing.T) {
 	})
 }
 
+// The help is about any database. What only Adobe Campaign has is marked as such, and comes last.
+func TestHelpIsAboutAnyDatabase(t *testing.T) {
+	t.Parallel()
+	campaigns := regexp.MustCompile(`(?i)campaign|deliver(y|ies)|recipient|nms|xtk`)
+	commands(newRoot(), func(cmd *cobra.Command) {
+		group := cmd
+		for group.HasParent() && group.Parent().HasParent() {
+			group = group.Parent()
+		}
+		if strings.Contains(group.GroupID, "Campaign") {
+			return
+		}
+		example, _, _ := strings.Cut(cmd.Example, "\n")
+		for what, text := range map[string]string{"short text": cmd.Short, "first example": example} {
+			if campaigns.MatchString(text) {
+				t.Errorf("the %s of %s is about Adobe Campaign: %s", what, cmd.CommandPath(), text)
+			}
+		}
+	})
+	_, help, _ := cleanupd(t, "holds", "create", "--help")
+	any, campaign, marked := strings.Cut(help, "\nFlags for databases of Adobe Campaign:\n")
+	_, any, _ = strings.Cut(any, "\nFlags:\n")
+	if !marked || campaigns.MatchString(any) || !strings.Contains(campaign, "--deliveries") {
+		t.Errorf("the flags of Adobe Campaign are not apart: %s", help)
+	}
+}
+
 // A variable means the same to every command: flags with the same name have the same type and meaning.
 func TestVariablesMeanTheSame(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,9 @@ func NewExplain() *cobra.Command {
 			"and needs the role admin. For a row that does not exist, show which runs deleted rows of its\n" +
 			"table.\n" +
 			"Nothing is changed or locked.",
-		Example: "  cleanupd explain delivery-logs\n" +
+		Example: "  cleanupd explain shop.order_line order_id=5,no=7\n" +
 			"  cleanupd explain policy/old-orders -o json | jq -r '.statements[].sql'\n" +
-			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain shop.order_line order_id=5,no=7",
+			"  cleanupd explain delivery-logs\n  cleanupd explain nmsbroadlogrcp 4711",
 		Args:              taskOrRow,
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(&server, knownTasks, knownTables)),
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {

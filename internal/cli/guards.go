@@ -316,7 +316,7 @@ func (a *guardsFlag) Set(text string) error {
 	}
 	i := strings.LastIndex(rest, ",")
 	if i < 0 {
-		return fmt.Errorf("must be GUARD,TABLE,NUMBER, such as share,%s,250000", `"public"."nmsbroadlogrcp"`)
+		return fmt.Errorf("must be GUARD,TABLE,NUMBER, such as share,%s,250000", `"public"."orders"`)
 	}
 	number, err := strconv.ParseInt(rest[i+1:], 10, 64)
 	if err != nil {

@@ -33,8 +33,7 @@ func NewHolds() *cobra.Command {
 			Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
 				"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
 				"not the application itself.",
-			Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n" +
-				"  cleanupd holds create --rows shop.orders.user_id=17 --reason 'lawsuit 13/2026'",
+			Example: "  cleanupd holds\n  cleanupd holds create --rows shop.orders.user_id=17 --reason 'lawsuit 12/2026'",
 		},
 		&server, &output, newListHolds(&server, &output), newCreateHold(&server, &output),
 		newReleaseHold(&server, &output), newExportHolds(&server, &output),
@@ -83,13 +82,13 @@ type holdFlags struct {
 func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	var hold holdFlags
 	cmd := &cobra.Command{
-		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
-			"IDS | --rows TABLE.COLUMN=VALUE | --everything)",
+		Use: "create --reason TEXT (--rows TABLE.COLUMN=VALUE | --table NAME | --everything | --deliveries IDS | " +
+			"--lists IDS | --workflows IDS | --recipients IDS)",
 		Short: "Create a hold, and wait until it applies to active runs",
-		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
-			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
-			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'\n" +
-			"  cleanupd holds create --rows shop.orders.user_id=17,region=EU --reason 'lawsuit 13/2026'",
+		Example: "  cleanupd holds create --rows shop.orders.user_id=17,region=EU --reason 'lawsuit 12/2026'\n" +
+			"  cleanupd holds create --table shop.payments --reason 'being migrated'\n" +
+			"  cleanupd holds create --everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
+			"  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 13/2026'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			message, err := hold.message()
@@ -108,6 +107,13 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
+	f.StringSliceVar(&hold.rows, "rows", nil, "rows to keep with all that refers to them by foreign keys, as "+
+		"TABLE.COLUMN=VALUE[,COLUMN=VALUE...]; a value with a comma is written as '\"COLUMN=VALUE\"'")
+	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
+	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
+	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
+	f.StringVar(&hold.expires, "expire-time", "",
+		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
 	f.Int64SliceVar(&hold.deliveries, "deliveries", nil,
 		"the ids of deliveries to keep, with everything that belongs to them")
 	f.Int64SliceVar(&hold.lists, "lists", nil, "the ids of lists to keep, with their members and tables")
@@ -115,13 +121,9 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		"the ids of workflows whose logs, tasks, events and work tables to keep")
 	f.Int64SliceVar(&hold.recipients, "recipients", nil,
 		"the ids of recipients: rows that have one in iRecipientId are kept")
-	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
-	f.StringSliceVar(&hold.rows, "rows", nil, "rows to keep with all that refers to them by foreign keys, as "+
-		"TABLE.COLUMN=VALUE[,COLUMN=VALUE...]; a value with a comma is written as '\"COLUMN=VALUE\"'")
-	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
-	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
-	f.StringVar(&hold.expires, "expire-time", "",
-		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
+	flags.Arrange(f, []flags.Group{{
+		Title: "Flags for databases of Adobe Campaign", Help: []string{"deliveries", "lists", "workflows", "recipients"},
+	}})
 	rpc.CompleteFlag(cmd, "table", rpc.Complete(server, knownTables))
 	flags.WithoutVariable(f, "rows") // of the demo it is a number
 	return cmd

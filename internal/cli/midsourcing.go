@@ -19,7 +19,7 @@ func NewMidSourcing() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:     "mid-sourcing",
-		Short:   "List the deliveries that remain on mid-sourcing servers",
+		Short:   "List the deliveries of Adobe Campaign that remain on mid-sourcing servers",
 		Example: "  cleanupd mid-sourcing leftovers",
 		Args:    flags.OnlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

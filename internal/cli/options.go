@@ -48,7 +48,7 @@ func NewOptions() *cobra.Command {
 	}
 	return withSubcommands(&cobra.Command{
 		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
-		Short: "Show and change the retention options, which are stored in XtkOption",
+		Short: "Show and change the retention options of Adobe Campaign, which are stored in XtkOption",
 		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
 			"broadLogPurgeDelayDays",
 	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))

@@ -49,8 +49,8 @@ func NewRun() *cobra.Command {
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
 		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --plan ID --accept-guard " +
-			`'share,"public"."orders",250000'` + "\n  cleanupd run --task delivery-logs --task " +
-			"policy/old-orders --max-duration 2h\n" +
+			`'share,"public"."orders",250000'` + "\n  cleanupd run --task policy/old-orders " +
+			"--max-duration 2h\n" +
 			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
 			".rowsDeleted]'",
 		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with\n" +

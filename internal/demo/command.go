@@ -30,7 +30,7 @@ func NewCommand() *cobra.Command {
 	c := config{profile: tasklist.Auto}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Clean a private Campaign database, and show what was deleted",
+		Short: "Clean a private database with invented data, and show what was deleted",
 		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve\n" +
 			"it, run the cleanup, and print how many rows were deleted. With --keep serve it without a cleanup,\n" +
 			"and suggest commands to try.\n" +

@@ -32,7 +32,7 @@ func NewAdopt() *cobra.Command {
 			"own oid. A service that finds others there serves reads and dry runs, and changes nothing. This\n" +
 			"command stores the current ones, ends active runs, and disables the schedule. Restart the service\n" +
 			"afterwards if it needs its mid-sourcing and Forms servers.",
-		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
+		Example: "  cleanupd adopt --database-url postgres://cleanupd@test.example/shop --instance test",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := flags.DatabaseURL("--database-url", url)

@@ -68,10 +68,10 @@ func NewCommand() *cobra.Command {
 			"With --schedule runs also start automatically, each once, however many replicas there are.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits with 0.\n" +
 			"There are more settings than a first night needs: cleanupd settings prints all of them.",
-		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/campaign\n" +
+		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/shop\n" +
 			"  cleanupd serve --database-url postgres://cleanupd@db1.example,db2.example/campaign --schedule " +
 			"--log-format json\n" +
-			"  cleanupd serve --database-url postgres://cleanupd@db.example/campaign --grpc-listen 0.0.0.0:9090 " +
+			"  cleanupd serve --database-url postgres://cleanupd@db.example/shop --grpc-listen 0.0.0.0:9090 " +
 			"--tls-cert cert.pem --tls-key key.pem --token-file tokens",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -25,7 +25,7 @@ func NewMigrate() *cobra.Command {
 			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
 			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in " +
 			"addition:\nin the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
-		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
+		Example: "  cleanupd migrate --database-url postgres://cleanupd@db.example/shop",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			formsDatabase, err := (&FormsConfig{DatabaseURL: formsURL}).check()
@@ -78,7 +78,7 @@ func NewSchema() *cobra.Command {
 			"A publication FOR ALL TABLES publishes the schema, and a subscriber without its tables stops. So serve and\n" +
 			"migrate create nothing in such a database. Run this at each subscriber first, then start serve or migrate\n" +
 			"with --allow-published-schema. Before an update, drop the schema there, and create it again.",
-		Example: "  cleanupd schema | psql postgres://postgres@subscriber.example/campaign",
+		Example: "  cleanupd schema | psql postgres://postgres@subscriber.example/shop",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := "CREATE SCHEMA cleanupd;\n\n"
