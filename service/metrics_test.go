@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +178,7 @@ func TestMetrics(t *testing.T) {
 	}
 	db.Do(
 		`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
-			VALUES ('visitors', 'BUILT_IN', 'share', 'a', 2, 1, '{}', gen_random_uuid());
+			VALUES ('visitors', 'BUILT_IN', 'share', '"public"."nmsvisitor"', 2, 1, '{}', gen_random_uuid());
 		CREATE TABLE cus_ticket (id smallserial); SELECT setval('cus_ticket_id_seq', 32667);
 		INSERT INTO cleanupd.sequence_sample VALUES ('public.cus_ticket_id_seq', now() - interval '10 days', 32567)`,
 	)
@@ -193,7 +194,11 @@ func TestMetrics(t *testing.T) {
 		got[name] = family
 	}
 	watched(t, got)
-	got.check(t, "cleanupd_guard_refused", map[string]float64{"share a visitors": 1})
+	got.check(t, "cleanupd_guard_refused", map[string]float64{"share public.nmsvisitor visitors": 1})
+	ages := got.series("cleanupd_oldest_obsolete_row_age_seconds")
+	if _, ok := ages["public.nmsbroadlogrcp"]; !ok {
+		t.Errorf("the ages are of %v, not of public.nmsbroadlogrcp", slices.Collect(maps.Keys(ages)))
+	}
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{},
 		map[string]float64{}, map[string]float64{}
 	for _, r := range run.GetResults() {

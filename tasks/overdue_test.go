@@ -49,9 +49,9 @@ func TestOverdue(t *testing.T) {
 	}
 	const day = 24 * time.Hour
 	want := map[string]time.Duration{
-		"nmsbroadlogrcp": 3 * day,
-		"nmsrtevent":     time.Hour,
-		"nmsbatchevent":  2 * day,
+		"public.nmsbroadlogrcp": 3 * day,
+		"public.nmsrtevent":     time.Hour,
+		"public.nmsbatchevent":  2 * day,
 	}
 	got := ask()
 	for table, age := range want {
@@ -64,10 +64,10 @@ func TestOverdue(t *testing.T) {
 	}
 	db.Hold("LOCK TABLE NmsBroadLogRcp")
 	locked := ask()
-	if age := locked["nmsbroadlogrcp"]; age != 0 {
+	if age := locked["public.nmsbroadlogrcp"]; age != 0 {
 		t.Errorf("the locked table is reported as overdue by %s", age)
 	}
-	if locked["nmsbatchevent"] == 0 {
+	if locked["public.nmsbatchevent"] == 0 {
 		t.Errorf("another table is not reported while one is locked: %v", locked)
 	}
 }

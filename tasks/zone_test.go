@@ -321,7 +321,7 @@ func TestZoneOfExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := ages["xtkaudit"], 48*time.Hour; (got - want).Abs() > 10*time.Minute {
+	if got, want := ages["public.xtkaudit"], 48*time.Hour; (got - want).Abs() > 10*time.Minute {
 		t.Errorf("XtkAudit is overdue by %s, want %s", got, want)
 	}
 }

@@ -25,7 +25,7 @@ type relation struct {
 	deletedBefore time.Time
 }
 
-// Overdue returns how long the oldest row of each table has been obsolete, by stored names; 0 if no row is. It
+// Overdue returns how long the oldest row of each table has been obsolete, by its name with the schema; 0 if no row is. It
 // covers the tables whose rule compares only a date, if an index or the planner's statistics have the date. cleaned
 // has the reference time of the last run in which a task succeeded, by task, because statistics may be older.
 func Overdue(
@@ -55,9 +55,9 @@ func Overdue(
 			case sqlstate.Lost(err) || ctx.Err() != nil:
 				return err
 			case err != nil: // the date is unknown, or the table is locked
-				unknown[r.Table.NameIn(catalog.Schema)] = true
+				unknown[r.Table.FullName()] = true
 			default:
-				name := r.Table.NameIn(catalog.Schema)
+				name := r.Table.FullName()
 				out[name] = max(out[name], since)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,9 +196,20 @@ func (d *Database) queryRetained(ctx context.Context) error {
 func (d *Database) queryRefusals(ctx context.Context) error {
 	refusals, err := store.GuardRefusals(ctx, d.Pool)
 	for _, l := range refusals {
-		d.gauge(guardRefused, 1, l.Task, string(l.Guard), l.Table)
+		d.gauge(guardRefused, 1, l.Task, string(l.Guard), plainName(l.Table))
 	}
 	return err
+}
+
+var quotedName = regexp.MustCompile(`^"((?:[^"]|"")+)"\."((?:[^"]|"")+)"$`)
+
+// plainName returns the quoted name of a table as the other metrics have it.
+func plainName(table string) string {
+	parts := quotedName.FindStringSubmatch(table)
+	if parts == nil {
+		return table
+	}
+	return campaign.FullName(strings.ReplaceAll(parts[1], `""`, `"`), strings.ReplaceAll(parts[2], `""`, `"`))
 }
 
 func (d *Database) queryPending(ctx context.Context) error {
