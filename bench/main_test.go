@@ -43,7 +43,7 @@ func TestUsage(t *testing.T) {
 
 // Each method deletes all old rows of a small table while pgbench runs.
 func TestSmallTable(t *testing.T) {
-	if _, err := exec.LookPath("pgbench"); err != nil {
+	if _, err := exec.LookPath("pgbench"); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	chart := t.TempDir() + "/chart.svg"

@@ -78,7 +78,7 @@ func nightlyRuns(t *testing.T, program string) {
 
 // systemd accepts the timer and its unit.
 func nightlyBySystemd(t *testing.T, program string) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("systemd does not judge the units here: ", err)
 	}
 	dir := t.TempDir()

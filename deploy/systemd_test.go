@@ -104,7 +104,7 @@ const exposure = "12"
 
 // systemd accepts the unit, and rates it as safe.
 func unitBySystemd(t *testing.T, program string) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("systemd does not judge the unit here: ", err)
 	}
 	installed := filepath.Join(t.TempDir(), unitFile)
