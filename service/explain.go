@@ -53,7 +53,8 @@ func (s *Service) ExplainRow(
 	if err != nil {
 		return nil, err
 	}
-	x, deletions, err := s.runs.ExplainRow(ctx, in.GetTable(), key,
+	mayListHolds := access.FromContext(ctx).Role >= access.Admin
+	x, deletions, err := s.runs.ExplainRow(ctx, in.GetTable(), key, mayListHolds,
 		func() error { return mayExplainByText(ctx, in.GetTable()) })
 	if err != nil {
 		return nil, err
@@ -134,6 +135,9 @@ func stepMessage(s insight.StepExplanation) *cleanupv1.ExplainedStep {
 		Verdict:         verdict(s.Verdict),
 		DeleteAfterTime: timestamp(s.Since),
 		Why:             s.Why,
+	}
+	for _, h := range s.OnHoldBy {
+		out.Holds = append(out.Holds, &cleanupv1.ExplainedHold{HoldId: h.ID, Reason: h.Reason})
 	}
 	for _, p := range s.Conditions {
 		truth := cleanupv1.Truth_TRUTH_UNKNOWN

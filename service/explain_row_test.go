@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -8,14 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
+	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -110,7 +115,7 @@ func TestExplainRow(t *testing.T) {
 			"4",
 			cleanupv1.Verdict_VERDICT_RETAINED,
 			"delivery-logs",
-			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
+			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "on hold") },
 		},
 		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "delivery-logs", nil},
 		{
@@ -167,7 +172,7 @@ func TestExplainRow(t *testing.T) {
 			"3",
 			cleanupv1.Verdict_VERDICT_RETAINED,
 			"tracking-logs",
-			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
+			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "on hold") },
 		},
 		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
 		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_DELETE_LATER, "sessions", nil},
@@ -483,6 +488,66 @@ func TestExplainRowWithoutAKey(t *testing.T) {
 		if got := s.call(t, "GET", "/v1/explain?table="+table, ""); got.code != 400 ||
 			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", table, got.code, got.body)
+		}
+	}
+}
+
+// The explanation of a row on hold names the holds that keep it with their reasons, to those who may list holds.
+func TestExplainRowNamesHolds(t *testing.T) {
+	t.Parallel()
+	ca, i := testca.New(t), newIssuer(t)
+	s := guarded(t, ca, i)
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := cleanupd.NewClient(conn)
+	as := func(who string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
+	}
+	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema)
+			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iRecipientId, tsLastModified, tsEvent)
+			SELECT i, i, '2000-01-01', '2000-01-01' FROM generate_series(104, 105) i;
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2001-01-01', 50)`)
+	hold := func(reason string, h *cleanupv1.Hold) string {
+		t.Helper()
+		h.Reason = reason
+		out, err := client.CreateHold(as("admin"), &cleanupv1.CreateHoldRequest{Hold: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetHold().GetId()
+	}
+	recipients := func(id int64) *cleanupv1.Hold {
+		return &cleanupv1.Hold{What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{id}}}}
+	}
+	first, second := hold("lawsuit 1", recipients(104)), hold("lawsuit 2", recipients(104))
+	hold("of another", recipients(105))
+	table := hold("a dispute", &cleanupv1.Hold{
+		What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}},
+	})
+	for _, c := range []struct{ table, key, why string }{
+		{"NmsBroadLogRcp", "104", fmt.Sprintf(": hold %s (lawsuit 1); hold %s (lawsuit 2)", first, second)},
+		{"NmsEmailErrorStat", "tsdate=2001-01-01T00:00:00Z", fmt.Sprintf(": hold %s (a dispute)", table)},
+	} {
+		for who, why := range map[string]string{"admin": c.why, "viewer": ""} {
+			x, err := client.ExplainRow(as(who),
+				&cleanupv1.ExplainRowRequest{Table: c.table, Key: rowkey.Parse(c.key)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "it is on hold, or what belongs to it" + why; x.GetSteps()[0].GetWhy() != want {
+				t.Errorf("%s to %s: %q, want %q", c.table, who, x.GetSteps()[0].GetWhy(), want)
+			}
+			var named string
+			for _, h := range x.GetSteps()[0].GetHolds() {
+				named += fmt.Sprintf("; hold %s (%s)", h.GetHoldId(), h.GetReason())
+			}
+			if strings.TrimPrefix(named, "; ") != strings.TrimPrefix(why, ": ") {
+				t.Errorf("%s to %s: the holds are %s", c.table, who, named)
+			}
 		}
 	}
 }

@@ -44,9 +44,10 @@ func (m *Manager) Cover(ctx context.Context) (insight.Coverage, error) {
 const maxDeletions = 50
 
 // ExplainRow explains a row. If the row does not exist, it returns the runs that deleted rows of the table. If the
-// key is a text, it calls byText first. It fails with insight.ErrKey, or a failure.Refusal.
+// key is a text, it calls byText first. If namesHolds is set, it names the holds that keep the row. It fails with
+// insight.ErrKey, or a failure.Refusal.
 func (m *Manager) ExplainRow(
-	ctx context.Context, table string, key []insight.KeyColumn, byText func() error,
+	ctx context.Context, table string, key []insight.KeyColumn, namesHolds bool, byText func() error,
 ) (x insight.RowExplanation, deletions []store.Deletion, err error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
@@ -55,6 +56,11 @@ func (m *Manager) ExplainRow(
 	e, err := insight.NewExplainer(ctx, config, holds, table)
 	if err != nil {
 		return x, nil, err
+	}
+	if namesHolds {
+		if e.Holds, _, err = store.ListEffectiveHolds(ctx, m.calls, time.Now()); err != nil {
+			return x, nil, err
+		}
 	}
 	if x, err = e.Row(ctx, key, byText); err != nil {
 		return x, nil, err

@@ -339,12 +339,19 @@ func (x *explanation) step(
 	if err != nil {
 		return s, err
 	}
-	for _, by := range j.OnHold {
-		if err := x.ask(ctx, &s.OnHold, sqlexpr.Format("(%s) IS TRUE", by.Condition), judged); err != nil {
+	if s.OnHold, err = x.isOnHold(ctx, j, judged); err != nil {
+		return s, err
+	}
+	if s.OnHold {
+		if err := x.nameHolds(&s, p, func(alone *rules.Plan, _ rules.Env) (bool, error) {
+			isSame := func(other rules.Job) bool { return rules.Candidates{Task: s.Task, Job: other}.Key() == key }
+			i := slices.IndexFunc(alone.Jobs, isSame)
+			if i < 0 {
+				return false, nil
+			}
+			return x.isOnHold(ctx, alone.Jobs[i], judged)
+		}); err != nil {
 			return s, err
-		}
-		if s.OnHold {
-			break
 		}
 	}
 	x.conclude(&s, deletes, due)
@@ -356,6 +363,38 @@ func (x *explanation) step(
 		return s, x.addReferring(ctx, &s, j, judged)
 	}
 	return s, nil
+}
+
+func (x *explanation) isOnHold(ctx context.Context, j rules.Job, r row) (is bool, err error) {
+	for _, by := range j.OnHold {
+		if err := x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", by.Condition), r); err != nil || is {
+			return is, err
+		}
+	}
+	return false, nil
+}
+
+// nameHolds finds which holds keep the row: those for which keeps is true, given the task compiled as if there were no
+// other hold.
+func (x *explanation) nameHolds(
+	s *StepExplanation, p *rules.Plan, keeps func(alone *rules.Plan, env rules.Env) (bool, error),
+) error {
+	for _, h := range x.Holds {
+		env := x.simulation.Database().EnvFor(p.Task.Name)
+		env.Holds = h.Holds
+		alone, err := rules.Compile(p.Task, env)
+		if err != nil {
+			return err
+		}
+		kept, err := keeps(alone, env)
+		if err != nil {
+			return err
+		}
+		if kept {
+			s.OnHoldBy = append(s.OnHoldBy, h)
+		}
+	}
+	return nil
 }
 
 // addReferring says which tables have rows whose foreign keys keep the row.
@@ -417,7 +456,14 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 	case x.row.zero:
 		s.Why = "it is the zero record"
 	case s.OnHold:
-		s.Why = "it is held, or what belongs to it"
+		s.Why = "it is on hold, or what belongs to it"
+		for i, h := range s.OnHoldBy {
+			separator := ": "
+			if i > 0 {
+				separator = "; "
+			}
+			s.Why += fmt.Sprintf("%shold %s (%s)", separator, h.ID, h.Reason)
+		}
 	case due != nil && due.After(x.config.Now):
 		s.Verdict, s.Since = DeletedLater, due
 	case due != nil:
@@ -437,7 +483,13 @@ func (x *explanation) rollUpStep(ctx context.Context, p *rules.Plan) (s StepExpl
 		return s, err
 	}
 	s = x.newStep(p.Task.Name, period.Rule())
-	s.OnHold = period.OnHold(env, p)
+	if s.OnHold = period.OnHold(env, p); s.OnHold {
+		if err := x.nameHolds(&s, p, func(alone *rules.Plan, env rules.Env) (bool, error) {
+			return period.OnHold(env, alone), nil
+		}); err != nil {
+			return s, err
+		}
+	}
 	var inPeriod bool
 	if err := x.ask(ctx, &inPeriod, sqlexpr.Format("(%s) IS TRUE", period.Condition()), x.row); err != nil {
 		return s, err

@@ -54,6 +54,8 @@ type StepExplanation struct {
 	Rule       string
 	Conditions []Condition
 	OnHold     bool
+	// OnHoldBy are those of Explainer.Holds that keep the row.
+	OnHoldBy []rules.Hold
 	// Verdict is what the step does, Since is from when on, and Why is the reason.
 	Verdict Verdict
 	Since   *time.Time
@@ -92,6 +94,9 @@ func noIndex(table, why string) error {
 
 // Explainer explains rows by the database as it was when the Explainer was created.
 type Explainer struct {
+	// Holds are the holds that an explanation names. A caller who may explain a row may not be allowed to see them.
+	Holds []rules.Hold
+
 	config     cleanup.Config
 	simulation *cleanup.Simulation
 	table      *campaign.Table

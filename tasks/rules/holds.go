@@ -22,6 +22,24 @@ type Holds struct {
 	Rows []HeldRows
 }
 
+// Hold is one hold alone.
+type Hold struct {
+	ID, Reason string
+	Holds
+}
+
+// Add adds the holds of other.
+func (h *Holds) Add(other Holds) {
+	h.Names = append(h.Names, other.Names...)
+	h.Everything = h.Everything || other.Everything
+	h.Tables = append(h.Tables, other.Tables...)
+	h.Deliveries = append(h.Deliveries, other.Deliveries...)
+	h.Lists = append(h.Lists, other.Lists...)
+	h.Workflows = append(h.Workflows, other.Workflows...)
+	h.Recipients = append(h.Recipients, other.Recipients...)
+	h.Rows = append(h.Rows, other.Rows...)
+}
+
 // idsOf returns the ids of rows of a table that are on hold with the rows that belong to them.
 func (h Holds) idsOf(table string) []int64 {
 	switch table {

@@ -842,6 +842,8 @@ type ExplainedStep struct {
 	Parts []*ExplainedPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Whether the row is on hold, or has rows on hold: it is retained then.
 	OnHold bool `protobuf:"varint,5,opt,name=on_hold,json=onHold,proto3" json:"on_hold,omitempty"`
+	// The holds that keep the row, which only admins see.
+	Holds []*ExplainedHold `protobuf:"bytes,9,rep,name=holds,proto3" json:"holds,omitempty"`
 	// The verdict of the step.
 	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
 	// For DELETE_LATER: the time from which it will be deleted.
@@ -917,6 +919,13 @@ func (x *ExplainedStep) GetOnHold() bool {
 	return false
 }
 
+func (x *ExplainedStep) GetHolds() []*ExplainedHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
 func (x *ExplainedStep) GetVerdict() Verdict {
 	if x != nil {
 		return x.Verdict
@@ -934,6 +943,61 @@ func (x *ExplainedStep) GetDeleteAfterTime() *timestamppb.Timestamp {
 func (x *ExplainedStep) GetWhy() string {
 	if x != nil {
 		return x.Why
+	}
+	return ""
+}
+
+// ExplainedHold is a hold that keeps a row.
+type ExplainedHold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the hold, as in ListHolds.
+	HoldId string `protobuf:"bytes,1,opt,name=hold_id,json=holdId,proto3" json:"hold_id,omitempty"`
+	// Why it was created.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedHold) Reset() {
+	*x = ExplainedHold{}
+	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedHold) ProtoMessage() {}
+
+func (x *ExplainedHold) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedHold.ProtoReflect.Descriptor instead.
+func (*ExplainedHold) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplainedHold) GetHoldId() string {
+	if x != nil {
+		return x.HoldId
+	}
+	return ""
+}
+
+func (x *ExplainedHold) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -957,7 +1021,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1033,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1046,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{10}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -1037,7 +1101,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1113,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1126,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -1158,16 +1222,20 @@ const file_cleanup_v1_insight_proto_rawDesc = "" +
 	"\x11delete_after_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
 	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
-	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xbd\x02\n" +
+	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xee\x02\n" +
 	"\rExplainedStep\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12/\n" +
 	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x17\n" +
-	"\aon_hold\x18\x05 \x01(\bR\x06onHold\x12-\n" +
+	"\aon_hold\x18\x05 \x01(\bR\x06onHold\x12/\n" +
+	"\x05holds\x18\t \x03(\v2\x19.cleanup.v1.ExplainedHoldR\x05holds\x12-\n" +
 	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12F\n" +
 	"\x11delete_after_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\x96\x01\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"@\n" +
+	"\rExplainedHold\x12\x17\n" +
+	"\ahold_id\x18\x01 \x01(\tR\x06holdId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x96\x01\n" +
 	"\rExplainedPart\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\tR\x02of\x12 \n" +
 	"\valternative\x18\x02 \x01(\x05R\valternative\x12\x12\n" +
@@ -1214,7 +1282,7 @@ func file_cleanup_v1_insight_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_insight_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cleanup_v1_insight_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_cleanup_v1_insight_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_cleanup_v1_insight_proto_goTypes = []any{
 	(Verdict)(0),                         // 0: cleanup.v1.Verdict
 	(Truth)(0),                           // 1: cleanup.v1.Truth
@@ -1228,51 +1296,53 @@ var file_cleanup_v1_insight_proto_goTypes = []any{
 	(*KeyColumn)(nil),                    // 9: cleanup.v1.KeyColumn
 	(*ExplainRowResponse)(nil),           // 10: cleanup.v1.ExplainRowResponse
 	(*ExplainedStep)(nil),                // 11: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 12: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 13: cleanup.v1.ExplainedRun
-	(*timestamppb.Timestamp)(nil),        // 14: google.protobuf.Timestamp
-	(PreviewAction)(0),                   // 15: cleanup.v1.PreviewAction
-	(ScanMethod)(0),                      // 16: cleanup.v1.ScanMethod
-	(*ListTablesRequest)(nil),            // 17: cleanup.v1.ListTablesRequest
-	(*GetForecastRequest)(nil),           // 18: cleanup.v1.GetForecastRequest
-	(*ListTablesResponse)(nil),           // 19: cleanup.v1.ListTablesResponse
-	(*GetForecastResponse)(nil),          // 20: cleanup.v1.GetForecastResponse
+	(*ExplainedHold)(nil),                // 12: cleanup.v1.ExplainedHold
+	(*ExplainedPart)(nil),                // 13: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 14: cleanup.v1.ExplainedRun
+	(*timestamppb.Timestamp)(nil),        // 15: google.protobuf.Timestamp
+	(PreviewAction)(0),                   // 16: cleanup.v1.PreviewAction
+	(ScanMethod)(0),                      // 17: cleanup.v1.ScanMethod
+	(*ListTablesRequest)(nil),            // 18: cleanup.v1.ListTablesRequest
+	(*GetForecastRequest)(nil),           // 19: cleanup.v1.GetForecastRequest
+	(*ListTablesResponse)(nil),           // 20: cleanup.v1.ListTablesResponse
+	(*GetForecastResponse)(nil),          // 21: cleanup.v1.GetForecastResponse
 }
 var file_cleanup_v1_insight_proto_depIdxs = []int32{
 	4,  // 0: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	14, // 1: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
-	14, // 2: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	15, // 1: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
+	15, // 2: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
 	7,  // 3: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
 	7,  // 4: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	15, // 5: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	16, // 6: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	16, // 5: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	17, // 6: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
 	9,  // 7: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	14, // 8: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	15, // 8: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
 	0,  // 9: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	14, // 10: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	15, // 10: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
 	11, // 11: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	13, // 12: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	15, // 13: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	12, // 14: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	0,  // 15: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	14, // 16: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	1,  // 17: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	14, // 18: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	17, // 19: cleanup.v1.InsightService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	18, // 20: cleanup.v1.InsightService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
-	5,  // 21: cleanup.v1.InsightService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	8,  // 22: cleanup.v1.InsightService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	2,  // 23: cleanup.v1.InsightService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	19, // 24: cleanup.v1.InsightService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	20, // 25: cleanup.v1.InsightService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
-	6,  // 26: cleanup.v1.InsightService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	10, // 27: cleanup.v1.InsightService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	3,  // 28: cleanup.v1.InsightService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	24, // [24:29] is the sub-list for method output_type
-	19, // [19:24] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	14, // 12: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	16, // 13: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	13, // 14: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	12, // 15: cleanup.v1.ExplainedStep.holds:type_name -> cleanup.v1.ExplainedHold
+	0,  // 16: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	15, // 17: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	1,  // 18: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	15, // 19: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	18, // 20: cleanup.v1.InsightService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	19, // 21: cleanup.v1.InsightService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	5,  // 22: cleanup.v1.InsightService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	8,  // 23: cleanup.v1.InsightService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	2,  // 24: cleanup.v1.InsightService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	20, // 25: cleanup.v1.InsightService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	21, // 26: cleanup.v1.InsightService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	6,  // 27: cleanup.v1.InsightService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	10, // 28: cleanup.v1.InsightService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	3,  // 29: cleanup.v1.InsightService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_insight_proto_init() }
@@ -1290,7 +1360,7 @@ func file_cleanup_v1_insight_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_insight_proto_rawDesc), len(file_cleanup_v1_insight_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

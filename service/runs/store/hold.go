@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,8 +153,8 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 // selectEffective also reads what the relation and the columns of a hold are called at present, and the object id of
 // another relation that has the name by now.
 const selectEffective = `
-SELECT last, id::text, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''), rows,
-  COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),
+SELECT last, id::text, reason, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''),
+  rows, COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),
   ARRAY(SELECT COALESCE(a.attname, held.of ->> 'column')
     FROM jsonb_array_elements(rows -> 'columns') WITH ORDINALITY AS held (of, place)
       LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = (held.of ->> 'number')::int
@@ -173,38 +174,50 @@ FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
   ) AS namesake ON true
 ORDER BY number`
 
-// EffectiveHolds returns the holds that apply at a time, and in last the number of the newest hold that exists.
+// EffectiveHolds returns the holds that apply at a time, together, and in last the number of the newest hold that
+// exists.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all rules.Holds, last int64, err error) {
+	list, last, err := ListEffectiveHolds(ctx, db, at)
+	for _, h := range list {
+		all.Add(h.Holds)
+	}
+	return all, last, err
+}
+
+// ListEffectiveHolds returns what EffectiveHolds does, one by one.
+func ListEffectiveHolds(
+	ctx context.Context, db campaign.Querier, at time.Time,
+) (list []rules.Hold, last int64, err error) {
 	rows, _ := db.Query(ctx, fmt.Sprintf(selectEffective, holdApplies("$1")), at)
 	var (
-		id, kind *string
-		ids      []int64
-		table    rules.HeldTable
-		held     *rules.HeldRows
-		namesake uint32
-		columns  []string
+		id, reason, kind *string
+		ids              []int64
+		table            rules.HeldTable
+		held             *rules.HeldRows
+		namesake         uint32
+		columns          []string
 	)
 	scan := []any{
-		&last, &id, &kind, &ids, &table.OID, &table.Schema, &table.Name, &held, &table.NowSchema, &table.NowName, &namesake,
-		&columns,
+		&last, &id, &reason, &kind, &ids, &table.OID, &table.Schema, &table.Name, &held, &table.NowSchema, &table.NowName,
+		&namesake, &columns,
 	}
 	_, err = pgx.ForEachRow(rows, scan, func() error {
 		if kind == nil {
 			return nil
 		}
-		all.Names = append(all.Names, *id)
+		h := rules.Hold{ID: *id, Reason: *reason, Holds: rules.Holds{Names: []string{*id}}}
 		switch HoldKind(*kind) {
 		case HoldDeliveries:
-			all.Deliveries = append(all.Deliveries, ids...)
+			h.Deliveries = slices.Clone(ids)
 		case HoldLists:
-			all.Lists = append(all.Lists, ids...)
+			h.Lists = slices.Clone(ids)
 		case HoldWorkflows:
-			all.Workflows = append(all.Workflows, ids...)
+			h.Workflows = slices.Clone(ids)
 		case HoldRecipients:
-			all.Recipients = append(all.Recipients, ids...)
+			h.Recipients = slices.Clone(ids)
 		case HoldTable:
 			table.Gone = table.NowName == "" && namesake == 0
-			all.Tables = append(all.Tables, table)
+			h.Tables = append(h.Tables, table)
 		case HoldRows:
 			if table.NowName != "" {
 				now := rules.HeldRows{OID: table.OID, Table: campaign.FullName(table.NowSchema, table.NowName)}
@@ -212,20 +225,21 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 					c.Column = columns[i]
 					now.Columns = append(now.Columns, c)
 				}
-				all.Rows = append(all.Rows, now)
+				h.Rows = append(h.Rows, now)
 			}
 			if namesake != 0 {
 				held.OID, held.Instead = namesake, table.Became()
 			}
 			if table.NowName == "" || namesake != 0 {
-				all.Rows = append(all.Rows, *held)
+				h.Rows = append(h.Rows, *held)
 			}
 		default: // a hold whose kind this version does not know holds everything
-			all.Everything = true
+			h.Everything = true
 		}
+		list = append(list, h)
 		return nil
 	})
-	return all, last, err
+	return list, last, err
 }
 
 // DeletingRuns returns the runs that delete now. If task is not "", only those are returned that are executing this
