@@ -16,6 +16,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -126,7 +127,7 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if statements, err = grantOfSchema(ctx, l.Pool); err != nil {
+	if statements, err = migrate.MissingGrant(ctx, l.Pool); err != nil {
 		return nil, err
 	}
 	p.config.DryRun = false
@@ -301,6 +302,9 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 	if err != nil {
 		return nil, err
 	}
+	if grants, err = migrate.MissingGrant(ctx, c.Pool); err != nil {
+		return nil, err
+	}
 	for _, t := range c.Todo {
 		p, err := rules.Compile(t, env)
 		if err != nil {
@@ -308,8 +312,7 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 		}
 		grants = appendNew(grants, p.Rights)
 	}
-	own, err := grantOfSchema(ctx, c.Pool)
-	return append(own, grants...), err
+	return grants, nil
 }
 
 // appendNew appends what the list does not have yet.
@@ -320,14 +323,6 @@ func appendNew(list, more []string) []string {
 		}
 	}
 	return list
-}
-
-// grantOfSchema returns what the role needs to make the schema cleanupd; nil if there is one, or nothing is needed.
-func grantOfSchema(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
-	const missing = `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
-		WHERE to_regnamespace('cleanupd') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')`
-	rows, _ := pool.Query(ctx, missing)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,

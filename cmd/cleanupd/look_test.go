@@ -107,6 +107,12 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		catalogOf(db) != before {
 		t.Errorf("who has no rights is not told which are needed: %d %s%s", code, out, errs)
 	}
+	grant := "GRANT CREATE ON DATABASE " + db.Name + " TO " + reader
+	look(0, "", grant+";")
+	code, out, errs = cleanupd(t, "run", "--dry-run", "--database-url", db.As(reader))
+	if code != 1 || !strings.Contains(errs, grant+"\n") || strings.Contains(errs, "migrate") || catalogOf(db) != before {
+		t.Errorf("run advises something else than preview, %q: %d %s%s", grant, code, out, errs)
+	}
 	code, out, errs = cleanupd(t, "tables", "--suggest", "--database-url", db.As(reader))
 	if code != 0 || !strings.Contains(out, "name: basket") || catalogOf(db) != before {
 		t.Errorf("suggestions need more than the right to read: %d %s%s", code, out, errs)

@@ -389,7 +389,7 @@ func TestMistakes(t *testing.T) {
 		{
 			"migrate --database-url " + db.As(weak),
 			1,
-			[]string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak},
+			[]string{"cleanupd migrate --database-url URL", "GRANT USAGE ON SCHEMA cleanupd", weak},
 		},
 		{"migrate", 2, []string{"--database-url"}},
 		{"run --max-duration -1s", 2, []string{"--max-duration"}},

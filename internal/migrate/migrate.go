@@ -28,10 +28,18 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == pgerrcode.InsufficientPrivilege {
+		grant, missingErr := MissingGrant(ctx, conn)
+		if missingErr != nil {
+			return errors.Join(err, missingErr)
+		}
 		user := pgx.Identifier{conn.Config().User}.Sanitize()
+		if len(grant) > 0 {
+			return fmt.Errorf("the role %s may not create the schema cleanupd (%s): let the owner of the database run: %s",
+				user, pgErr.Message, grant[0])
+		}
 		return fmt.Errorf(
-			"the role %[1]s may not create or update the schema cleanupd (%[2]s): run `cleanupd migrate` as the "+
-				"database's owner, then "+
+			"the role %[1]s may not use or update the schema cleanupd (%[2]s): run `cleanupd migrate --database-url URL` "+
+				"as the owner of the schema, then "+
 				"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
 				"SCHEMA cleanupd TO %[1]s",
 			user, pgErr.Message,
@@ -41,6 +49,18 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 		return fmt.Errorf("migrate the schema cleanupd: %w", err)
 	}
 	return nil
+}
+
+// MissingGrant returns the statement that lets the role create the schema cleanupd; none if there is one, or nothing is
+// missing.
+func MissingGrant(
+	ctx context.Context, db interface {
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	},
+) ([]string, error) {
+	rows, _ := db.Query(ctx, `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+		WHERE to_regnamespace('cleanupd') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')`)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) (err error) {

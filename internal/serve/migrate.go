@@ -21,8 +21,9 @@ func NewMigrate() *cobra.Command {
 		Use:   "migrate [--database-url URL] [--forms-database-url URL]",
 		Short: "Create or update the service's own schema cleanupd",
 		Long: "Create or update the service's own schema cleanupd in the database that it cleans.\n" +
-			"serve does this by itself if its role may; otherwise run this as the database's owner,\n" +
-			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
+			"serve does this by itself if its role has CREATE on the database. If another role is to own the schema,\n" +
+			"run this as that one, then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on\n" +
+			"its tables.\n" +
 			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in " +
 			"addition:\nin the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
 		Example: "  cleanupd migrate --database-url postgres://cleanupd@db.example/shop",
