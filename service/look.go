@@ -133,7 +133,7 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	p.config.DryRun = false
 	err = l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
 		needed, err := one.Grants(ctx, tx, env)
-		statements = appendNew(statements, needed)
+		statements = policy.AddGrants(statements, needed)
 		return err
 	})
 	return statements, err
@@ -310,19 +310,9 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 		if err != nil {
 			continue // the task has reported its error
 		}
-		grants = appendNew(grants, p.Rights)
+		grants = policy.AddGrants(grants, p.Rights)
 	}
 	return grants, nil
-}
-
-// appendNew appends what the list does not have yet.
-func appendNew(list, more []string) []string {
-	for _, s := range more {
-		if !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,

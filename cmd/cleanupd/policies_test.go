@@ -210,15 +210,15 @@ func TestGrantsOfAFile(t *testing.T) {
 	code, script, errs := f.do("grants", file)
 	const want = `BEGIN;
 GRANT USAGE ON SCHEMA "public" TO "neolane";
-GRANT SELECT, DELETE ON "public"."orders" TO "neolane";
+GRANT SELECT, DELETE, UPDATE ON "public"."orders" TO "neolane";
 GRANT SELECT ON "public"."line" TO "neolane";
-GRANT SELECT, UPDATE ON "public"."orders" TO "neolane";
 GRANT SELECT ON "public"."customer" TO "neolane";
 GRANT SELECT, DELETE ON "public"."event" TO "neolane";
 GRANT SELECT, DELETE ON "public"."event_old" TO "neolane";
--- For partitions that are made later. It covers all tables that the role makes in the schema.
-ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA public GRANT SELECT, DELETE ON TABLES TO neolane;
 COMMIT;
+-- Partitions that are made later need grants of their own: run a new script of this kind then.
+-- The following grants them in advance, but on ALL tables that the owner makes in the schema:
+-- ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA public GRANT SELECT, DELETE ON TABLES TO neolane;
 `
 	if code != 0 || script != want || errs != "" {
 		t.Errorf("%d %s\ngot\n%s\nwant\n%s", code, errs, script, want)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,34 @@ FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
   AND d.deptype IN ('a', 'i')
 ORDER BY 1`
+
+// AddGrants adds statements to others. A table that both name keeps one statement, with the rights of both.
+func AddGrants(list, more []string) []string {
+	for _, statement := range more {
+		rights, object, _ := strings.Cut(statement, " ON ") // no right has a name with ON
+		i := slices.IndexFunc(list, func(s string) bool {
+			_, other, _ := strings.Cut(s, " ON ")
+			return other == object
+		})
+		switch {
+		case !strings.HasPrefix(statement, "GRANT "):
+			if !slices.Contains(list, statement) {
+				list = append(list, statement)
+			}
+		case i < 0:
+			list = append(list, statement)
+		default:
+			had, _, _ := strings.Cut(list[i], " ON ")
+			for right := range strings.SplitSeq(strings.TrimPrefix(rights, "GRANT "), ", ") {
+				if !slices.Contains(strings.Split(strings.TrimPrefix(had, "GRANT "), ", "), right) {
+					had += ", " + right
+				}
+			}
+			list[i] = had + " ON " + object
+		}
+	}
+	return list
+}
 
 // Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
 // it is granted already, and what its counts, holds and forecasts need to be complete. It fails with
@@ -47,5 +76,5 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 	rights := strings.Join(compiled.Task.Steps[0].Rights(), ", ")
 	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
 	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return append(compiled.Rights, further...), err
+	return AddGrants(AddGrants(nil, compiled.Rights), further), err
 }

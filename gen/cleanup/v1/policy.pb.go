@@ -1186,7 +1186,8 @@ type GetPolicyGrantsResponse struct {
 	// One statement each, without a semicolon, for the owner of the tables to run: rights to the schema, the table, its
 	// partitions, tables that the rule reads, those whose rows foreign keys delete or change with the table's, and the
 	// sequences of the table's columns. For a partitioned table also ALTER DEFAULT PRIVILEGES, for the partitions that
-	// its owner makes later; it covers all tables that the owner makes in the schema.
+	// its owner makes later: run it only if the role may have these rights to all tables that the owner makes in the
+	// schema.
 	Statements    []string `protobuf:"bytes,1,rep,name=statements,proto3" json:"statements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

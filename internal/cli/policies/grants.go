@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -23,9 +24,10 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 		Use:   "grants FILE",
 		Short: "Print the rights that the policies of a file need, as one SQL script",
 		Long: "Print the rights that the policies of a file need, as one SQL script for the owner of the tables:\n" +
-			"schemas, tables and their partitions, also those made later, tables that rules read or whose rows\n" +
-			"foreign keys delete, and sequences. It has all of them, whether or not they are granted already, and\n" +
-			"can be run again. FILE is as for apply, which needs the rights. Nothing is stored.",
+			"schemas, tables and their partitions, tables that rules read or whose rows foreign keys delete, and\n" +
+			"sequences. It has all of them, whether or not they are granted already, and can be run again. What\n" +
+			"would grant rights to later partitions is a comment, since it covers other tables too. FILE is as for\n" +
+			"apply, which needs the rights. Nothing is stored.",
 		Example: "  cleanupd policies grants policies.yaml >grants.sql\n" +
 			"  cleanupd policies grants policies.yaml | psql -X -d shop -U owner",
 		Args:              flags.OneArgument("a file with policies"),
@@ -65,11 +67,7 @@ func grantsOfServer(cmd *cobra.Command, _ *rpc.Server, client cleanupd.Client, e
 		case err != nil:
 			return nil, err
 		}
-		for _, statement := range resp.GetStatements() {
-			if !slices.Contains(all.Statements, statement) {
-				all.Statements = append(all.Statements, statement)
-			}
-		}
+		all.Statements = policy.AddGrants(all.Statements, resp.GetStatements())
 	}
 	return all, errors.Join(wrong...)
 }
@@ -86,7 +84,7 @@ func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client,
 	return all, err
 }
 
-// printGrants prints what changes rights to tables of the future last, since it concerns more than the policies.
+// printGrants prints as comments what grants rights to tables of the future, since it concerns more than the policies.
 func printGrants(w io.Writer, statements []string) error {
 	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
 	script := &strings.Builder{}
@@ -96,15 +94,16 @@ func printGrants(w io.Writer, statements []string) error {
 			fmt.Fprintf(script, "%s;\n", s)
 		}
 	}
+	fmt.Fprintln(script, "COMMIT;")
 	if slices.ContainsFunc(statements, isDefault) {
-		fmt.Fprintln(script, "-- For partitions that are made later. It covers all tables that the role makes in the schema.")
+		fmt.Fprint(script, "-- Partitions that are made later need grants of their own: run a new script of this kind "+
+			"then.\n-- The following grants them in advance, but on ALL tables that the owner makes in the schema:\n")
 	}
 	for _, s := range statements {
 		if isDefault(s) {
-			fmt.Fprintf(script, "%s;\n", s)
+			fmt.Fprintf(script, "-- %s;\n", s)
 		}
 	}
-	fmt.Fprintln(script, "COMMIT;")
 	_, err := io.WriteString(w, script.String())
 	return err
 }
