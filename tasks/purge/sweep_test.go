@@ -634,6 +634,33 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	}
 }
 
+// A partition is named by its table, and so is one that refers to it, so that there is one warning for all of them.
+func TestForeignKeysOfPartitionsWithoutAnIndex(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id);
+		CREATE TABLE child (parent int REFERENCES t, day int) PARTITION BY RANGE (day);
+		CREATE TABLE child_1 PARTITION OF child FOR VALUES FROM (0) TO (1);
+		CREATE TABLE child_2 PARTITION OF child FOR VALUES FROM (1) TO (2);
+		CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);
+		CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20);
+		INSERT INTO t SELECT i FROM generate_series(0, 19) i`)
+	e, a := engine(db)
+	for _, name := range []string{"t_1", "t_2"} {
+		s := purge.Sweep{
+			Unit: name, Name: name, Relation: name, Root: `"t"`, Partition: true, Where: sqlexpr.SQL("r.id <= 50"), Limit: 10,
+		}
+		if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(a.warned)
+	if all := slices.Compact(a.warned); len(all) != 1 || !strings.HasPrefix(all[0], `"t": `) ||
+		!strings.HasSuffix(all[0], "child (parent)") {
+		t.Errorf("warned %q, not once of the key of child", all)
+	}
+}
+
 // Statements of batches, with their triggers, run as the table's owner if the role may become that role and the owner
 // would do the same; the rest of the transaction never does.
 func TestBatchesRunAsTheOwner(t *testing.T) {

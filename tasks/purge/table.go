@@ -96,9 +96,9 @@ const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inheri
 // inspectSQL returns, for a table $1 and the relation $2 that the command names ($1 itself or its partitioned
 // table): whether the relation has a DO INSTEAD or a DO ALSO rule for the command ($3, as in pg_rewrite); which
 // tables above it have a rule, or a trigger of statements ($4, as in pg_trigger), that a command on the relation
-// itself bypasses; whether the table has triggers; which foreign keys without an index refer to it; its size in
-// blocks; how many rows per block make it worth visiting every block; and its owner, if that is another role which
-// the session may become. The number of rows per block is two, so that few blocks have none, or half of a full
+// itself bypasses; whether the table has triggers; which foreign keys without an index refer to it, with partitioned
+// tables in place of their partitions; its size in blocks; how many rows per block make it worth visiting every block;
+// and its owner, if that is another role which the session may become. The number of rows per block is two, so that few blocks have none, or half of a full
 // block if rows are large.
 const inspectSQL = aboveSQL + `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
@@ -113,7 +113,9 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
   ARRAY(SELECT format('%s (%s)', k.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY u.place)
       FROM unnest(k.conkey) WITH ORDINALITY AS u (number, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
         AND a.attnum = u.number))
-    FROM pg_constraint k WHERE k.contype = 'f' AND k.confrelid = c.oid AND ` + sqlexpr.Enforced + ` AND NOT EXISTS (
+    FROM pg_constraint k WHERE k.contype = 'f' AND k.conparentid = 0
+      AND (k.confrelid = c.oid OR k.confrelid IN (SELECT pg_partition_ancestors(c.oid)))
+      AND ` + sqlexpr.Enforced + ` AND NOT EXISTS (
       SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey) AND i.indpred IS NULL
         AND i.indisvalid)
     ORDER BY 1),
@@ -167,9 +169,13 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 		}
 	}
 	if s.Set == nil {
+		table := s.Name
+		if s.Partition {
+			table = s.Root // so that the recorder logs it once for all partitions
+		}
 		for _, key := range unindexed {
 			info.slow = strings.TrimPrefix(info.slow+", and an index on "+key, ", and ")
-			t.engine.Recorder.Warn(message.UnindexedForeignKey.With("table", s.Name, "key", key))
+			t.engine.Recorder.Warn(message.UnindexedForeignKey.With("table", table, "key", key))
 		}
 	}
 	accompanied := s.Paired != nil || s.Companion != nil || s.Cascade.Circular()
