@@ -54,8 +54,13 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	return err
 }
 
-// printRemarks prints a remark on several tables once.
+// printRemarks prints what a table cannot show, where names would be cut. A remark on several tables is printed once.
 func printRemarks(s *terminal.Screen, list []*cleanupv1.TablePreview) {
+	for _, p := range list {
+		if text := partitions(p); text != "" {
+			fmt.Fprintln(s, s.Wrap(terminal.Printable(p.GetTable()+": "+text), 2))
+		}
+	}
 	tables := map[string][]string{}
 	var remarks []string
 	for _, p := range list {
@@ -106,7 +111,7 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 		rows = append(rows,
 			terminal.Row{
 				p.GetTable(), format.EnumName(p.GetAction()), humanize.Comma(affected(p)), now, total,
-				format.Size(p.GetBytes()), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), reason(p),
+				format.Size(p.GetBytes()), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), p.GetRule(),
 			})
 	}
 	return rows
@@ -127,28 +132,32 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 		}
 		fmt.Fprintln(s, terminal.Printable(p.GetTable()))
 		fmt.Fprintln(s, s.Wrap("  "+figures, 2))
-		fmt.Fprintln(s, s.Wrap("  "+terminal.Cut(terminal.Printable(reason(p)), maxRuleLines*(s.Width()-4)), 2))
+		fmt.Fprintln(s, s.Wrap("  "+terminal.Cut(terminal.Printable(p.GetRule()), maxRuleLines*(s.Width()-4)), 2))
+		if text := partitions(p); text != "" {
+			fmt.Fprintln(s, s.Wrap(terminal.Printable("  "+text), 2))
+		}
 		for _, remark := range p.GetRemarks() {
 			fmt.Fprintln(s, s.Wrap(terminal.Printable("  but "+remark), 4))
 		}
 	}
 }
 
-func reason(p *cleanupv1.TablePreview) string {
-	rule := p.GetRule()
-	if n := p.GetPartitions(); n > 0 {
-		fate := "dropped whole"
-		if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH {
-			fate = "detached"
-		}
-		names := p.GetNames()[:min(len(p.GetNames()), 3)]
-		rule += fmt.Sprintf("; %s would be %s: %s", format.Count(n, "partition", "partitions"), fate,
-			strings.Join(names, ", "))
-		if more := n - int64(len(names)); more > 0 {
-			rule += fmt.Sprintf(" and %s more", humanize.Comma(more))
-		}
+// partitions names the first partitions that would be removed; "" if there are none.
+func partitions(p *cleanupv1.TablePreview) string {
+	n := p.GetPartitions()
+	if n == 0 {
+		return ""
 	}
-	return rule
+	fate := "dropped whole"
+	if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH {
+		fate = "detached"
+	}
+	names := p.GetNames()[:min(len(p.GetNames()), 3)]
+	text := fmt.Sprintf("%s would be %s: %s", format.Count(n, "partition", "partitions"), fate, strings.Join(names, ", "))
+	if more := n - int64(len(names)); more > 0 {
+		text += fmt.Sprintf(" and %s more", humanize.Comma(more))
+	}
+	return text
 }
 
 func affected(p *cleanupv1.TablePreview) int64 {

@@ -26,7 +26,8 @@ func TestPreviewOnScreens(t *testing.T) {
 			Table: `"public"."nmsbroadlogrcp"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: 16740,
 			RowsTotal: 44000, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
 			Rule:    "tsLastModified older than 180 days (2026-05-30 22:31 UTC)",
-			Remarks: []string{"some are on hold", "others are locked"},
+			Remarks: []string{"some are on hold", "others are locked"}, Partitions: 22,
+			Names: []string{"nmsbroadlogrcp_2019_11", "nmsbroadlogrcp_2019_12", "nmsbroadlogrcp_2020_01", "another"},
 		},
 		{
 			Table: `"public"."wkf12_3"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DROP, Tables: 1,
@@ -37,6 +38,9 @@ func TestPreviewOnScreens(t *testing.T) {
 "public"."nmsbroadlogrcp"
   delete 16,740 of 44,000, 2.0 MiB, 2020-02-28 to 2026-02-28
   tsLastModified older than 180 days (2026-05-30 22:31 UTC)
+  22 partitions would be dropped whole:
+  nmsbroadlogrcp_2019_11, nmsbroadlogrcp_2019_12,
+  nmsbroadlogrcp_2020_01 and 19 more
   but some are on hold
   but others are locked
 "public"."wkf12_3"
@@ -57,6 +61,10 @@ func TestPreviewOnScreens(t *testing.T) {
 		}
 		if !isList && !strings.Contains(got, "\n\"public\".\"nmsbroadlogrcp\": some are on hold\n") {
 			t.Errorf("on %d columns, without the remarks: %s", width, got)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), "22 partitions would be dropped whole: "+
+			"nmsbroadlogrcp_2019_11, nmsbroadlogrcp_2019_12, nmsbroadlogrcp_2020_01 and 19 more") {
+			t.Errorf("on %d columns, without whole names of partitions: %s", width, got)
 		}
 		if isList == strings.Contains(got, "HOW MANY") || !strings.Contains(got, "tsLastModified older than 180 days") {
 			t.Errorf("on %d columns: %s", width, got)
