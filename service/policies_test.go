@@ -606,6 +606,11 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 	if got := codesOf(set.GetWarnings()); got != want {
 		t.Errorf("the warnings are %q, want %q: %v", got, want, set.GetWarnings())
 	}
+	alone := setPolicy(t, s, &cleanupv1.Policy{Name: "c-carts", Table: "cart", OlderThan: old, Unreferenced: true})
+	const rest = "POLICY_UNPROVEN POLICY_TABLE_COVERED POLICY_KEY_UNINDEXED"
+	if got := codesOf(alone.GetWarnings()); got != rest {
+		t.Errorf("with unreferenced, which keys neither take nor keep rows of, the warnings are %q, want %q", got, rest)
+	}
 	setPolicy(t, s, &cleanupv1.Policy{Name: "b-items", Table: "item", Enabled: true, OlderThan: old})
 	dry, run := approve(t, s)
 	if r := resultOf(run, "policy/a-carts"); r.GetRowsDeleted() != 2_000 || r.GetRowsCascaded() != 30 ||

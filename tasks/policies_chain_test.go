@@ -127,6 +127,18 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			}},
 			estimates: []string{"policy/c"},
 		},
+		"the newest after rows to which none refers": {
+			setUp: `DELETE FROM purchase WHERE customer % 2 = 0;
+				ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE SET NULL`,
+			policies: []policy.Policy{{
+				Name: "a", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)}, Unreferenced: true,
+			}, newest},
+		},
+		"the newest after rows to which others refer": {
+			setUp:     "ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE SET NULL",
+			policies:  []policy.Policy{oldCustomers, newest},
+			estimates: []string{"policy/d-newest"},
+		},
 		"orphans in a tree": {
 			setUp: "UPDATE purchase SET customer = id - 1",
 			policies: []policy.Policy{{

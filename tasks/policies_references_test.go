@@ -44,6 +44,12 @@ func TestUnreferencedRows(t *testing.T) {
 		}
 		j.checkDeleted(t, p.TaskName(), 10)
 		j.checkRetained(t, p.TaskName(), purge.Retained{})
+		for _, shown := range j.previews[p.TaskName()] {
+			if remarks := strings.Join(shown.Remarks, "; "); strings.Contains(remarks, "keep") ||
+				strings.Contains(remarks, "deletes or changes") {
+				t.Errorf("the preview says of rows to which none refers that others keep them, or go with them: %s", remarks)
+			}
+		}
 		if j.cascaded[p.TaskName()] != 0 || j.updated[p.TaskName()] != 0 {
 			t.Errorf("rows of others went, too: %v %v", j.cascaded, j.updated)
 		}

@@ -158,6 +158,9 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 	t.referenced[j.Table] = true
 	references, err := j.Table.References(ctx, t.Binder.Pool)
 	table := t.found.tables.at(j.Table.Quoted(), ActionDelete, "")
+	if j.Childless {
+		references.Refusing = nil
+	}
 	for _, refusing := range references.Refusing {
 		text := "rows of " + refusing + " that refer to these by a foreign key keep them"
 		for _, k := range j.Table.Keeping() {

@@ -364,6 +364,9 @@ func (t *table) addCaveats(j rules.Job) {
 		return
 	}
 	for _, c := range j.Table.Cascades {
+		if j.Childless && c.Table != j.Table {
+			continue
+		}
 		remark := "a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these"
 		if !c.Table.CanSelect || j.NoTIDs || c.Table.Location != "" {
 			remark += ", which are not counted here"

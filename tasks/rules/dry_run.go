@@ -188,6 +188,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
 					return true
 				}
+			case job.Childless && job.Table != t: // no key leads from its rows to others
 			case job.Table.Clears(t):
 				return true
 			case slices.Contains(job.Table.Going(), t) && (!itself || job.Table != t) && !c.accounted(p.Task, t):

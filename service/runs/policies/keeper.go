@@ -246,7 +246,9 @@ func warnings(
 	}
 	var dependent []string
 	for _, t := range table.Dependents() {
-		dependent = append(dependent, t.Quoted())
+		if t == table || !s.Unreferenced {
+			dependent = append(dependent, t.Quoted())
+		}
 	}
 	if s.Assign != nil {
 		return found, nil
@@ -257,7 +259,7 @@ func warnings(
 			message.PolicyCascades.With("table", table.Quoted(), "tables", strings.Join(dependent, ", ")))
 	}
 	references, err := table.References(ctx, tx)
-	if references.Refusing != nil {
+	if references.Refusing != nil && !s.Unreferenced {
 		refused := message.PolicyRefused.With("table", table.Quoted(), "tables", strings.Join(references.Refusing, ", "))
 		if rows, counted := countRefused(ctx, tx, env, s); counted && rows > 0 {
 			refused = message.PolicyRowsRefused.With("table", table.Quoted(), "rows", rows,
