@@ -72,7 +72,7 @@ func TestSuggestions(t *testing.T) {
 	got := s.suggestions(t)
 	columns := map[string]string{
 		`"Shop"."Order Lines"`:                 "createdAt",
-		"public.cusevents":                     "tslastmodified",
+		"public.cusevents":                     "dexpires",
 		"public.cusindexed":                    "tsb",
 		"public.cusnodate":                     "",
 		"public.cus_events":                    "at",
@@ -96,7 +96,11 @@ func TestSuggestions(t *testing.T) {
 			}
 			continue
 		}
-		if p.GetTable() != table || p.GetEnabled() || p.GetOlderThan().GetDays() != 365 || names[p.GetName()] ||
+		days := int32(365)
+		if column == "dexpires" { // a date, whose rows expire when its day has ended
+			days = 1
+		}
+		if p.GetTable() != table || p.GetEnabled() || p.GetOlderThan().GetDays() != days || names[p.GetName()] ||
 			p.GetOlderThan().
 				GetColumn() !=
 				column || !policyName.MatchString(p.GetName()) || p.GetDescription() == "" ||

@@ -116,15 +116,15 @@ policies:
       column: placed
       days: 365
   # public.visit: SIZE, about 0 rows
-  # at: a date that may tell the age of rows; no index begins with it, so that runs read the whole table` +
-		`; or take valid_until with days: 1, since its name says when a row expires
+  # valid_until: by its name, when a row expires; no index begins with it, so that runs read the whole table` +
+		`; to keep expired rows for longer, give more days, or take at
   - name: visit
     table: public.visit
     description: 'Suggested: no task covers it.'
     enabled: false
     olderThan:
-      column: at
-      days: 365
+      column: valid_until
+      days: 1
   # public.voucher: SIZE, about 0 rows
   # expiresAt: by its name, when a row expires; no index begins with it, so that runs read the whole table
   - name: voucher

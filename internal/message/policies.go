@@ -12,8 +12,8 @@ var (
 	)
 	PolicyTableCovered = policies.warning(
 		"POLICY_TABLE_COVERED",
-		"{table} is covered by {tasks} already",
-		"Another task or policy deletes or updates rows of the table. Both rules apply.",
+		"rows of {table} are also deleted or updated by {tasks}: both rules apply",
+		"Another task or policy deletes or updates rows of the table, too. Neither rule replaces the other.",
 		"Nothing, if both rules are wanted.",
 	)
 	PolicyCascades = policies.warning(

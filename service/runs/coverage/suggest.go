@@ -77,20 +77,16 @@ func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Tim
 	}
 	date, expiry := bestDate(t.Dates, now), expiryOf(t.Dates)
 	switch {
-	case date != nil:
-		s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
-		if expiry != nil {
-			age := "hours: 0"
-			if expiry.IsDay {
-				age = "days: 1"
-			}
-			s.ColumnReason += fmt.Sprintf("; or take %s with %s, since its name says when a row expires", expiry.Column, age)
-		}
-	case expiry != nil:
+	case expiry != nil: // by their age, rows would be deleted that are valid, and others kept that are not
 		s.Policy, s.Column, s.ColumnReason = name, expiry.Column, whyColumn(*expiry)
 		if expiry.IsDay {
 			s.Days = 1 // with 0, rows would be deleted on their last day
 		}
+		if date != nil {
+			s.ColumnReason += fmt.Sprintf("; to keep expired rows for longer, give more days, or take %s", date.Column)
+		}
+	case date != nil:
+		s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
 	case all:
 		s.Reason += "; none of its dates tells the age of a row"
 	default:

@@ -165,7 +165,8 @@ export const messages: Record<string, string> = {
   SCHEDULE_NOT_KEPT: 'Aucune exécution planifiée ne démarre, car aucun serveur ne tourne avec --schedule',
   SCHEDULE_REFUSED: 'Le garde-fou {guard} refusera les exécutions planifiées : {problem}',
   POLICY_TABLE_PROTECTED: '{table} ne peut pas être la table d’une règle de conservation : {problem} ; ignorée',
-  POLICY_TABLE_COVERED: '{table} est déjà nettoyée par {tasks}',
+  POLICY_TABLE_COVERED:
+    'Des lignes de {table} sont aussi supprimées ou modifiées par {tasks} : les deux règles s’appliquent',
   POLICY_CASCADES: 'Des clés étrangères suppriment ou modifient des lignes de {tables} avec les lignes de {table}',
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',

@@ -148,7 +148,7 @@ export const messages: Record<string, string> = {
   SCHEDULE_NOT_KEPT: '--schedule を指定したサーバーがないため、スケジュールされた実行は開始されません',
   SCHEDULE_REFUSED: 'ガード {guard} はスケジュールされた実行を拒否します：{problem}',
   POLICY_TABLE_PROTECTED: '{table} はポリシーの対象にできません：{problem}。スキップされました',
-  POLICY_TABLE_COVERED: '{table} は {tasks} の対象です',
+  POLICY_TABLE_COVERED: '{table} の行は {tasks} でも削除または更新されます。両方のルールが適用されます',
   POLICY_CASCADES: '外部キーにより、{table} の行とともに {tables} の行が削除または変更されます',
   POLICY_UNPROVEN:
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
