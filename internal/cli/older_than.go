@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
 
@@ -87,6 +90,24 @@ func (s *storedAges) withdraw(ctx context.Context, err error) error {
 		}
 	}
 	return err
+}
+
+// ask returns the question whether to run, after it has printed what the policies are that stay then.
+func (s *storedAges) ask(w io.Writer) string {
+	var changes []string
+	for i, p := range s.stored {
+		change, rows := "store", policies.Rows(p)
+		if before := s.before[i]; before != nil {
+			change, rows = "change", rows+"; so far "+policies.Rows(before)
+		}
+		rpc.PrintFact(w, "Policy", terminal.Printable(p.GetName()+" deletes "+rows))
+		changes = append(changes, change+" the policy "+p.GetName())
+	}
+	if changes == nil {
+		return "Run exactly this? It cannot be undone."
+	}
+	text := strings.Join(changes, ", ") + " for all runs from now on, and run exactly this? The run cannot be undone."
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // keep says what stays, and leaves nothing to withdraw.

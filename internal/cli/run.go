@@ -60,7 +60,8 @@ func NewRun() *cobra.Command {
 			"Without a terminal it starts at once, except for --preview.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does. With --database-url it\n" +
 			"stops the run after the current batch; the next cleanupd run --database-url resumes it before its own.\n" +
-			"With --older-than, preview a policy for each such rule, and run and store these if you confirm.\n" +
+			"With --older-than, preview a policy for each such rule, and run and store these if you confirm. An age\n" +
+			"of 0 is for times at which rows expire: by any other date, it means all rows of the past.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run, or one that it resumed, did not succeed, and 130 if this program was\n" +
 			"interrupted.",
@@ -199,6 +200,7 @@ func askAfterPreview(
 		return nil, fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
 			watch.AcceptCommand(id, guards))
 	}
+	question := ""
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())
 		if err := rpc.PrintTarget(cmd, server, client); err != nil {
@@ -207,8 +209,9 @@ func askAfterPreview(
 		if err := printInterrupted(cmd, server, client); err != nil {
 			return nil, err
 		}
+		question = stored.ask(cmd.ErrOrStderr())
 	}
-	switch confirmed := yes || confirmPreview(cmd, watch.Total(dryRun.GetRun()), guards); {
+	switch confirmed := yes || confirmPreview(cmd, watch.Total(dryRun.GetRun()), question, guards); {
 	case !confirmed && len(stored.stored) > 0:
 		return nil, errors.New("nothing was run, and no policy was stored or changed")
 	case !confirmed:
@@ -228,11 +231,10 @@ func askAfterPreview(
 
 // confirmPreview asks whether to do exactly what a preview shows. Where guards would refuse that, typing their numbers
 // is the answer.
-func confirmPreview(cmd *cobra.Command, total string, guards []*cleanupv1.TrippedGuard) bool {
+func confirmPreview(cmd *cobra.Command, total, question string, guards []*cleanupv1.TrippedGuard) bool {
 	if len(guards) == 0 {
-		return terminal.Confirm(cmd, total+". Run exactly this? It cannot be undone.")
+		return terminal.Confirm(cmd, total+". "+question)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Guards would refuse it: to run exactly this, which cannot be undone, type "+
-		"their numbers.\n", total)
+	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Guards would refuse it. %s If so, type their numbers.\n", total, question)
 	return acceptGuards(cmd, guards)
 }

@@ -88,6 +88,14 @@ func action(p *cleanupv1.Policy) string {
 
 func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
 
+// Rows names the rows that a policy by age deletes. With an age of 0 it warns that nothing old is meant.
+func Rows(p *cleanupv1.Policy) string {
+	if a := p.GetOlderThan(); a.GetDays() == 0 && a.GetHours() == 0 {
+		return fmt.Sprintf("every row of %s whose %s is in the past", p.GetTable(), a.GetColumn())
+	}
+	return fmt.Sprintf("rows of %s with %s", p.GetTable(), condition(p))
+}
+
 // conditions returns the parts of the condition. A row matches if all of them are true.
 func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
