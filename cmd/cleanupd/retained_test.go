@@ -55,6 +55,13 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 		}
 	}
 	_, text, _ := r.run(t, "runs show", list.Runs[0].ID)
+	const end = "succeeded, 2 rows failed, 1 row locked, 1 row suppressed, 1 row dependent, 1 row on hold.\n"
+	if !strings.Contains(text, " "+end) {
+		t.Errorf("the run does not say that it %q, but\n%s", end, text)
+	}
+	if _, listed, _ := r.run(t, "runs"); !strings.Contains(listed, "  succeeded, 5 retained  ") {
+		t.Errorf("the list of runs shows a plain success:\n%s", listed)
+	}
 	metrics := body(t, r.http+"/metrics")
 	for _, task := range []string{"audit-trail", "deliveries", "sessions"} {
 		for _, reason := range []string{"failed", "locked", "suppressed", "dependent", "on_hold"} {

@@ -200,7 +200,7 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
-	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "RETAINED", "ERROR"}}
+	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "ERROR"}}
 	for _, r := range runs {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -213,13 +213,16 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 		if r.GetDryRun() {
 			state, done, foreseen = state+" (dry)", "", done
 		}
+		if retained := watch.RowsRetained(r.GetResults()...); retained != "0" {
+			state += ", " + retained + " retained"
+		}
 		if opens := r.GetWindowOpenTime(); opens.AsTime().After(time.Now()) {
 			state += " until " + format.Time(opens)
 		}
 		table = append(table,
 			terminal.Row{
 				r.GetId(), state, format.Time(r.GetCreateTime()), format.Elapsed(r.GetStartTime(), r.GetEndTime()),
-				done, foreseen, watch.RowsRetained(r.GetResults()...), terminal.OneLine(r.GetError()),
+				done, foreseen, terminal.OneLine(r.GetError()),
 			})
 	}
 	return table

@@ -107,7 +107,8 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	err := errors.Join(s.PrintTable(rows), printTableSizes(s, sizes, limit(maxTables), more),
 		printPreview(s, r, limit(maxPreviewTables), more))
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
-	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), s.Paint(format.EnumName(r.GetState())), note), 2))
+	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
+	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
 	return err
 }
 
@@ -140,6 +141,35 @@ func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 		return humanize.Comma(rows) + "+"
 	}
 	return humanize.Comma(rows)
+}
+
+// retained counts what a run retained, by reason, each after a comma.
+func retained(r *cleanupv1.Run) (text string) {
+	var sum cleanupv1.TaskResult
+	for _, t := range r.GetResults() {
+		sum.RowsFailed += t.GetRowsFailed()
+		sum.RowsLocked += t.GetRowsLocked()
+		sum.RowsSuppressed += t.GetRowsSuppressed()
+		sum.RowsDependent += t.GetRowsDependent()
+		sum.RowsOnHold += t.GetRowsOnHold()
+		sum.TablesRetained += t.GetTablesRetained()
+	}
+	for _, count := range []struct {
+		n                 int64
+		one, many, reason string
+	}{
+		{sum.GetRowsFailed(), "row", "rows", "failed"},
+		{sum.GetRowsLocked(), "row", "rows", "locked"},
+		{sum.GetRowsSuppressed(), "row", "rows", "suppressed"},
+		{sum.GetRowsDependent(), "row", "rows", "dependent"},
+		{sum.GetRowsOnHold(), "row", "rows", "on hold"},
+		{sum.GetTablesRetained(), "table", "tables", "unfinished"},
+	} {
+		if count.n > 0 {
+			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.reason
+		}
+	}
+	return text
 }
 
 // Total returns what a run did or would do, and how long it took.
