@@ -298,6 +298,24 @@ func (t *Table) SingleKey() (key Column, ok bool) {
 	return key, ok && (t.HasInteger(key.Name) || key.Type == "pg_catalog.uuid")
 }
 
+// ShownKey returns the columns that identify a row in messages; nil if no key is known, or if it has a text or another
+// value that may be about a person.
+func (t *Table) ShownKey() (columns []string) {
+	if t.Key != "" {
+		return []string{t.Key}
+	}
+	for _, c := range t.details {
+		switch {
+		case !c.Primary:
+		case c.Type == "pg_catalog.uuid" || strings.Contains("BDEN", c.Kind): // booleans, dates, enums and numbers
+			columns = append(columns, c.Name)
+		default:
+			return nil
+		}
+	}
+	return columns
+}
+
 func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
 	const sql = `
 SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)

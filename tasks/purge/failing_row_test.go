@@ -84,7 +84,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				)
 				e, a := engine(db)
 				s := obsolete
-				s.Key = "id"
+				s.Key = []string{"id"}
 				change(db, e, &s)
 				db.Do(sql)
 				retained := purge.Retained{Failed: 6}

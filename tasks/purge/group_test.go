@@ -53,7 +53,7 @@ func notNewest(relation string) purge.Sweep {
 		Name:        "visit",
 		Relation:    relation,
 		Root:        relation,
-		Key:         "id",
+		Key:         []string{"id"},
 		Limit:       500,
 		ReadsOthers: true,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -105,8 +106,16 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 	if s.sweep.Paired != nil {
 		id = "r." + s.sweep.Paired.ID
 	}
-	if s.sweep.Key != "" {
-		name = "r." + pgx.Identifier{s.sweep.Key}.Sanitize()
+	var key []string
+	for _, column := range s.sweep.Key {
+		key = append(key, "r."+pgx.Identifier{column}.Sanitize())
+	}
+	switch len(key) {
+	case 0:
+	case 1:
+		name = key[0]
+	default:
+		name = fmt.Sprintf("format('(%%s)', concat_ws(', ', %s))", strings.Join(key, ", "))
 	}
 	return sqlexpr.Format(
 		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r "+

@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -50,7 +51,7 @@ func TestStatementOnPickedRowsOfAPartition(t *testing.T) {
 // with the same parameter.
 func TestPick(t *testing.T) {
 	t.Parallel()
-	s := statements{sweep: &Sweep{Relation: "t", Where: lessThan("a", 1), Key: "id"}}
+	s := statements{sweep: &Sweep{Relation: "t", Where: lessThan("a", 1), Key: []string{"id"}}}
 	pick := s.pick(blockAxis{}.window(0, 3, 4), 5, true)
 	expectSQL(
 		t,
@@ -60,6 +61,11 @@ func TestPick(t *testing.T) {
 			"pick",
 		4,
 	)
+	s.sweep.Key = []string{"day", "Nr"}
+	named := ofPicked("name", s.pick(sqlexpr.SQL("true"), 5, false))
+	if sql, _ := named.Build(); !strings.Contains(sql, `format('(%s)', concat_ws(', ', r."day", r."Nr"))::text AS name`) {
+		t.Errorf("a key of two columns is shown by %s", sql)
+	}
 	if args := s.pickAndChange(nil, pick, true).Args(); len(args) != 4 {
 		t.Errorf("picking and changing has the parameters %v", args)
 	}

@@ -43,8 +43,8 @@ type Sweep struct {
 	// are older.
 	Partition  bool
 	Partitions Partitions
-	// Key is the integer column that identifies a row in messages; if it is empty, the row's TID does.
-	Key string
+	// Key has the columns that identify a row in messages; if there are none, the row's TID does.
+	Key []string
 	// Companion is a part of the batch's statement; it may be nil.
 	Companion *Companion
 	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.

@@ -23,7 +23,7 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 	if !s.Refused.IsZero() {
 		s = s.Without(s.Refused)
 	}
-	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key, Follows: s.Follows()}
+	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Table.Key, Follows: s.Follows()}
 	if s.Cascade.Circular() {
 		rows.Where = s.Without(s.Dependent()).Where
 	}
@@ -31,7 +31,7 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 	sets := []Candidates{{Task: task, Job: j, Rows: rows}}
 	for _, c := range CascadedJobs(j, s, nil) {
 		sets = append(sets,
-			Candidates{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
+			Candidates{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Table.Key, Follows: true}, ByKey: true})
 	}
 	return sets
 }
@@ -60,7 +60,7 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 						Root:     t.Quoted(),
 						Where:    where,
 						Set:      set,
-						Key:      t.Key,
+						Key:      t.ShownKey(),
 					},
 					Table: t,
 					Rule:  rule,

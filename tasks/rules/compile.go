@@ -535,7 +535,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	if job.Location != "" {
 		job.Newest = nil
 	}
-	job.NoTIDs, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
+	job.NoTIDs, job.Key, job.Older = job.Location != "", job.Table.ShownKey(), s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
 	job.Childless = s.step.childless()
