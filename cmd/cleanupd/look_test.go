@@ -43,6 +43,7 @@ INSERT INTO login SELECT i, 1 + i %% 10, now() - i * interval '10 days' FROM gen
 INSERT INTO basket SELECT i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
 INSERT INTO item SELECT i, 1 + i %% 100 FROM generate_series(1, 300) i;
 ANALYZE;
+CREATE SCHEMA shop; CREATE TABLE shop.visit (); GRANT USAGE ON SCHEMA shop TO %[1]s;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO %[1]s`
 
 // A preview without a server needs the right to read and leaves nothing behind. It counts what a run deletes then.
@@ -71,6 +72,9 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
 	look(2, "--older-than login.at=90", "in whole days or hours, such as 90d or 12h, not \"90\"")
 	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
+	look(2, "--older-than logn.at=90d", `there is no table "logn".* \(did you mean login\?\)`)
+	look(2, "--older-than public.basked.at=90d", `\(did you mean public\.basket\?\)`)
+	look(2, "--older-than visit.at=90d", `\(did you mean shop\.visit\?\)`)
 	look(2, "--task nothing --older-than login.at=900d", `unknown task "nothing"`)
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	if err := os.WriteFile(file, []byte("policies:\n- name: baskets\n  table: basket\n  enabled: true\n"+

@@ -148,7 +148,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
     - column: status
       op: EQUAL
 - name: missing
-  table: nowhere
+  table: ordrs
   olderThan: {column: placed, days: 1}
 `)
 	for _, how := range []string{"--yes", "--dry-run"} {
@@ -156,7 +156,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 		for _, want := range []string{
 			":18: policy wrong: olderThan.days: must be 0 to 24855",
 			":21: policy wrong: filters[1].values: must be one for EQUAL",
-			`:24: policy missing: table: there is no table "nowhere"`,
+			`:24: policy missing: table: there is no table "ordrs", or the role may not use its schema (did you mean orders?)`,
 		} {
 			if code != 2 || out != "" || strings.Count(errs, "\n") != 3 || !strings.Contains(errs, file+want) {
 				t.Errorf("%s: %d %s %s", how, code, out, errs)
@@ -232,7 +232,7 @@ COMMIT;
 		t.Errorf("%d %v %s", code, err, out)
 	}
 	file = f.file(twoPolicies + events + "- name: wrong\n  table: orders\n  olderThan: {column: plcaed, days: 1}\n")
-	const problem = `policy wrong: olderThan.column: "public"."orders" has no column "plcaed"`
+	const problem = `policy wrong: olderThan.column: "public"."orders" has no column "plcaed" (did you mean placed?)`
 	if code, out, errs = f.do("grants", file); code != 2 || out != "" || !strings.Contains(errs, problem) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

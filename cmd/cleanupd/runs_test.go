@@ -140,6 +140,9 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"explain XtkAudit":                         "KEY: is missing: of xtkaudit give iauditid=…\n",
 		"explain NmsRcpGrpRel":                     "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
 		"explain nonsense":                         `nonsense: no such task; there is no table`,
+		"explain xtkaudt":                          `there is no table "xtkaudt" (did you mean xtkaudit?)`,
+		"explain xtkaudit iAuditI=1":               `no column "iAuditI" (did you mean iauditid?)`,
+		"holds create --table xtkaudt --reason x":  `no table "xtkaudt" (did you mean xtkaudit?)`,
 	} {
 		code, out, errs := r.run(t, command)
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "purge_delay") ||

@@ -145,10 +145,11 @@ func findTable(
 		Scan(&h.Relation, &h.Schema, &h.Table, &inner, &materialized, &beneath)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
+		hint, err := campaign.SimilarTables(ctx, db, name)
 		if c.Schema == "" { // not Campaign
-			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q", name), nil
+			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q%s", name, hint), err
 		}
-		return fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
+		return fmt.Sprintf("schema %q has no table %.64q%s", c.Schema, name, hint), err
 	case inner:
 		return "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
 	case beneath != nil && (materialized || !mayBeDropped(h.Table)):

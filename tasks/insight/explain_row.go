@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -142,7 +143,11 @@ func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, 
 			return nil, err
 		}
 		if !exists {
-			return nil, notCovered(name, fmt.Sprintf("there is no table %.64q", name))
+			hint, err := campaign.SimilarTables(ctx, e.config.Pool, name)
+			if err != nil {
+				return nil, err
+			}
+			return nil, notCovered(name, fmt.Sprintf("there is no table %.64q%s", name, hint))
 		}
 	}
 	var above []string // the tables with whose rows foreign keys delete or change rows of the table
@@ -270,7 +275,7 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 		case name == "":
 			return nil, fmt.Errorf("%w: give the columns of a unique key of %s with their values", ErrKey, t.Name)
 		case !t.Has(name):
-			return nil, fmt.Errorf("%w: %s has no column %.64q", ErrKey, t.Name, c.Column)
+			return nil, fmt.Errorf("%w: %s has no column %.64q%s", ErrKey, t.Name, c.Column, flags.Similar(name, t.Columns()))
 		}
 		columns = append(columns, KeyColumn{t.Stored(name), c.Value})
 	}

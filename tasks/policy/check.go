@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -26,13 +27,25 @@ type checker struct {
 	env   rules.Env
 	table *campaign.Table
 	wrong failure.Violations
+	// similar returns a hint with tables that a name may mean; nil if there is no database to ask.
+	similar func(name string) (hint string)
+}
+
+func hints(ctx context.Context, db campaign.Querier) func(name string) string {
+	return func(name string) string {
+		hint, err := campaign.SimilarTables(ctx, db, name)
+		if err != nil {
+			return ""
+		}
+		return hint
+	}
 }
 
 // Check checks a policy that Validate has accepted against a database. It fails with failure.Violations, or, if the
 // role lacks rights, with a failure.Precondition that has the GRANT statements. It does not evaluate the rule for
 // any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
-	c := &checker{Policy: p, tx: tx, env: env}
+	c := &checker{Policy: p, tx: tx, env: env, similar: hints(ctx, tx)}
 	if !c.checkTable() {
 		return c.wrong.Err()
 	}
@@ -135,7 +148,11 @@ func (c *checker) find(field, name string) *campaign.Table {
 		if name == c.TableName() { // the name as the user wrote it
 			name = c.Table
 		}
-		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema", name)
+		hint := ""
+		if c.similar != nil {
+			hint = c.similar(name)
+		}
+		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema%s", name, hint)
 	}
 	return nil
 }
@@ -146,7 +163,8 @@ func (c *checker) column(field string, t *campaign.Table, name string) (column c
 		for _, d := range t.Details() {
 			names = append(names, d.Name)
 		}
-		c.wrong.Addf(field, "%s has no column %.64q; its columns are %s", t.Quoted(), name, brief(names))
+		c.wrong.Addf(field, "%s has no column %.64q%s; its columns are %s", t.Quoted(), name, flags.Similar(name, names),
+			brief(names))
 	}
 	return column, ok
 }

@@ -57,7 +57,7 @@ func AddGrants(list, more []string) []string {
 // it is granted already, and what its counts, holds and forecasts need to be complete. It fails with
 // failure.Violations if the policy cannot be for its table.
 func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
-	c := &checker{Policy: p, env: env}
+	c := &checker{Policy: p, env: env, similar: hints(ctx, db)}
 	if !c.checkTable() {
 		return nil, c.wrong.Err()
 	}

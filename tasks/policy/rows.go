@@ -33,7 +33,7 @@ func CheckRows(
 ) (*campaign.Table, error) {
 	c := &checker{env: rules.Env{Catalog: catalog}}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		c.tx = tx
+		c.tx, c.similar = tx, hints(ctx, tx)
 		if n := len(rows.Columns); n == 0 || n > maxHeldColumns {
 			c.wrong.Addf("hold.rows.columns", "must have 1 to %d columns, not %d", maxHeldColumns, n)
 			return c.wrong.Err()
