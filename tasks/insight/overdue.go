@@ -25,8 +25,8 @@ type relation struct {
 	deletedBefore time.Time
 }
 
-// Overdue returns how long the oldest row of each table has been obsolete, by its name with the schema; 0 if no row is. It
-// covers the tables whose rule compares only a date, if an index or the planner's statistics have the date. cleaned
+// Overdue returns how long the oldest row of each table has been obsolete, by its name with the schema; 0 if no row is.
+// It covers the tables whose rule compares only a date, if an index or the planner's statistics have the date. cleaned
 // has the reference time of the last run in which a task succeeded, by task, because statistics may be older.
 func Overdue(
 	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []rules.Task, cleaned map[string]time.Time,
