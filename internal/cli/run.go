@@ -114,11 +114,15 @@ func NewRun() *cobra.Command {
 					if cmd.Context().Err() != nil {
 						return "", resumed
 					}
-				} else if cancelled, failed := cancelInterrupted(cmd, &server, client, err); !cancelled {
+				} else if cancelled, failed := cancelInterrupted(cmd, &server, client, err); failed != nil {
 					return "", errors.Join(err, failed)
+				} else if !cancelled {
+					return "", err
 				}
-				id, err = startOnce(req)
-				return id, errors.Join(resumed, err)
+				if id, err = startOnce(req); resumed != nil {
+					err = errors.Join(resumed, err)
+				}
+				return id, err
 			}
 			switch {
 			case preview:
