@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 15, 25), "how many random databases TestRandomKeys makes")
+var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 8, 25), "how many random databases TestRandomKeys makes")
 
 // keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each
 // key.
