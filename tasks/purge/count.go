@@ -442,11 +442,6 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	if s.NoTIDs {
 		return 0, false, nil
 	}
-	var analyzed bool
-	const sql = "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass"
-	if err := t.read(ctx, []any{&analyzed}, sql, s.Relation); err != nil {
-		return 0, false, err
-	}
 	blocks, _, err := t.size(ctx)
 	switch {
 	case err != nil:
@@ -457,8 +452,11 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	case blocks <= sampleBlocks || (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
 		rows, err := t.sample(ctx, []Candidates{s.candidates()}, sampleBlocks)
 		return rows[0], err == nil, err
-	case !analyzed:
-		return 0, false, nil
+	}
+	var analyzed bool
+	const sql = "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass"
+	if err := t.read(ctx, []any{&analyzed}, sql, s.Relation); err != nil || !analyzed {
+		return 0, false, err
 	}
 	plan, err := t.explain(ctx, s.matchSQL())
 	return int64(plan.Rows), err == nil, err
@@ -469,12 +467,11 @@ const quickBlocks = 256
 
 // Sample estimates the rows of a sweep from a few random blocks, without the planner's statistics.
 func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
-	err = e.open(ctx, []Sweep{s}, func(t *table) error {
-		found, err := t.sample(ctx, []Candidates{s.candidates()}, quickBlocks)
-		rows = found[0]
-		return err
-	})
-	return rows, err
+	found, err := e.SampleCandidates(ctx, s.Name, s.Relation, []Candidates{s.candidates()}, quickBlocks)
+	if err != nil {
+		return 0, err
+	}
+	return found[0], nil
 }
 
 // SampleCandidates estimates the rows of several sweeps of one table, with their paired rows, from some random blocks.

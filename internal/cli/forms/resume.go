@@ -3,6 +3,7 @@ package forms
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,14 +21,11 @@ func resumeErasures(cmd *cobra.Command, client cleanupd.Client, server *rpc.Serv
 	if err != nil {
 		return err
 	}
-	var interrupted []*cleanupv1.Receipt
-	for _, r := range receipts.GetReceipts() {
-		if r.GetEndTime() == nil && r.GetPurge() == "" {
-			interrupted = append([]*cleanupv1.Receipt{r}, interrupted...)
-		}
-	}
 	w := cmd.ErrOrStderr()
-	for _, r := range interrupted {
+	for _, r := range slices.Backward(receipts.GetReceipts()) {
+		if r.GetEndTime() != nil || r.GetPurge() != "" {
+			continue
+		}
 		fmt.Fprintf(w, "The erasure %s of %s has not ended, and is resumed first.\n", r.GetId(),
 			format.Time(r.GetCreateTime()))
 		server.WorkOnErasures()
