@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,27 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
+
+// makeWay lets a run start that failed with an error, by resuming the interrupted run that is in its way, or cancelling
+// interrupted dry runs. It returns how the resumed run ended. It fails if the run cannot start now.
+func makeWay(
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, failed error, p watch.Printer,
+) (resumed, err error) {
+	if run := obstacle(cmd.Context(), server, client, failed); run != nil {
+		resumed = resume(cmd, server, client, run, p)
+		if cmd.Context().Err() != nil {
+			return nil, resumed
+		}
+		return resumed, nil
+	}
+	switch cancelled, err := cancelInterrupted(cmd, server, client, failed); {
+	case err != nil:
+		return nil, errors.Join(failed, err)
+	case !cancelled: // not joined, which would hide its status
+		return nil, failed
+	}
+	return nil, nil
+}
 
 // obstacle returns the run that nobody has and that therefore keeps others from starting: err says that it is active.
 // It is nil with a server, which resumes such a run by itself.

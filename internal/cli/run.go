@@ -108,15 +108,8 @@ func NewRun() *cobra.Command {
 				if id, err = startOnce(req); err == nil || id != "" {
 					return id, err
 				}
-				var resumed error
-				if run := obstacle(cmd.Context(), &server, client, err); run != nil {
-					resumed = resume(cmd, &server, client, run, watch.NewPrinter(output, cmd, &server, all))
-					if cmd.Context().Err() != nil {
-						return "", resumed
-					}
-				} else if cancelled, failed := cancelInterrupted(cmd, &server, client, err); failed != nil {
-					return "", errors.Join(err, failed)
-				} else if !cancelled {
+				resumed, err := makeWay(cmd, &server, client, err, watch.NewPrinter(output, cmd, &server, all))
+				if err != nil {
 					return "", err
 				}
 				if id, err = startOnce(req); resumed != nil {
