@@ -62,7 +62,11 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	} else if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
 		return err
 	}
-	apiConfig, err := c.access.serverConfig(ctx, s.log, s.GRPC, s.HTTP)
+	callLog := s.log
+	if c.inProcess { // the command prints how its calls end, also while warnings of others are printed
+		callLog = slog.New(slog.DiscardHandler)
+	}
+	apiConfig, err := c.access.serverConfig(ctx, callLog, s.GRPC, s.HTTP)
 	if err != nil {
 		return err
 	}
