@@ -544,20 +544,25 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// A viewer may cancel the dry runs that he has started, but no other run.
-func TestWhoMayCancel(t *testing.T) {
-	t.Parallel()
+// guardedClient returns a guarded server, a client of it, and a context by the name of a token.
+func guardedClient(t *testing.T) (s *server, client cleanupd.Client, as func(who string) context.Context) {
+	t.Helper()
 	ca, i := testca.New(t), newIssuer(t)
-	s := guarded(t, ca, i)
+	s = guarded(t, ca, i)
 	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	client := cleanupd.NewClient(conn)
-	as := func(who string) context.Context {
+	t.Cleanup(func() { _ = conn.Close() })
+	return s, cleanupd.NewClient(conn), func(who string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
 	}
+}
+
+// A viewer may cancel the dry runs that he has started, but no other run.
+func TestWhoMayCancel(t *testing.T) {
+	t.Parallel()
+	s, client, as := guardedClient(t)
 	for who, started := range map[string]struct {
 		dry  bool
 		want codes.Code

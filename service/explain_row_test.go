@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,18 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
-	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -495,17 +490,7 @@ func TestExplainRowWithoutAKey(t *testing.T) {
 // The explanation of a row on hold names the holds that keep it with their reasons, to those who may list holds.
 func TestExplainRowNamesHolds(t *testing.T) {
 	t.Parallel()
-	ca, i := testca.New(t), newIssuer(t)
-	s := guarded(t, ca, i)
-	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	client := cleanupd.NewClient(conn)
-	as := func(who string) context.Context {
-		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
-	}
+	s, client, as := guardedClient(t)
 	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema)
 			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iRecipientId, tsLastModified, tsEvent)

@@ -142,6 +142,20 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
+// startWithoutServer starts a command on a database, with further variables, and records what it prints.
+func startWithoutServer(t *testing.T, db *pgtest.DB, env []string, args ...string) (*exec.Cmd, *logged) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append(args, "--database-url", db.URL())...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	log := &logged{more: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, log
+}
+
 // Interrupting the command stops its run after the batch. Commands that only look leave it like that and show it as
 // interrupted. The next run resumes it first, as a replica of the service that the database belongs to, and notifies of
 // its end.
@@ -156,15 +170,7 @@ func TestWithoutServerContinues(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { notified.Add(1) }))
 	defer receiver.Close()
 	program := func(args ...string) (*exec.Cmd, *logged) {
-		cmd := exec.Command(os.Args[0], append(args, "--database-url", db.URL())...)
-		cmd.Env = append(os.Environ(), asProgram+"=1", "CLEANUPD_NOTIFY="+receiver.URL)
-		log := &logged{more: make(chan struct{})}
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		return cmd, log
+		return startWithoutServer(t, db, []string{"CLEANUPD_NOTIFY=" + receiver.URL}, args...)
 	}
 	first, log := program("run", "--task", "sessions")
 	untilDeleting(db)

@@ -321,16 +321,9 @@ func TestErasureWithoutServerIsResumed(t *testing.T) {
 		CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
 	db := pgtest.Campaign(t)
 	program := func(args ...string) (*exec.Cmd, *logged) {
-		cmd := exec.Command(os.Args[0], append(args, "--database-url", db.URL())...)
-		cmd.Env = append(os.Environ(), asProgram+"=1", "CLEANUPD_FORMS_DATABASE_URL="+forms.URL(),
-			"CLEANUPD_FORMS_GDS_IN_DATABASE=true")
-		log := &logged{more: make(chan struct{})}
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		return cmd, log
+		return startWithoutServer(t, db, []string{
+			"CLEANUPD_FORMS_DATABASE_URL=" + forms.URL(), "CLEANUPD_FORMS_GDS_IN_DATABASE=true",
+		}, args...)
 	}
 	erase := []string{"userdata", "erase", "--yes"}
 	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
