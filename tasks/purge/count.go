@@ -134,6 +134,7 @@ func (t *table) countCandidates(
 	if slices.ContainsFunc(candidates, func(c Candidates) bool { return c.Follows }) {
 		t.session.reads = followTimeout
 	}
+	t.session.blocks = end
 	if err := t.session.prepareReading(ctx); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*tab
 		if err != nil {
 			return readers, err
 		}
-		session.reads = t.session.reads
+		session.reads, session.blocks = t.session.reads, t.session.blocks
 		readers = append(readers, &table{t.engine, session, t.sweep})
 		if err := session.prepareReading(ctx); err != nil {
 			return readers, err

@@ -101,6 +101,7 @@ type session struct {
 	engine *Engine
 	conn   *pgxpool.Conn
 	reads  time.Duration // how long a statement that reads much of a table may take; 0 stands for the usual timeout
+	blocks int64         // how many blocks the table has that is read
 }
 
 const followTimeout = 30 * time.Minute
@@ -148,13 +149,17 @@ func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...
 }
 
 // prepareReading prepares the session for statements that each read much of a table. They are planned for their
-// parameters, and compiled above a certain cost unless JIT is off on the server. Inlining takes longer than it
-// saves.
+// parameters. In large tables they are compiled above a certain cost, unless JIT is off on the server; in small ones
+// compiling takes seconds where the planner has no statistics. Compiling the steps of a recursion takes longer than it
+// saves, and gigabytes of memory, and inlining takes longer than it saves.
 func (s *session) prepareReading(ctx context.Context) error {
-	sql := "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; " +
-		"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1"
-	if s.reads > 0 { // compiling the steps of a recursion takes longer than it saves, and gigabytes of memory
-		sql += fmt.Sprintf("; SET jit = off; SET statement_timeout = %d", s.reads.Milliseconds())
+	sql := "SET plan_cache_mode = force_custom_plan"
+	switch {
+	case s.reads > 0:
+		sql += fmt.Sprintf("; SET statement_timeout = %d", s.reads.Milliseconds())
+	case s.blocks >= countBlocks:
+		sql += "; RESET jit; SET jit_above_cost = 50000; SET jit_optimize_above_cost = 50000; " +
+			"SET jit_inline_above_cost = -1"
 	}
 	_, err := s.conn.Exec(ctx, sql)
 	return err
