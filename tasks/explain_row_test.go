@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -37,6 +38,7 @@ func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 // The next run deletes exactly the rows that Explain calls obsolete, for all rows with a key of random databases.
 func TestExplainEveryRow(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Model)
 	for i := range max(*seeds/4, 1) { // explaining each row takes far longer than a run
 		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

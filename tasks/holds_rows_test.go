@@ -59,34 +59,54 @@ RESET search_path;`
 		"address 2", "bill 2", "customer 2", "line 1", "line 2", "login 12", "login 2", "product 2", "product 5",
 		"remark 12", "remark 2", "remark 22", "remark 32", "remark 42", "remark 52", "visit 2",
 	}
+	logins, secondLogins := []string{"login"}, []string{"login 12", "login 2"} // a plan of all tables takes seconds
 	tables := []string{"visit", "login", "remark", "line", "bill", "address", "customer", "product"}
 	for name, c := range map[string]struct {
 		setup string
 		holds rules.Holds
-		only  []string // the tables with a policy; nil for all
+		only  []string // the tables with a policy
 		kept  []string
 	}{
-		"a bigint":      {holds: heldRows("shop.customer", [3]string{"id", "int8", "2"}), kept: second},
-		"a text":        {holds: heldRows("shop.customer", [3]string{"email", "text", "Customer 2"}), kept: second},
-		"a date":        {holds: heldRows("shop.customer", [3]string{"born", "date", "1990-01-03"}), kept: second},
-		"another":       {holds: heldRows("shop.customer", [3]string{"email", "text", "customer 2"})},
-		"not SQL":       {holds: heldRows("shop.customer", [3]string{"email", "text", "' OR true --"})},
-		"no such value": {holds: heldRows("shop.customer", [3]string{"id", "int8", "77"})},
+		"a bigint": {
+			holds: heldRows("shop.customer", [3]string{"id", "int8", "2"}),
+			only:  tables,
+			kept:  second,
+		},
+		"a text": {
+			holds: heldRows("shop.customer", [3]string{"email", "text", "Customer 2"}),
+			only:  logins,
+			kept:  secondLogins,
+		},
+		"a date": {
+			holds: heldRows("shop.customer", [3]string{"born", "date", "1990-01-03"}),
+			only:  logins,
+			kept:  secondLogins,
+		},
+		"another": {holds: heldRows("shop.customer", [3]string{"email", "text", "customer 2"}), only: logins},
+		"not SQL": {holds: heldRows("shop.customer", [3]string{"email", "text", "' OR true --"}), only: logins},
+		"no such value": {
+			holds: heldRows("shop.customer", [3]string{"id", "int8", "77"}),
+			only:  tables,
+		},
 		"a uuid": {
 			holds: heldRows("shop.customer", [3]string{"code", "uuid", "00000000-0000-0000-0000-000000000002"}),
-			kept:  second,
+			only:  logins,
+			kept:  secondLogins,
 		},
 		"several columns": {
 			holds: heldRows("shop.customer", [3]string{"Region", "text", "EU"}, [3]string{"id", "int8", "2"}),
-			kept:  second,
+			only:  logins,
+			kept:  secondLogins,
 		},
 		"columns of different rows": {
 			holds: heldRows("shop.customer", [3]string{"Region", "text", "US"}, [3]string{"id", "int8", "2"}),
+			only:  logins,
 		},
 		"a timestamp": {
 			setup: "UPDATE shop.customer SET at = '2021-06-07T08:09:10.123456Z' WHERE id = 2",
 			holds: heldRows("shop.customer", [3]string{"at", "timestamptz", "2021-06-07T10:09:10.123456+02"}),
-			kept:  second,
+			only:  logins,
+			kept:  secondLogins,
 		},
 		"rows that nothing refers to": {
 			setup: "DROP TABLE shop.remark",
@@ -116,9 +136,6 @@ RESET search_path;`
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Do(shop + c.setup)
-			if c.only == nil {
-				c.only = tables
-			}
 			var policies []policy.Policy
 			for i, table := range tables {
 				if slices.Contains(c.only, table) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -77,6 +78,7 @@ func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 // Holds without any rows do not change the statements. Holds with rows add no subplan per row, even without an index.
 func TestStatementsWithHolds(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Long)
 	var all []int64
 	for id := range int64(40) {
 		all = append(all, id)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
@@ -139,6 +140,7 @@ func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 // The number of statements depends on the number of rows, not on the number of their deliveries.
 func TestDeliveriesGoInSets(t *testing.T) {
 	t.Parallel()
+	logs := suite.Size(suite.Long, int64(40_000), 200_000)
 	statements := func(deliveries int) int64 {
 		db := pgtest.Campaign(t)
 		db.Do(mappings)
@@ -149,8 +151,8 @@ func TestDeliveriesGoInSets(t *testing.T) {
 		)
 		db.Do(
 			"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % $1::int FROM generate_series(1, "+
-				"200000) i",
-			deliveries,
+				"$2::int) i",
+			deliveries, logs,
 		)
 		config, err := pgxpool.ParseConfig(db.URL())
 		if err != nil {
@@ -164,13 +166,13 @@ func TestDeliveriesGoInSets(t *testing.T) {
 		}
 		defer pool.Close()
 		j := mustRun(t, db, func(c *cleanup.Config) { c.Pool, c.Settings.Target = pool, time.Minute }, "deliveries")
-		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
+		if want := logs + int64(deliveries); j.deleted["deliveries"] != want {
 			t.Errorf("%d rows were deleted, want %d", j.deleted["deliveries"], want)
 		}
 		return count.n.Load()
 	}
 	few, many := statements(10), statements(1_000)
-	t.Logf("%d statements for 10 deliveries, %d for 1000, with 200000 logs each time", few, many)
+	t.Logf("%d statements for 10 deliveries, %d for 1000, with %d logs each time", few, many, logs)
 	if many > few+10 {
 		t.Errorf("%d statements for 1000 deliveries, want at most 10 more than the %d for 10", many, few)
 	}

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // A run drops ten thousand work tables with a server's default settings. One transaction cannot lock so many tables, so
 // it drops them in groups.
 func TestTenThousandWorkTables(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Long)
 	db, _ := pgtest.Private(t)
 	db.Do(
 		`DO

@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
@@ -102,6 +103,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 // database.
 func TestAStandbyThatWillNotDo(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Long)
 	db, primary, standby, there := withStandby(t, 12)
 	fails := func(pool *pgxpool.Pool, parts ...string) {
 		t.Helper()
@@ -131,6 +133,7 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 // A dry run counts each row once, although its reads conflict with the standby's recovery.
 func TestConflictsWithRecovery(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Long)
 	db, _, standby, there := withStandby(t, 13)
 	super := open(t, standby.URL("postgres", db.Name))
 	for _, sql := range []string{"ALTER SYSTEM SET max_standby_streaming_delay = 0", "SELECT pg_reload_conf()"} {
@@ -198,6 +201,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 // A standby has no rows of unlogged tables. A dry run reports that it did not count them.
 func TestPreviewOfUnloggedTables(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Long)
 	db, _, standby := pgtest.PrivateWithStandby(t)
 	db.Do(
 		`ALTER TABLE XtkAudit SET UNLOGGED; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
