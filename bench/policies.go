@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/localpg"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -130,7 +130,7 @@ func (c Cell) setPolicies(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		warmUp, measured := c.policies()
 		for _, p := range []policy.Policy{warmUp, measured} {
-			if err := policies.Set(ctx, tx, p); err != nil {
+			if err := store.SetPolicy(ctx, tx, p); err != nil {
 				return err
 			}
 			const proven = "UPDATE cleanupd.policy SET proven_basis = $2 WHERE name = $1"

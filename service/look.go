@@ -21,7 +21,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -62,7 +61,7 @@ type Looked struct {
 
 // lookedAt is what the service has stored, as far as it can be read.
 type lookedAt struct {
-	policies []policies.Stored
+	policies []store.Policy
 	holds    rules.Holds
 	readable bool // whether there is anything stored
 	hidden   bool // whether something is stored that may not be read
@@ -71,8 +70,8 @@ type lookedAt struct {
 // replace adds a policy in place of a stored one of the same name.
 func (s *lookedAt) replace(m *cleanupv1.Policy) {
 	p := policyOf(m)
-	s.policies = slices.DeleteFunc(s.policies, func(other policies.Stored) bool { return other.Name == p.Name })
-	s.policies = append(s.policies, policies.Stored{Policy: p})
+	s.policies = slices.DeleteFunc(s.policies, func(other store.Policy) bool { return other.Name == p.Name })
+	s.policies = append(s.policies, store.Policy{Policy: p})
 }
 
 // prepared is what a look works on: what is stored with the given policies in their places, and the tasks of that.
@@ -232,7 +231,7 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	if err != nil || !s.readable {
 		return s, err
 	}
-	if s.policies, err = policies.List(ctx, l.Pool); err == nil {
+	if s.policies, err = store.ListPolicies(ctx, l.Pool); err == nil {
 		if s.holds, _, err = store.EffectiveHolds(ctx, l.Pool, now); err == nil {
 			_, err = store.GuardHistory(ctx, l.Pool, uuid.Nil, "")
 		}

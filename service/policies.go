@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -17,12 +18,12 @@ import (
 func (s *Service) ListPolicies(
 	ctx context.Context, in *cleanupv1.ListPoliciesRequest,
 ) (*cleanupv1.ListPoliciesResponse, error) {
-	list, err := policies.List(ctx, s.pool)
+	list, err := store.ListPolicies(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(),
-		func(p policies.Stored) string { return p.Name })
+		func(p store.Policy) string { return p.Name })
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 		Make: func(before *policy.Policy) (policy.Policy, error) {
 			if before == nil {
 				if mask != nil {
-					return policy.Policy{}, policies.NotFound(name)
+					return policy.Policy{}, store.NoPolicy(name)
 				}
 				before = &policy.Policy{}
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -57,7 +57,7 @@ func formsServerOf(
 	); err != nil {
 		t.Fatal(err)
 	}
-	own := func(ctx context.Context) error { return instance.Own(ctx, record.Pool, "") }
+	own := func(ctx context.Context) error { return store.Own(ctx, record.Pool, "") }
 	s := serveAs(t, record, false, userdata.New(userdata.Config{Forms: db, InDatabase: true, Own: own}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), formsDB
 }

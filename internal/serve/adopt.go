@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // maxInstanceLength is in characters.
@@ -64,7 +64,7 @@ func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, publish
 		return err
 	}
 	defer pool.Close()
-	changes, err := instance.PreviewAdoption(ctx, pool, name)
+	changes, err := store.PreviewAdoption(ctx, pool, name)
 	if err != nil {
 		return err
 	}

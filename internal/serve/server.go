@@ -19,8 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -206,7 +206,7 @@ func (s *Server) warn(ctx context.Context) error {
 // claimDatabase makes this service the owner of the database. If another service owns the database, or if it is a
 // copy, readOnlyBecause says why the service changes nothing there.
 func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *failure.Refusal, err error) {
-	err = instance.Own(ctx, s.pool, name)
+	err = store.Own(ctx, s.pool, name)
 	if errors.As(err, &readOnlyBecause) {
 		return readOnlyBecause, nil
 	}
@@ -219,7 +219,7 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 		return nil
 	}
 	forms.Lease, forms.OnlyWoken = c.lease, c.inProcess
-	forms.Own = func(ctx context.Context) error { return instance.Own(ctx, s.pool, c.instance) }
+	forms.Own = func(ctx context.Context) error { return store.Own(ctx, s.pool, c.instance) }
 	forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
 	open := func() (err error) {
 		s.forms, err = forms.open(ctx, valid.database, c.formsTracer, c.published)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -79,9 +78,9 @@ func (m *Manager) explainUnproven(ctx context.Context, x *insight.RowExplanation
 		if !ok || s.Verdict != insight.Deleted {
 			continue
 		}
-		stored, err := policies.Get(ctx, m.calls, name)
+		stored, err := store.GetPolicy(ctx, m.calls, name)
 		switch {
-		case errors.Is(err, policies.ErrNotFound) || stored.Proven:
+		case errors.Is(err, store.ErrNoPolicy) || stored.Proven:
 			continue
 		case err != nil:
 			return err

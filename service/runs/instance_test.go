@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
@@ -21,7 +20,7 @@ func named(name string) func(*runs.Config) {
 
 func isForeign(err error) bool {
 	var refused *failure.Refusal
-	return errors.As(err, &refused) && refused.Reason == instance.OtherInstance && refused.Metadata["differs"] != ""
+	return errors.As(err, &refused) && refused.Reason == store.OtherInstance && refused.Metadata["differs"] != ""
 }
 
 // A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/growth"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/pacing"
@@ -103,7 +102,7 @@ type Manager struct {
 	config      Config
 	base        cleanup.Config // common to every run and explanation
 	log         *slog.Logger
-	owner       *instance.Owner
+	owner       *store.Owner
 	scheduler   *scheduler.Scheduler
 	worker      *worker.Worker
 	notifier    *notify.Notifier
@@ -131,7 +130,7 @@ func New(c Config) *Manager {
 		},
 		log:     c.Log,
 		Tasks:   tasklist.Source{Profile: c.Profile, External: c.External},
-		owner:   instance.NewOwner(c.Instance, c.Log),
+		owner:   store.NewOwner(c.Instance, c.Log),
 		metrics: prometheus.NewRegistry(),
 	}
 	m.scheduler = &scheduler.Scheduler{

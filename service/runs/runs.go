@@ -8,7 +8,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
 )
@@ -97,7 +96,7 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
 			return err
 		}
-		adoption, err := instance.PreviewAdoption(ctx, tx, m.config.Instance)
+		adoption, err := store.PreviewAdoption(ctx, tx, m.config.Instance)
 		if err != nil {
 			return err
 		}

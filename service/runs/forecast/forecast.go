@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -44,7 +43,7 @@ type Forecast struct {
 // works.
 type Forecaster struct {
 	Pool  *pgxpool.Pool
-	Owner *instance.Owner
+	Owner *store.Owner
 	// Config returns the configuration of a run with all tasks as they are now.
 	Config   func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
 	Schedule func(ctx context.Context) (*schedule.Schedule, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs/growth"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -32,7 +31,7 @@ var masks = insight.Masks(tasks.Pipeline)
 
 func newSampler(db *pgtest.DB, name string) *growth.Sampler {
 	log := slog.New(slog.DiscardHandler)
-	return &growth.Sampler{Pool: db.Pool, Owner: instance.NewOwner(name, log), Masks: masks, Log: log}
+	return &growth.Sampler{Pool: db.Pool, Owner: store.NewOwner(name, log), Masks: masks, Log: log}
 }
 
 func sample(t *testing.T, db *pgtest.DB) {

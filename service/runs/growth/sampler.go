@@ -10,14 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 type Sampler struct {
 	Pool  *pgxpool.Pool
-	Owner *instance.Owner
+	Owner *store.Owner
 	// Masks match the names of work tables, which are sampled by kind.
 	Masks []insight.Mask
 	Log   *slog.Logger

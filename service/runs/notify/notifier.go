@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -36,7 +35,7 @@ type Config struct {
 type Notifier struct {
 	Config
 	Pool     *pgxpool.Pool
-	Owner    *instance.Owner
+	Owner    *store.Owner
 	Origin   Origin
 	Counters Counters
 	Log      *slog.Logger

@@ -21,7 +21,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -109,7 +108,7 @@ func newFixture(t *testing.T, db *pgtest.DB, addresses ...string) *fixture {
 	f.Notifier = &Notifier{
 		Config:   Config{Bounds: DefaultBounds},
 		Pool:     db.Pool,
-		Owner:    instance.NewOwner("", log),
+		Owner:    store.NewOwner("", log),
 		Counters: f.counts,
 		Log:      log,
 		Clock:    func(context.Context) (time.Time, error) { return f.clock, nil },

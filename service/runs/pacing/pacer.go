@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
@@ -25,7 +24,7 @@ import (
 type Pacer struct {
 	// Pool is for API calls, Runs for Tick.
 	Pool, Runs *pgxpool.Pool
-	Owner      *instance.Owner
+	Owner      *store.Owner
 	Scheduler  *scheduler.Scheduler
 	Worker     *worker.Worker
 	// Pace is that of scheduled runs whose schedule and windows name none.

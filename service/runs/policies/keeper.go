@@ -12,9 +12,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
-	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -51,10 +51,10 @@ type Described struct {
 // errChecked rolls back the transaction of a change that is only validated.
 var errChecked = errors.New("only checked")
 
-// Get fails with ErrNotFound.
+// Get fails with store.ErrNoPolicy.
 func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) {
 	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		s, err := Get(ctx, tx, name)
+		s, err := store.GetPolicy(ctx, tx, name)
 		if err != nil {
 			return err
 		}
@@ -117,10 +117,10 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		if err := d.Check(ctx, tx, env); err != nil {
 			return err
 		}
-		if err := Set(ctx, tx, d.Resolve(env.Catalog)); err != nil {
+		if err := store.SetPolicy(ctx, tx, d.Resolve(env.Catalog)); err != nil {
 			return err
 		}
-		stored, err := Get(ctx, tx, d.Name)
+		stored, err := store.GetPolicy(ctx, tx, d.Name)
 		if err != nil {
 			return err
 		}
@@ -157,14 +157,14 @@ func (k *Keeper) Grants(ctx context.Context, p policy.Policy) (statements []stri
 	return statements, err
 }
 
-// Delete deletes a policy. When it returns, no run goes on by the policy. It fails with ErrNotFound, or
+// Delete deletes a policy. When it returns, no run goes on by the policy. It fails with store.ErrNoPolicy, or
 // etag.ErrStale.
 func (k *Keeper) Delete(ctx context.Context, c Change) error {
 	err := k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if before == nil {
-			return NotFound(c.Name)
+			return store.NoPolicy(c.Name)
 		}
-		if err := Delete(ctx, tx, c.Name); err != nil {
+		if err := store.DeletePolicy(ctx, tx, c.Name); err != nil {
 			return err
 		}
 		return c.Note(ctx, tx, before, nil)
@@ -184,7 +184,7 @@ func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before
 		if err := k.Own(ctx, tx); err != nil {
 			return err
 		}
-		stored, err := Lock(ctx, tx, c.Name, c.Etag)
+		stored, err := store.LockPolicy(ctx, tx, c.Name, c.Etag)
 		if err != nil {
 			return err
 		}
@@ -213,18 +213,9 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
 }
 
-// Unproven returns a warning if no run has yet executed the rule by a saved plan.
-func (s Stored) Unproven() []message.Message {
-	if s.Proven {
-		return nil
-	}
-	command := "cleanupd run --preview --task " + s.TaskName()
-	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
-}
-
 // warnings returns what an operator should know about a policy; table is nil if it does not exist.
 func warnings(
-	ctx context.Context, tx pgx.Tx, env rules.Env, s Stored, table *campaign.Table,
+	ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy, table *campaign.Table,
 ) (found []message.Message, err error) {
 	found = s.Unproven()
 	if table == nil {
@@ -276,7 +267,7 @@ func warnings(
 }
 
 // countRefused counts the rows that match now, and that foreign keys keep. It gives up after two seconds.
-func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s Stored) (rows int64, counted bool) {
+func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy) (rows int64, counted bool) {
 	compiled, err := rules.Compile(s.Task(), env)
 	if err != nil || len(compiled.Jobs) == 0 {
 		return 0, false

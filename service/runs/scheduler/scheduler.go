@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
@@ -26,7 +25,7 @@ type Scheduler struct {
 	// Enabled means that this replica keeps the schedule.
 	Enabled bool
 	Pool    *pgxpool.Pool
-	Owner   *instance.Owner
+	Owner   *store.Owner
 	Tasks   tasklist.Source
 	// Pace is that of runs whose schedule names none.
 	Pace pace.Pace

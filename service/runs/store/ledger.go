@@ -22,9 +22,9 @@ const (
 	statePolicyChanged = "CU003"
 )
 
-// PolicyRevision is the SQL for a hash that changes if the rule of a policy changes, or if the policy is enabled or
+// policyRevision is the SQL for a hash that changes if the rule of a policy changes, or if the policy is enabled or
 // disabled.
-const PolicyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
+const policyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
 
 // Known is what a task has read and what may change while the task works.
 type Known struct {
@@ -47,7 +47,7 @@ func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
 		WHEN @policy::text IS NOT NULL AND NOT EXISTS (SELECT FROM cleanupd.policy
-			WHERE name = @policy AND ` + PolicyRevision + ` = @revision) THEN ARRAY[cleanupd.policy_changed()]
+			WHERE name = @policy AND ` + policyRevision + ` = @revision) THEN ARRAY[cleanupd.policy_changed()]
 		ELSE max(fields) END FROM ` + from
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -81,7 +81,7 @@ type Source struct {
 }
 
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
-	stored, err := policies.List(ctx, db)
+	stored, err := store.ListPolicies(ctx, db)
 	if err != nil {
 		return List{}, err
 	}
@@ -89,7 +89,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 }
 
 // With returns the tasks as Read does, with the given policies instead of the stored ones.
-func (s Source) With(ctx context.Context, db campaign.Querier, given []policies.Stored) (List, error) {
+func (s Source) With(ctx context.Context, db campaign.Querier, given []store.Policy) (List, error) {
 	l := List{External: map[string]external.Task{}}
 	var err error
 	if l.NoCampaign, err = s.Profile.NoCampaign(ctx, db); err != nil {
@@ -172,7 +172,7 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 
 // inOrder orders policies by name, except that rows that keep others from being deleted by a foreign key are
 // deleted before those. Otherwise only the next run could delete the others.
-func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []rules.Task, err error) {
+func inOrder(ctx context.Context, db campaign.Querier, stored []store.Policy) (ordered []rules.Task, err error) {
 	var names []string
 	for _, p := range stored {
 		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))

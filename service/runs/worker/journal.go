@@ -10,7 +10,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -141,10 +140,10 @@ func (a *attempt) PolicyChange(ctx context.Context, t rules.Task) (why *message.
 	}
 	name := strings.TrimPrefix(t.Name, policy.Prefix)
 	a.current.setPolicy(name, t.Revision)
-	now, err := policies.Get(ctx, a.w.Pool, name)
+	now, err := store.GetPolicy(ctx, a.w.Pool, name)
 	changed := message.PolicyChanged.With("task", t.Name)
 	switch {
-	case errors.Is(err, policies.ErrNotFound):
+	case errors.Is(err, store.ErrNoPolicy):
 		changed = message.TaskRemoved.With("task", t.Name)
 	case err != nil || now.Revision == t.Revision:
 		return nil, err

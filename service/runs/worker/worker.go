@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
-	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
@@ -33,7 +33,7 @@ type Config struct {
 	// Base is the configuration of every run, without the tasks.
 	Base      cleanup.Config
 	Tasks     tasklist.Source
-	Owner     *instance.Owner
+	Owner     *store.Owner
 	Scheduler *scheduler.Scheduler
 	Metrics   *metrics.Replica
 	// OnlyFollowed makes the worker leave all runs alone but those given to Follow.

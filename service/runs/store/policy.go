@@ -1,4 +1,4 @@
-package policies
+package store
 
 import (
 	"context"
@@ -9,25 +9,34 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-var ErrNotFound = failure.New(failure.NotFound, "there is no policy of this name")
+var ErrNoPolicy = failure.New(failure.NotFound, "there is no policy of this name")
 
-func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, name) }
+func NoPolicy(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPolicy, name) }
 
-type Stored struct {
+type Policy struct {
 	policy.Policy
 	// Proven means that a run has executed the current rule by a saved plan.
 	Proven bool
 }
 
+// Unproven returns a warning if no run has yet executed the rule by a saved plan.
+func (p Policy) Unproven() []message.Message {
+	if p.Proven {
+		return nil
+	}
+	command := "cleanupd run --preview --task " + p.TaskName()
+	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
+}
+
 // selectPolicies also reads the identities of the relations that have the stored names now.
 const selectPolicies = `
-SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
+SELECT rule, ` + policyRevision + `, proven_basis, relations, ARRAY(
   SELECT concat_ws(' ', c.oid, (
     SELECT string_agg(` + campaign.ColumnIdentity + `, ' ' ORDER BY used.place)
     FROM jsonb_array_elements_text(r.of -> 'columns') WITH ORDINALITY AS used (name, place)
@@ -42,7 +51,7 @@ SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
   ORDER BY r.place)
 FROM cleanupd.policy `
 
-func scan(row pgx.CollectableRow) (s Stored, err error) {
+func scanPolicy(row pgx.CollectableRow) (s Policy, err error) {
 	var (
 		proven     string
 		identities []string
@@ -57,32 +66,32 @@ func scan(row pgx.CollectableRow) (s Stored, err error) {
 	return s, err
 }
 
-// List returns the policies ordered by name.
-func List(ctx context.Context, db campaign.Querier) ([]Stored, error) {
+// ListPolicies returns the policies ordered by name.
+func ListPolicies(ctx context.Context, db campaign.Querier) ([]Policy, error) {
 	rows, _ := db.Query(ctx, selectPolicies+"ORDER BY name")
-	return pgx.CollectRows(rows, scan)
+	return pgx.CollectRows(rows, scanPolicy)
 }
 
-// Get fails with ErrNotFound.
-func Get(ctx context.Context, db campaign.Querier, name string) (Stored, error) {
+// GetPolicy fails with ErrNoPolicy.
+func GetPolicy(ctx context.Context, db campaign.Querier, name string) (Policy, error) {
 	rows, _ := db.Query(ctx, selectPolicies+"WHERE name = $1", name)
-	s, err := pgx.CollectExactlyOneRow(rows, scan)
+	s, err := pgx.CollectExactlyOneRow(rows, scanPolicy)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = NotFound(name)
+		err = NoPolicy(name)
 	}
 	return s, err
 }
 
-// Lock returns nil if the policy does not exist. It fails with etag.ErrStale if givenEtag is not that of the
+// LockPolicy returns nil if the policy does not exist. It fails with etag.ErrStale if givenEtag is not that of the
 // policy.
-func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, error) {
+func LockPolicy(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Policy, error) {
 	// The whole table is locked, because a row that does not exist cannot be locked.
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.policy IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return nil, err
 	}
-	s, err := Get(ctx, tx, name)
+	s, err := GetPolicy(ctx, tx, name)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNoPolicy):
 		return nil, etag.Check(givenEtag, "", "the policy")
 	case err != nil:
 		return nil, err
@@ -90,9 +99,9 @@ func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, erro
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
-// Set stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is not
+// SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is not
 // proven if it is disabled.
-func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
+func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.policy (name, rule, relations) VALUES ($1, $2, $3)
@@ -110,7 +119,7 @@ func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	return err
 }
 
-func Delete(ctx context.Context, tx pgx.Tx, name string) error {
+func DeletePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.policy WHERE name = $1", name)
 	if err == nil {
 		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE task = $1", policy.Prefix+name)
