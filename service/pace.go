@@ -20,7 +20,7 @@ func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*c
 	if to == "" {
 		return nil, failure.Field("pace", "is missing: "+paceNames())
 	}
-	run, err := s.runs.Pacer.SetPace(ctx, in.GetRunId(), to, access.FromContext(ctx).String())
+	run, err := s.runs.SetPace(ctx, in.GetRunId(), to, access.FromContext(ctx).String())
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*c
 }
 
 func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (*cleanupv1.PauseRunResponse, error) {
-	run, err := s.runs.Pacer.Pause(ctx, in.GetRunId(), access.FromContext(ctx).String())
+	run, err := s.runs.Pause(ctx, in.GetRunId(), access.FromContext(ctx).String())
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (
 }
 
 func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest) (*cleanupv1.ResumeRunResponse, error) {
-	run, err := s.runs.Pacer.Resume(ctx, in.GetRunId(), access.FromContext(ctx).String())
+	run, err := s.runs.Resume(ctx, in.GetRunId(), access.FromContext(ctx).String())
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -27,7 +26,7 @@ const unused = `SELECT CASE WHEN EXISTS (SELECT FROM pg_stat_activity AS a WHERE
 
 func pause(t *testing.T, m *runs.Manager, id string) *store.Run {
 	t.Helper()
-	run, err := m.Pacer.Pause(t.Context(), id, "ann")
+	run, err := m.Pause(t.Context(), id, "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ func pause(t *testing.T, m *runs.Manager, id string) *store.Run {
 
 func resume(t *testing.T, m *runs.Manager, id string) *store.Run {
 	t.Helper()
-	run, err := m.Pacer.Resume(t.Context(), id, "ben")
+	run, err := m.Resume(t.Context(), id, "ben")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("%q is not in the log: %q", text, logs(events))
 		}
 	}
-	if _, err := b.Pacer.Pause(t.Context(), run.ID, "ann"); err == nil {
+	if _, err := b.Pause(t.Context(), run.ID, "ann"); err == nil {
 		t.Error("a run that has ended was paused")
 	}
 }
@@ -232,7 +231,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	if got := pause(t, m, run.ID); got.PausedBy != "ann" || time.Since(*got.PauseTime) > time.Hour {
 		t.Errorf("paused by %s since %s", got.PausedBy, got.PauseTime)
 	}
-	if err := m.Pacer.Tick(t.Context()); err != nil {
+	if err := runs.TickPaces(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
@@ -248,7 +247,7 @@ func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	t.Helper()
 	pause(t, m, run.ID)
 	db.Do("UPDATE cleanupd.run SET start_time = now(), replica = 'gone', lease_until = now() + interval '1 hour'")
-	db.Hold("SELECT pg_advisory_xact_lock($1)", worker.AdvisoryLock(run.UUID()))
+	db.Hold("SELECT pg_advisory_xact_lock($1)", runs.AdvisoryLock(run.UUID()))
 }
 
 // The lease of the replica expires.
@@ -281,7 +280,7 @@ func TestCancelWhileAReplicaIsPaused(t *testing.T) {
 	if got, err := m.Cancel(t.Context(), run.ID); err != nil || got.State != store.Paused {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := m.Pacer.Tick(t.Context()); err != nil {
+	if err := runs.TickPaces(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
@@ -385,7 +384,7 @@ func TestSetPace(t *testing.T) {
 	}
 	workA()
 	untilDeleting(t, db, run.ID)
-	if got, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Balanced, "ann"); err != nil || got.Pace != pace.Balanced {
+	if got, err := b.SetPace(t.Context(), run.ID, pace.Balanced, "ann"); err != nil || got.Pace != pace.Balanced {
 		t.Errorf("%v, %v", got, err)
 	}
 	hasPace := func(p pace.Pace) {
@@ -394,7 +393,7 @@ func TestSetPace(t *testing.T) {
 			p)
 	}
 	hasPace(pace.Balanced)
-	if _, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Gentle, "ann"); err != nil {
+	if _, err := b.SetPace(t.Context(), run.ID, pace.Gentle, "ann"); err != nil {
 		t.Error(err)
 	}
 	stopA()

@@ -1,16 +1,225 @@
+// Package runs starts, lists, watches, cancels and executes runs, and manages the schedule, holds and guards. It
+// stores all of that in the database that is cleaned, in the service's own schema. Replicas are therefore
+// stateless, and any of them can do anything with any run.
+//
+// Manager ties the packages below together, and package service calls it. A worker claims a run for the duration of
+// a lease. Each claim begins a new epoch of the run, which fences everything that the worker writes: a replica that
+// no longer renews its lease loses its runs to others, and does no harm when it wakes up.
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
+	"github.com/cleanupd/cleanupd/service/runs/growth"
+	"github.com/cleanupd/cleanupd/service/runs/metrics"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/worker"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
+
+const (
+	DefaultLease      = 15 * time.Second
+	DefaultPollEvery  = 2 * time.Second
+	DefaultHistory    = 90 * 24 * time.Hour
+	DefaultWorkers    = 2
+	DefaultPlanMaxAge = 24 * time.Hour
+	DefaultMaxPause   = 24 * time.Hour
+	// DefaultSampleEvery is the default of `cleanupd serve`; in Config, 0 means never.
+	DefaultSampleEvery = 30 * time.Second
+)
+
+type Config struct {
+	// Pool is for runs, their leases and the schedule.
+	Pool *pgxpool.Pool
+	// Calls is a pool of the same database for API calls, so that they cannot use up the connections of runs; nil
+	// means Pool.
+	Calls *pgxpool.Pool
+	// Standby is what dry runs read instead of Pool. Their results are still stored through Pool.
+	Standby cleanup.Standby
+	// Lease is how long a run may go without a renewal before another replica takes it over; 0 means DefaultLease.
+	Lease time.Duration
+	// PollEvery is how often a replica checks whether a scheduled run is due, and whether a run waits in case a
+	// notification was missed; 0 means DefaultPollEvery.
+	PollEvery time.Duration
+	// Replica and Version are the names of this process and of the program's version. They are shown to people.
+	Replica string
+	Version string
+	// Instance is the name of the service with all its replicas. Only the instance that owns a database cleans it.
+	Instance string
+	Log      *slog.Logger
+	// SampleEvery is how often a replica checks whether to sample the tables, which is done daily and after each run;
+	// 0 means never.
+	SampleEvery time.Duration
+	// OnlyFollowed means that this replica executes only the runs whose events callers follow through it: not those
+	// that another process has left interrupted.
+	OnlyFollowed bool
+	// KeepSchedule means that this replica starts scheduled runs.
+	KeepSchedule bool
+	// History is how long ended runs are stored, with their events; 0 means DefaultHistory.
+	History time.Duration
+	// PlanMaxAge is how old a saved plan may be; 0 means DefaultPlanMaxAge.
+	PlanMaxAge time.Duration
+	// DefaultPace is the pace of runs whose request names none; "" means pace.Balanced.
+	DefaultPace pace.Pace
+	// MaxPause is how long a run may be paused before it ends; 0 means DefaultMaxPause.
+	MaxPause time.Duration
+	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.
+	purge.Settings
+	MidSourcing cleanup.MidSourcing
+	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
+	// exclusively.
+	VacuumTruncate bool
+	// External has the tasks on another database; nil if there are none.
+	External external.Source
+	// Profile is tasklist.Auto if it is "".
+	Profile tasklist.Profile
+	Notify  notify.Config
+}
+
+// Manager is what package service calls to work with runs, the schedule, holds, guards and policies. Work and Listen
+// must be running while its other methods are used.
+type Manager struct {
+	*eventlog.Log
+	Tasks      tasklist.Source
+	Forecaster *forecast.Forecaster
+
+	config      Config
+	pool, calls *pgxpool.Pool // as in Config
+	log         *slog.Logger
+	owner       *store.Owner
+	notifier    *notify.Notifier
+	sampler     *growth.Sampler
+	metrics     *prometheus.Registry
+	counters    *metrics.Replica
+
+	// The rest belongs to the worker of this replica, which executes several runs at the same time.
+	database *database
+	wake     chan struct{} // receives a value when a run may be waiting to be claimed
+	mu       sync.Mutex
+	waits    map[uuid.UUID]string // what each of its runs waits for; "" for a run that does not wait
+	followed []uuid.UUID          // the only runs that it works on if Config.OnlyFollowed is set
+}
+
+func New(c Config) *Manager {
+	c.Calls = cmp.Or(c.Calls, c.Pool)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.PollEvery = cmp.Or(c.PollEvery, DefaultPollEvery)
+	c.History = cmp.Or(c.History, DefaultHistory)
+	c.PlanMaxAge = cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge)
+	c.DefaultPace = cmp.Or(c.DefaultPace, pace.Balanced)
+	c.MaxPause = cmp.Or(c.MaxPause, DefaultMaxPause)
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	registry := prometheus.NewRegistry()
+	m := &Manager{
+		Tasks:    tasklist.Source{Profile: c.Profile, External: c.External},
+		config:   c,
+		pool:     c.Pool,
+		calls:    c.Calls,
+		log:      c.Log,
+		owner:    store.NewOwner(c.Instance, c.Log),
+		metrics:  registry,
+		counters: metrics.NewReplica(registry),
+		database: newDatabase(c.Pool, c.Lease, c.Log),
+		wake:     make(chan struct{}, 1),
+		waits:    map[uuid.UUID]string{},
+	}
+	m.Log = eventlog.New(m.calls, m.pool, m.wakeWorker, m.log)
+	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
+	m.sampler = &growth.Sampler{Pool: m.pool, Owner: m.owner, Masks: insight.Masks(tasks.Pipeline), Log: m.log}
+	m.notifier = newNotifier(m)
+	metrics.RegisterPools(m.metrics, m.pool, m.calls)
+	m.metrics.MustRegister(&metrics.Database{
+		Pool:    m.calls,
+		Tasks:   m.Tasks,
+		Targets: m.notifier.Names(),
+		Log:     m.log,
+	})
+	return m
+}
+
+// Metrics returns metrics about what this replica did, and about what the database says of all replicas.
+func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
+
+// Own fails with a failure.Refusal if another instance owns the database, or it is a copy.
+func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
+
+func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (cleanup.Config, error) {
+	list, err := m.Tasks.Read(ctx, db)
+	return m.configure(list), err
+}
+
+func (m *Manager) configure(list tasklist.List) cleanup.Config {
+	return cleanup.Config{
+		Pool:           m.pool,
+		Settings:       m.config.Settings,
+		MidSourcing:    m.config.MidSourcing,
+		VacuumTruncate: m.config.VacuumTruncate,
+		Pipeline:       list.Tasks,
+		External:       list.External,
+		NoCampaign:     list.NoCampaign,
+	}
+}
+
+type About struct {
+	Replica  string // the replica that answers
+	Version  string // the version of this replica
+	Instance string
+	Database string // the name of the database
+	Host     string // of the database server: HOST:PORT, or the folder of its socket
+	Campaign bool   // whether it is served as one of Campaign
+	Replicas []store.Replica
+	History  time.Duration
+	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
+}
+
+func (m *Manager) About(ctx context.Context) (*About, error) {
+	replicas, err := store.Replicas(ctx, m.calls, replicaTimeout)
+	if err != nil {
+		return nil, err
+	}
+	noCampaign, err := m.Tasks.Profile.NoCampaign(ctx, m.calls)
+	if err != nil {
+		return nil, err
+	}
+	database := m.calls.Config().ConnConfig
+	host := database.Host
+	if !strings.HasPrefix(host, "/") {
+		host = net.JoinHostPort(host, strconv.Itoa(int(database.Port)))
+	}
+	return &About{
+		Replica:  m.config.Replica,
+		Version:  m.config.Version,
+		Instance: m.config.Instance,
+		Database: database.Database,
+		Host:     host,
+		Campaign: !noCampaign,
+		Replicas: replicas,
+		History:  m.config.History,
+		PlanAge:  m.config.PlanMaxAge,
+	}, nil
+}
 
 // Get fails with store.ErrNotFound.
 func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
@@ -43,72 +252,4 @@ func (m *Manager) List(
 		err = failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
 	}
 	return nil, "", err
-}
-
-// Cancel makes a run stop after its current batch. A run that no replica executes ends at once, and one that has
-// ended is returned unchanged. Cancel fails with store.ErrNotFound.
-func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
-	run, err := m.Get(ctx, runID)
-	if err != nil {
-		return nil, err
-	}
-	id := run.UUID()
-	var ended *store.Run // nil if it does not end at once
-	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if _, err := m.scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
-			return err
-		}
-		if !run.DryRun {
-			if err := m.owner.Lock(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if err := audit.Note(ctx, tx, audit.Details{"run_id": run.ID}); err != nil {
-			return err
-		}
-		idle, err := store.RequestCancel(ctx, tx, id)
-		if err != nil || !idle {
-			return err
-		}
-		ended, err = m.worker.Terminate(ctx, tx, id, worker.Outcome{
-			State: store.Cancelled,
-			Error: store.StopCancelled,
-			Cause: store.CauseCancelled,
-		})
-		return err
-	})
-	if ended != nil {
-		m.worker.Terminated(ctx, ended, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return store.GetRun(ctx, m.calls, id)
-}
-
-// Adopt makes this instance the owner of the database. It cancels active runs and disables the schedule.
-func (m *Manager) Adopt(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if err := store.DisableSchedule(ctx, tx); err != nil {
-			return err
-		}
-		// SetIdentity waits for requests of runs that are in progress, and later requests wait for this transaction.
-		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
-			return err
-		}
-		adoption, err := store.PreviewAdoption(ctx, tx, m.config.Instance)
-		if err != nil {
-			return err
-		}
-		for _, id := range adoption.Runs {
-			if _, err := m.worker.Terminate(ctx, tx, id, worker.Outcome{
-				State: store.Cancelled,
-				Error: "the database was adopted by " + adoption.To,
-				Cause: store.CauseCancelled,
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

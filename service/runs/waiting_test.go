@@ -38,7 +38,7 @@ func get(t *testing.T, m *runs.Manager, id string) *store.Run {
 
 func tick(t *testing.T, m *runs.Manager) {
 	t.Helper()
-	if err := m.Pacer.Tick(t.Context()); err != nil {
+	if err := runs.TickPaces(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -66,7 +66,7 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 		!got.WindowOpenTime.Equal(*opens) || !got.PauseTime.Equal(*waiting.PauseTime) {
 		t.Errorf("beside a run by hand it is %+v", got)
 	}
-	if _, err := b.Pacer.Resume(t.Context(), waiting.ID, "ben"); !isActive(err, byHand.ID) {
+	if _, err := b.Resume(t.Context(), waiting.ID, "ben"); !isActive(err, byHand.ID) {
 		t.Errorf("resumed beside a run by hand: %v", err)
 	}
 	if _, err := a.Start(t.Context(), runs.Request{}); !isActive(err, byHand.ID) {
@@ -223,7 +223,7 @@ func TestOneRunBesideAWaitingRun(t *testing.T) {
 			wg.Go(func() {
 				var err error
 				if i == 0 {
-					_, err = m.Pacer.Resume(t.Context(), waiting.ID, "ann")
+					_, err = m.Resume(t.Context(), waiting.ID, "ann")
 				} else {
 					_, err = m.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}})
 				}

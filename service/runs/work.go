@@ -2,10 +2,13 @@ package runs
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/service/runs/metrics"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -41,9 +44,9 @@ func (m *Manager) Work(ctx context.Context) {
 		m.repeat(ctx, heartbeatEvery, "tell the others of this replica", m.heartbeat)
 		m.deregister(ctx)
 	})
-	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.Pacer.Tick) })
-	if m.scheduler.Enabled {
-		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
+	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.tickPaces) })
+	if m.config.KeepSchedule {
+		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.tickSchedule) })
 	}
 	if m.config.SampleEvery > 0 {
 		// The first one waits, because runs may be waiting for a replica that starts.
@@ -57,7 +60,7 @@ func (m *Manager) Work(ctx context.Context) {
 		}
 	}
 	m.notify(ctx, &wg)
-	m.worker.Work(ctx)
+	m.workOnRuns(ctx)
 }
 
 func afterPause(ctx context.Context, pause time.Duration, do func()) {
@@ -103,5 +106,53 @@ func (m *Manager) deregister(ctx context.Context) {
 	defer cancel()
 	if err := store.DeleteReplica(ctx, m.calls, m.config.Replica); err != nil {
 		m.log.Warn("cannot tell the others that this replica stops", "error", err)
+	}
+}
+
+// notifyPolls is after how many intervals of PollEvery notifications are stored and sent again.
+const notifyPolls = 2
+
+func newNotifier(m *Manager) *notify.Notifier {
+	database := m.calls.Config().ConnConfig
+	host := database.Host
+	if strings.HasPrefix(host, "/") { // a folder with a socket
+		host = ""
+	}
+	return &notify.Notifier{
+		Config:   m.config.Notify,
+		Pool:     m.calls,
+		Owner:    m.owner,
+		Origin:   notify.Origin{Database: database.Database, Host: host, Instance: m.config.Instance},
+		Counters: metrics.NewNotifications(m.metrics, m.config.Notify.Names()),
+		Log:      m.log,
+	}
+}
+
+// Notify stores and sends the notifications that are due, each once.
+func (m *Manager) Notify(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if err := m.notifier.Collect(ctx); err != nil {
+		m.log.Warn("cannot store notifications", "error", err)
+	}
+	for _, target := range m.notifier.Targets {
+		wg.Go(func() {
+			if err := m.notifier.Deliver(ctx, target); err != nil {
+				m.log.Warn("cannot send notifications", "error", err)
+			}
+		})
+	}
+}
+
+// notify sends to each target independently, so that a slow one does not delay the others.
+func (m *Manager) notify(ctx context.Context, wg *sync.WaitGroup) {
+	if len(m.notifier.Targets) == 0 {
+		return
+	}
+	pause := notifyPolls * m.config.PollEvery
+	wg.Go(func() { m.repeat(ctx, pause, "store notifications", m.notifier.Collect) })
+	for _, target := range m.notifier.Targets {
+		deliver := func(ctx context.Context) error { return m.notifier.Deliver(ctx, target) }
+		wg.Go(func() { m.repeat(ctx, pause, "send notifications", deliver) })
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"cmp"
@@ -11,38 +11,107 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
-type Outcome struct {
+// Cancel makes a run stop after its current batch. A run that no replica executes ends at once, and one that has
+// ended is returned unchanged. Cancel fails with store.ErrNotFound.
+func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
+	run, err := m.Get(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	id := run.UUID()
+	var ended *store.Run // nil if it does not end at once
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		if _, err := m.lockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
+			return err
+		}
+		if !run.DryRun {
+			if err := m.owner.Lock(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if err := audit.Note(ctx, tx, audit.Details{"run_id": run.ID}); err != nil {
+			return err
+		}
+		idle, err := store.RequestCancel(ctx, tx, id)
+		if err != nil || !idle {
+			return err
+		}
+		ended, err = m.terminate(ctx, tx, id, outcome{
+			State: store.Cancelled,
+			Error: store.StopCancelled,
+			Cause: store.CauseCancelled,
+		})
+		return err
+	})
+	if ended != nil {
+		m.terminated(ctx, ended, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store.GetRun(ctx, m.calls, id)
+}
+
+// Adopt makes this instance the owner of the database. It cancels active runs and disables the schedule.
+func (m *Manager) Adopt(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := store.DisableSchedule(ctx, tx); err != nil {
+			return err
+		}
+		// SetIdentity waits for requests of runs that are in progress, and later requests wait for this transaction.
+		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
+			return err
+		}
+		adoption, err := store.PreviewAdoption(ctx, tx, m.config.Instance)
+		if err != nil {
+			return err
+		}
+		for _, id := range adoption.Runs {
+			if _, err := m.terminate(ctx, tx, id, outcome{
+				State: store.Cancelled,
+				Error: "the database was adopted by " + adoption.To,
+				Cause: store.CauseCancelled,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+type outcome struct {
 	State store.State
 	Error string
 	Cause store.Cause
 }
 
 // outcomeOf returns the outcome of a run; err is the error that the executor returned.
-func outcomeOf(err error, stopReason string) Outcome {
+func outcomeOf(err error, stopReason string) outcome {
 	refusal := (*failure.Refusal)(nil)
 	switch {
 	case err == nil:
-		return Outcome{State: store.Succeeded}
+		return outcome{State: store.Succeeded}
 	case errors.Is(err, cleanup.ErrStopped):
-		return Outcome{store.Cancelled, stopReason, store.CauseCancelled}
+		return outcome{store.Cancelled, stopReason, store.CauseCancelled}
 	case errors.Is(err, campaign.ErrNotCampaign):
-		return Outcome{store.Failed, err.Error(), store.CauseNotCampaign}
+		return outcome{store.Failed, err.Error(), store.CauseNotCampaign}
 	case errors.As(err, &refusal):
-		return Outcome{store.Failed, err.Error(), store.Cause(refusal.Reason)}
+		return outcome{store.Failed, err.Error(), store.Cause(refusal.Reason)}
 	}
-	return Outcome{store.Failed, sqlstate.Text(err), store.CauseInternal}
+	return outcome{store.Failed, sqlstate.Text(err), store.CauseInternal}
 }
 
 // finish ends a run. It stores the final state and the last event in one transaction, so that a watcher that sees
 // the event can start the next run. If this replica keeps the schedule, it also starts a scheduled run that became
 // due in the meantime. A run with a failed task fails, even if another worker executed that task.
-func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome) (*store.Run, error) {
-	pending, err := w.Scheduler.LockPending(ctx, tx)
+func (m *Manager) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o outcome) (*store.Run, error) {
+	pending, err := m.lockPending(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +137,7 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 		return nil, err
 	}
 	if failures := run.Failures(); failures != "" && o.State == store.Succeeded {
-		o = Outcome{store.Failed, failures, cmp.Or(o.Cause, run.RefusedTask(), store.CauseInternal)}
+		o = outcome{store.Failed, failures, cmp.Or(o.Cause, run.RefusedTask(), store.CauseInternal)}
 	}
 	run.State, run.Error, run.Cause = o.State, o.Error, o.Cause
 	if err := store.EndRun(ctx, tx, e.RunID, run); err != nil {
@@ -87,36 +156,36 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 	if err := store.AppendEvents(ctx, tx, e, events...); err != nil || pending == nil {
 		return run, err
 	}
-	return run, w.Scheduler.StartPending(ctx, tx, pending)
+	return run, m.startPending(ctx, tx, pending)
 }
 
-// Terminate ends a run that no replica executes, or fences the replica that executes it. Call Terminated after the
+// terminate ends a run that no replica executes, or fences the replica that executes it. Call terminated after the
 // COMMIT.
-func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outcome) (*store.Run, error) {
+func (m *Manager) terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o outcome) (*store.Run, error) {
 	e, err := store.BeginEpoch(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
-	return w.finish(ctx, tx, e, o)
+	return m.finish(ctx, tx, e, o)
 }
 
-// Terminated counts and logs the end of the run if the transaction was committed. An error may only mean that the
+// terminated counts and logs the end of the run if the transaction was committed. An error may only mean that the
 // COMMIT was not answered, so it then reads the stored state.
-func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
+func (m *Manager) terminated(ctx context.Context, run *store.Run, err error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
 		defer cancel()
-		stored, err := store.GetRun(ctx, w.Calls, run.UUID())
+		stored, err := store.GetRun(ctx, m.calls, run.UUID())
 		if err != nil || stored.EndTime == nil || !stored.EndTime.Equal(*run.EndTime) {
 			return
 		}
 	}
-	w.ended(run)
+	m.ended(run)
 }
 
 // ended counts and logs the end of a run. Call it once the last transaction is committed.
-func (w *Worker) ended(r *store.Run) {
-	w.Metrics.RunEnded(r)
+func (m *Manager) ended(r *store.Run) {
+	m.counters.RunEnded(r)
 	level := map[store.State]slog.Level{
 		store.Succeeded: slog.LevelInfo,
 		store.Cancelled: slog.LevelWarn,
@@ -137,5 +206,5 @@ func (w *Worker) ended(r *store.Run) {
 	if r.Error != "" {
 		attributes = append(attributes, slog.String("error", r.Error))
 	}
-	w.Log.LogAttrs(context.Background(), level, "the run has ended", attributes...)
+	m.log.LogAttrs(context.Background(), level, "the run has ended", attributes...)
 }

@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -12,6 +12,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
@@ -34,7 +40,7 @@ var (
 )
 
 type attempt struct {
-	w     *Worker
+	m     *Manager
 	claim *claim
 	// stopping is closed when this replica has to stop after the current batch.
 	stopping <-chan struct{}
@@ -49,8 +55,8 @@ type attempt struct {
 	stopReason string // "" if the run need not stop
 }
 
-func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
-	return &attempt{w: w, claim: c, stopping: ctx.Done(), pace: pace.NewSetting(c.Pace)}
+func newAttempt(ctx context.Context, m *Manager, c *claim) *attempt {
+	return &attempt{m: m, claim: c, stopping: ctx.Done(), pace: pace.NewSetting(c.Pace)}
 }
 
 // runAttempt executes the run until it ends, and returns an error if something prevented that.
@@ -58,7 +64,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { lose(errStopping) }) })()
-	if err := a.w.confirmStart(working, a.claim); err != nil {
+	if err := a.m.confirmStart(working, a.claim); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -70,11 +76,11 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 			}
 		})
 	}
-	goBackground(func() { a.w.renewLease(background, a.claim, lose) })
+	goBackground(func() { a.m.renewLease(background, a.claim, lose) })
 	goBackground(func() { a.writeProgress(background) })
 	goBackground(func() { a.watchInstructions(background, lose) })
 	err := rescue.Call(func() error { return a.runPipeline(working) })
-	rescue.Log(a.w.Log, "run "+a.claim.RunID.String(), err)
+	rescue.Log(a.m.log, "run "+a.claim.RunID.String(), err)
 	stop()
 	wg.Wait()
 	if cause := context.Cause(working); cause != nil {
@@ -88,12 +94,12 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 		outcome.Cause = store.CauseUnavailable
 	}
 	var run *store.Run
-	err = pgx.BeginFunc(working, a.w.Pool, func(tx pgx.Tx) (err error) {
-		run, err = a.w.finish(working, tx, a.claim.Epoch, outcome)
+	err = pgx.BeginFunc(working, a.m.pool, func(tx pgx.Tx) (err error) {
+		run, err = a.m.finish(working, tx, a.claim.Epoch, outcome)
 		return err
 	})
 	if err == nil {
-		a.w.ended(run)
+		a.m.ended(run)
 	}
 	return err
 }
@@ -110,7 +116,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	if c.failed && !c.ContinueOnError { // nothing is left to do but end the run
 		return nil
 	}
-	chosen, all, err := a.w.Tasks.Resolve(ctx, a.w.Pool, c.chosen)
+	chosen, all, err := a.m.Tasks.Resolve(ctx, a.m.pool, c.chosen)
 	if err != nil {
 		return err
 	}
@@ -123,16 +129,16 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	if c.Plan != uuid.Nil {
 		// The scheduler may have started the run long after the plan was checked, and a run by hand may have ended while it
 		// waited for its window.
-		maxAge := a.w.PlanMaxAge
+		maxAge := a.m.config.PlanMaxAge
 		if c.Resumed {
 			maxAge = math.MaxInt64
 		}
-		if err := store.CheckPlan(ctx, a.w.Pool, c.Plan, maxAge); sqlstate.Lost(err) {
+		if err := store.CheckPlan(ctx, a.m.pool, c.Plan, maxAge); sqlstate.Lost(err) {
 			return lost(err)
 		} else if err != nil {
 			return err
 		}
-		if config.SavedPlan, err = store.SavedPlan(ctx, a.w.Pool, c.Plan); err != nil {
+		if config.SavedPlan, err = store.SavedPlan(ctx, a.m.pool, c.Plan); err != nil {
 			return lost(err)
 		}
 	}
@@ -140,7 +146,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 		return cleanup.Execute(ctx, config, a)
 	}
 	if c.Resumed {
-		if config.Done, err = store.SavedPlan(ctx, a.w.Pool, c.RunID); err != nil {
+		if config.Done, err = store.SavedPlan(ctx, a.m.pool, c.RunID); err != nil {
 			return lost(err)
 		}
 	}
@@ -149,19 +155,16 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 
 // config returns the configuration of the run's tasks, without what a dry run has found.
 func (a *attempt) config(chosen []rules.Task, all tasklist.List) cleanup.Config {
-	c, config := a.claim, a.w.Base
+	c, config := a.claim, a.m.configure(all)
 	config.ID = c.RunID.String()
-	config.Lock = AdvisoryLock(c.RunID)
-	config.Log = a.w.Log.With("run_id", config.ID)
+	config.Lock = advisoryLock(c.RunID)
+	config.Log = a.m.log.With("run_id", config.ID)
 	config.Now = c.ReferenceTime
 	config.DryRun = c.DryRun
 	config.ContinueOnError = c.ContinueOnError
 	config.WhatIf = c.WhatIf
 	config.Settings.Pace = a.pace
-	config.Standby = a.w.Standby
-	config.Pipeline = all.Tasks
-	config.External = all.External
-	config.NoCampaign = all.NoCampaign
+	config.Standby = a.m.config.Standby
 	config.Chosen = chosen
 	for _, t := range chosen {
 		if slices.Contains(c.todo, t.Name) {
@@ -197,30 +200,78 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// AdvisoryLock returns the key of the advisory lock that all batches of a run share. It is the random part of the
+// advisoryLock returns the key of the advisory lock that all batches of a run share. It is the random part of the
 // run's id.
-func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
+func advisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
 
-// EndBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
+// endBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
 // notice a cut connection only after the current statement, and the batch of a frozen worker would last until its
 // idle timeout. If the role may not terminate the batch, it ends at its statement timeout.
-func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
-	_, err := w.Pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", AdvisoryLock(id))
+func (m *Manager) endBatch(ctx context.Context, id uuid.UUID) {
+	_, err := m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", advisoryLock(id))
 	if err != nil {
-		w.Log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
+		m.log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
 	}
 }
 
 // awaitPredecessor ends the batch of the previous worker and waits until it has ended. Otherwise the next batch
 // would take the locks of the previous one for locks of other sessions.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
-	a.w.EndBatch(ctx, a.claim.RunID)
-	lock := AdvisoryLock(a.claim.RunID)
-	if err := advisory.Squatted(ctx, a.w.Pool, lock, false); err != nil {
-		a.w.Log.Warn("a run waits for its previous worker", "run", a.claim.RunID.String(), "error", err)
+	a.m.endBatch(ctx, a.claim.RunID)
+	lock := advisoryLock(a.claim.RunID)
+	if err := advisory.Squatted(ctx, a.m.pool, lock, false); err != nil {
+		a.m.log.Warn("a run waits for its previous worker", "run", a.claim.RunID.String(), "error", err)
 	}
-	return pgx.BeginFunc(ctx, a.w.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", lock))
 		return err
 	})
 }
+
+const (
+	// instructionsEvery is how often the instructions are read besides those that each batch reads.
+	instructionsEvery = 500 * time.Millisecond
+	// pauseGrace is how long a statement may keep running after the run was paused.
+	pauseGrace = time.Second
+)
+
+// watchInstructions interrupts a statement that goes on after the run was paused, such as the count of a large table.
+// Nothing is lost: the run continues after its last batch.
+func (a *attempt) watchInstructions(ctx context.Context, lose context.CancelCauseFunc) {
+	ticker := time.NewTicker(instructionsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		i, err := store.ReadInstructions(ctx, a.m.pool, a.claim.Epoch)
+		if err == nil && errors.Is(a.follow(i), errPaused) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pauseGrace):
+				lose(errPaused)
+			}
+			return
+		}
+	}
+}
+
+var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
+
+// traceRun runs an attempt in a span whose parent is the call that requested the run.
+func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
+	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
+	ctx, span := tracer.Start(ctx, "run",
+		trace.WithAttributes(attribute.String("cleanupd.run_id", c.RunID.String()),
+			attribute.Int64("cleanupd.epoch", c.Number), attribute.Bool("cleanupd.dry_run", c.DryRun)))
+	defer span.End()
+	err := run(ctx)
+	if err != nil {
+		span.SetStatus(codes.Error, sqlstate.Text(err))
+	}
+	return err
+}
+
+func untraced(ctx context.Context) context.Context { return trace.ContextWithSpan(ctx, noop.Span{}) }

@@ -1,4 +1,4 @@
-package pacing
+package runs
 
 import (
 	"cmp"
@@ -9,41 +9,26 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs/scheduler"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
-
-// Pacer works on runs no matter which replica executes them.
-type Pacer struct {
-	// Pool is for API calls, Runs for Tick.
-	Pool, Runs *pgxpool.Pool
-	Owner      *store.Owner
-	Scheduler  *scheduler.Scheduler
-	Worker     *worker.Worker
-	// Pace is that of scheduled runs whose schedule and windows name none.
-	Pace pace.Pace
-	// MaxPause is how long a run may be paused before it ends.
-	MaxPause time.Duration
-}
 
 var errEnded = failure.New(failure.Precondition, "the run has ended")
 
 // awaitRelease is how long Pause waits for the replica to leave the run.
 const (
 	awaitRelease = 10 * time.Second
-	pollEvery    = 20 * time.Millisecond
+	idlePoll     = 20 * time.Millisecond
 )
 
 // Pause returns when no replica works on the run any more. It fails with store.ErrNotFound, or errEnded.
-func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
-	run, err := p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
+func (m *Manager) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
+	run, err := m.changeRun(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.RequestedBySchedule {
 			return nil
 		}
@@ -54,24 +39,24 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 	}
 	deadline := time.Now().Add(awaitRelease)
 	for {
-		idle, err := store.IsIdle(ctx, p.Pool, run.UUID())
+		idle, err := store.IsIdle(ctx, m.calls, run.UUID())
 		if err != nil {
 			return nil, err
 		}
 		if idle || time.Now().After(deadline) {
-			return store.GetRun(ctx, p.Pool, run.UUID())
+			return store.GetRun(ctx, m.calls, run.UUID())
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(pollEvery):
+		case <-time.After(idlePoll):
 		}
 	}
 }
 
 // Resume fails with store.ErrNotFound, errEnded, or a store.ActiveError while a run by hand has the run's slot.
-func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
-	return p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
+func (m *Manager) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
+	return m.changeRun(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State != store.Paused {
 			return nil
 		}
@@ -83,8 +68,8 @@ func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, erro
 }
 
 // SetPace changes the pace from the next batch on. It fails with store.ErrNotFound, or errEnded.
-func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
-	return p.change(ctx, id, audit.Details{"pace": to}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
+func (m *Manager) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
+	return m.changeRun(ctx, id, audit.Details{"pace": to}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.Pace == to {
 			return nil
 		}
@@ -114,20 +99,20 @@ func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by str
 	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
 }
 
-// change locks an active run, notes the change in the audit, and calls do in the same transaction.
-func (p *Pacer) change(
+// changeRun locks an active run, notes the change in the audit, and calls do in the same transaction.
+func (m *Manager) changeRun(
 	ctx context.Context, id string, details audit.Details, do func(tx pgx.Tx, run *store.Run, e store.Epoch) error,
 ) (run *store.Run, err error) {
 	parsed, err := store.ParseID(id)
 	if err != nil {
 		return nil, err
 	}
-	err = pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if run, err = store.GetRun(ctx, tx, parsed); err != nil {
 			return err
 		}
 		if !run.DryRun {
-			if err := p.Owner.Lock(ctx, tx); err != nil {
+			if err := m.owner.Lock(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -154,36 +139,36 @@ func (p *Pacer) change(
 	return run, err
 }
 
-// Tick ends paused runs that have to end, and applies the schedule's windows to its active run. If another instance
+// tickPaces ends paused runs that have to end, and applies the schedule's windows to its active run. If another instance
 // owns the database, it only ends dry runs.
-func (p *Pacer) Tick(ctx context.Context) error {
+func (m *Manager) tickPaces(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	owns, err := p.Owner.Owns(ctx, p.Runs)
+	owns, err := m.owner.Owns(ctx, m.pool)
 	if err != nil {
 		return err
 	}
 	if owns { // first, because ending a run does not end its last batch
-		if err := p.leaveSilentReplicas(ctx); err != nil {
+		if err := m.leaveSilentReplicas(ctx); err != nil {
 			return err
 		}
 	}
-	if err := p.endPauses(ctx, !owns); err != nil || !owns {
+	if err := m.endPauses(ctx, !owns); err != nil || !owns {
 		return err
 	}
-	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return m.applyWindows(ctx, tx) })
 }
 
 // leaveSilentReplicas ends the batch of a replica that no longer renews its lease on a paused run. No other replica
 // would do that, because nobody claims a paused run.
-func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
-	found, err := store.FindLeftPaused(ctx, p.Runs)
+func (m *Manager) leaveSilentReplicas(ctx context.Context) error {
+	found, err := store.FindLeftPaused(ctx, m.pool)
 	if err != nil {
 		return err
 	}
 	for _, e := range found {
-		p.Worker.EndBatch(ctx, e.RunID)
-		if err := pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error {
+		m.endBatch(ctx, e.RunID)
+		if err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 			return store.ReleaseLease(ctx, tx, e)
 		}); err != nil {
 			return err
@@ -193,39 +178,39 @@ func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 }
 
 // endPauses ends the paused runs that were cancelled, were paused for too long, or have reached their time limit.
-func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
-	found, err := store.FindPausesToEnd(ctx, p.Runs, p.MaxPause, dryRuns)
+func (m *Manager) endPauses(ctx context.Context, dryRuns bool) error {
+	found, err := store.FindPausesToEnd(ctx, m.pool, m.config.MaxPause, dryRuns)
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
-		outcome := worker.Outcome{
+		outcome := outcome{
 			State: store.Cancelled,
-			Error: cmp.Or(f.Stop, fmt.Sprintf("paused for longer than --max-pause (%s)", p.MaxPause)),
+			Error: cmp.Or(f.Stop, fmt.Sprintf("paused for longer than --max-pause (%s)", m.config.MaxPause)),
 			Cause: store.CauseCancelled,
 		}
-		if err := p.end(ctx, f.ID, outcome); err != nil {
+		if err := m.endPaused(ctx, f.ID, outcome); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Pacer) end(ctx context.Context, id uuid.UUID, o worker.Outcome) error {
+func (m *Manager) endPaused(ctx context.Context, id uuid.UUID, o outcome) error {
 	var ended *store.Run
-	err := pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error {
-		if _, err := p.Scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
+	err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if _, err := m.lockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
 			return err
 		}
 		state, _, err := store.LockRun(ctx, tx, id)
 		if err != nil || state != store.Paused {
 			return notFound(err)
 		}
-		ended, err = p.Worker.Terminate(ctx, tx, id, o)
+		ended, err = m.terminate(ctx, tx, id, o)
 		return err
 	})
 	if ended != nil {
-		p.Worker.Terminated(ctx, ended, err)
+		m.terminated(ctx, ended, err)
 	}
 	return err
 }
@@ -235,4 +220,57 @@ func notFound(err error) error {
 		return store.ErrNotFound
 	}
 	return err
+}
+
+// applyWindows pauses or resumes the run of the schedule, or changes its pace, when a window has opened or closed.
+func (m *Manager) applyWindows(ctx context.Context, tx pgx.Tx) error {
+	run, err := store.LockWindowedRun(ctx, tx)
+	if err != nil || run == nil {
+		return err
+	}
+	stored, err := store.GetSchedule(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		stored = &schedule.Schedule{}
+	}
+	now, err := store.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	phase, err := stored.Phase(now)
+	if err != nil {
+		return fmt.Errorf("the stored schedule: %w", err)
+	}
+	var until *time.Time
+	if phase == nil { // the windows were removed
+		phase = &schedule.Phase{Open: true}
+	} else {
+		until = &phase.Until
+	}
+	awaits := run.State == store.Paused && run.PausedBy == store.RequestedBySchedule
+	if awaits && phase.Open && run.Yields { // tried again until the run by hand has ended, or the window closes
+		return nil
+	}
+	if err := store.SetWindowUntil(ctx, tx, run.RunID, until); err != nil {
+		return err
+	}
+	if to := cmp.Or(phase.Pace, stored.Pace, m.config.DefaultPace); phase.Open && to != run.Pace {
+		if err := setPace(ctx, tx, run.Epoch, to, store.RequestedBySchedule); err != nil {
+			return err
+		}
+	}
+	switch {
+	case phase.Open && awaits:
+		return resumeRun(ctx, tx, run.Epoch, store.RequestedBySchedule)
+	case phase.Open, run.State == store.Paused && !awaits:
+		return nil
+	}
+	if !awaits {
+		if err := store.PauseRun(ctx, tx, run.RunID, store.RequestedBySchedule); err != nil {
+			return err
+		}
+	}
+	return store.LogWindow(ctx, tx, run.Epoch, phase.Until)
 }

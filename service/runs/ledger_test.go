@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"errors"
@@ -9,14 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // Nothing is committed for a run that another replica has by now, whether a batch has counts to write or only asks to
 // proceed.
@@ -25,7 +22,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 	db := migrated(t)
 	for name, d := range map[string]purge.Delta{"counts": {Deleted: 1}, "question": {}} {
 		a := &attempt{
-			w:       &Worker{Config: Config{Pool: db.Pool}},
+			m:       New(Config{Pool: db.Pool}),
 			claim:   &claim{Claim: &store.Claim{Epoch: store.Epoch{RunID: uuid.New(), Number: 1}}},
 			current: current{written: time.Now()},
 		}
@@ -51,9 +48,9 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	run := insertRun(t, db)
-	w := New(Config{Pool: db.Pool, Scheduler: &scheduler.Scheduler{}})
+	m := New(Config{Pool: db.Pool})
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		_, err := w.finish(t.Context(), tx, store.Epoch{RunID: run.UUID(), Number: 7}, Outcome{State: store.Succeeded})
+		_, err := m.finish(t.Context(), tx, store.Epoch{RunID: run.UUID(), Number: 7}, outcome{State: store.Succeeded})
 		return err
 	})
 	if !errors.Is(err, store.ErrFenced) {
