@@ -22,7 +22,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -37,7 +36,7 @@ import (
 type Look struct {
 	// Pool should be read-only.
 	Pool    *pgxpool.Pool
-	Profile tasklist.Profile
+	Profile runs.Profile
 	// Policies replace stored ones of the same name.
 	Policies []*cleanupv1.Policy
 	// Tasks are the names of the tasks to do; nil stands for all that are not disabled.
@@ -78,8 +77,8 @@ func (s *lookedAt) replace(m *cleanupv1.Policy) {
 type prepared struct {
 	now    time.Time
 	stored lookedAt
-	source tasklist.Source
-	list   tasklist.List
+	source runs.TaskSource
+	list   runs.TaskList
 	config cleanup.Config
 }
 
@@ -93,7 +92,7 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	for _, m := range l.Policies {
 		p.stored.replace(m)
 	}
-	p.source = tasklist.Source{Profile: l.Profile}
+	p.source = runs.TaskSource{Profile: l.Profile}
 	if p.list, err = p.source.With(ctx, l.Pool, p.stored.policies); err != nil {
 		return p, err
 	}

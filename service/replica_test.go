@@ -42,7 +42,7 @@ func newReplica(
 	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
 	own := runs.Config{Pool: pool, Lease: 2 * time.Second, Replica: name, Log: log}
 	if forms != nil && forms.Forms != nil {
-		forms.Record, own.External = pool, forms.Tasks
+		forms.Record, own.Tasks.External = pool, forms.Tasks
 		forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, pool) }
 	}
 	r = &replica{manager: runs.New(own), forms: forms}

@@ -17,14 +17,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 func NewPreview() *cobra.Command {
 	var (
 		url, file string
-		look      = service.Look{Profile: tasklist.Auto}
+		look      = service.Look{Profile: runs.ProfileAuto}
 		ages      policies.Ages
 		output    format.Output
 		all       bool

@@ -15,19 +15,19 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/terminal"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 type config struct {
 	rows                   int
-	profile                tasklist.Profile
+	profile                runs.Profile
 	keep, forms            bool
 	formsEngine            string
 	grpcListen, httpListen string // empty means that an address is chosen
 }
 
 func NewCommand() *cobra.Command {
-	c := config{profile: tasklist.Auto}
+	c := config{profile: runs.ProfileAuto}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Clean a private database with invented data, and show what was deleted",
@@ -88,7 +88,7 @@ func (c config) check() error {
 		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
 }
 
-func (c config) isShop() bool { return c.profile == tasklist.None }
+func (c config) isShop() bool { return c.profile == runs.ProfileNone }
 
 // serverConfig returns the configuration of the demo's server. With --keep, its addresses are the usual ones if they
 // are free.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -102,7 +102,7 @@ func NewCommand() *cobra.Command {
 	flags.AddSettingsFile(cmd.Flags())
 	flags.Arrange(cmd.Flags(), Settings)
 	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
-	names := cobra.FixedCompletions(tasklist.Profiles, cobra.ShellCompDirectiveNoFileComp)
+	names := cobra.FixedCompletions(runs.Profiles, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
 	return cmd
 }

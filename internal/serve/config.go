@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -23,7 +22,7 @@ type Config struct {
 	DatabaseURL      string
 	GRPCListen       string
 	HTTPListen       string
-	Profile          tasklist.Profile // which tasks the database has
+	Profile          runs.Profile // which tasks the database has
 	Forms            FormsConfig
 	standbyURL       string // empty if dry runs read the database itself
 	lease            time.Duration
@@ -53,7 +52,7 @@ func DefaultConfig() Config {
 	return Config{
 		GRPCListen:   "127.0.0.1:9090",
 		HTTPListen:   "127.0.0.1:8080",
-		Profile:      tasklist.Auto,
+		Profile:      runs.ProfileAuto,
 		lease:        runs.DefaultLease,
 		console:      true,
 		history:      runs.DefaultHistory,

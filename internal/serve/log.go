@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/version"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
 type logConfig struct{ format, level string }
@@ -85,16 +85,16 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 }
 
 // logProfile logs whether the service offers the tasks of Campaign, and why.
-func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
+func (s *Server) logProfile(ctx context.Context, given runs.Profile) error {
 	list, err := s.manager.Tasks.Read(ctx, s.pool)
 	if err != nil {
 		return err
 	}
-	decided, why := tasklist.Campaign, "the database has tables of Campaign"
+	decided, why := runs.ProfileCampaign, "the database has tables of Campaign"
 	if list.NoCampaign {
-		decided, why = tasklist.None, "the database has no table of Campaign"
+		decided, why = runs.ProfileNone, "the database has no table of Campaign"
 	}
-	if given != tasklist.Auto {
+	if given != runs.ProfileAuto {
 		why = "--profile " + given.String()
 	}
 	s.log.Info("profile", "name", decided, "reason", why, "tasks", len(list.Tasks))

@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
@@ -154,7 +153,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 }
 
 // config returns the configuration of the run's tasks, without what a dry run has found.
-func (a *attempt) config(chosen []rules.Task, all tasklist.List) cleanup.Config {
+func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	c, config := a.claim, a.m.configure(all)
 	config.ID = c.RunID.String()
 	config.Lock = advisoryLock(c.RunID)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -96,7 +95,7 @@ func (m *Manager) explainUnproven(ctx context.Context, x *insight.RowExplanation
 
 func (m *Manager) explainer(
 	ctx context.Context,
-) (list tasklist.List, config cleanup.Config, holds rules.Holds, err error) {
+) (list TaskList, config cleanup.Config, holds rules.Holds, err error) {
 	if list, err = m.Tasks.Read(ctx, m.calls); err != nil {
 		return list, config, holds, err
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 	"github.com/cleanupd/cleanupd/service/runs/forecast"
@@ -30,7 +29,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -91,18 +89,16 @@ type Config struct {
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
 	// exclusively.
 	VacuumTruncate bool
-	// External has the tasks on another database; nil if there are none.
-	External external.Source
-	// Profile is tasklist.Auto if it is "".
-	Profile tasklist.Profile
-	Notify  notify.Config
+	// Tasks says which tasks there are; its Profile is ProfileAuto if it is "".
+	Tasks  TaskSource
+	Notify notify.Config
 }
 
 // Manager is what package service calls to work with runs, the schedule, holds, guards and policies. Work and Listen
 // must be running while its other methods are used.
 type Manager struct {
 	*eventlog.Log
-	Tasks      tasklist.Source
+	Tasks      TaskSource
 	Forecaster *forecast.Forecaster
 
 	config      Config
@@ -133,7 +129,7 @@ func New(c Config) *Manager {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	registry := prometheus.NewRegistry()
 	m := &Manager{
-		Tasks:    tasklist.Source{Profile: c.Profile, External: c.External},
+		Tasks:    c.Tasks,
 		config:   c,
 		pool:     c.Pool,
 		calls:    c.Calls,
@@ -152,7 +148,7 @@ func New(c Config) *Manager {
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
-		Tasks:   m.Tasks,
+		Config:  m.Configure,
 		Targets: m.notifier.Names(),
 		Log:     m.log,
 	})
@@ -170,7 +166,7 @@ func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (cleanup.C
 	return m.configure(list), err
 }
 
-func (m *Manager) configure(list tasklist.List) cleanup.Config {
+func (m *Manager) configure(list TaskList) cleanup.Config {
 	return cleanup.Config{
 		Pool:           m.pool,
 		Settings:       m.config.Settings,

@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -65,7 +64,7 @@ func (r Request) slots() []int16 {
 }
 
 // validate fails with failure.Violations.
-func (r Request) validate(list tasklist.List) error {
+func (r Request) validate(list TaskList) error {
 	wrong := append(r.contradictsPlan(), r.wrongAccepted()...)
 	if r.WhatIf != nil && !r.DryRun {
 		wrong.Add("what_if", "is for dry runs")
@@ -223,7 +222,7 @@ func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, diges
 
 // insert returns nil if the slots are taken, or if another call stores the same request.
 func (m *Manager) insert(
-	ctx context.Context, tx pgx.Tx, list tasklist.List, req Request, digest []byte,
+	ctx context.Context, tx pgx.Tx, list TaskList, req Request, digest []byte,
 ) (*store.Run, error) {
 	if !req.DryRun {
 		if err := m.owner.Lock(ctx, tx); err != nil {
@@ -274,7 +273,7 @@ func (m *Manager) insert(
 
 // checkPlan returns the dry run that the request names as its plan. It fails with store.ErrNotFound,
 // failure.Violations, a failure.FieldError, or a failure.Refusal if the plan is stale.
-func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
+func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list TaskList, req Request) (*store.Run, error) {
 	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		switch none, err := m.config.Profile.NoCampaign(ctx, m.pool); {
+		switch none, err := m.Tasks.Profile.NoCampaign(ctx, m.pool); {
 		case err != nil:
 			m.log.Warn("the counters of tasks do not start at 0", "error", err)
 		case !none:

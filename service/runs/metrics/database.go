@@ -14,7 +14,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -31,8 +30,9 @@ const (
 // replica. Metrics that cannot be read are left out.
 type Database struct {
 	// Pool is the pool for API calls.
-	Pool  *pgxpool.Pool
-	Tasks tasklist.Source
+	Pool *pgxpool.Pool
+	// Config returns the configuration of a run with all tasks as they are now.
+	Config func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
 	// Targets are the names of the targets of notifications.
 	Targets []string
 	Log     *slog.Logger
@@ -228,12 +228,11 @@ func (d *Database) queryPending(ctx context.Context) error {
 
 // queryTables reads the ages of obsolete rows, and whether the application also cleans the database.
 func (d *Database) queryTables(ctx context.Context) error {
-	list, err := d.Tasks.Read(ctx, d.Pool)
+	config, err := d.Config(ctx, d.Pool)
 	if err != nil {
 		return err
 	}
-	scope := cleanup.Config{Pipeline: list.Tasks, NoCampaign: list.NoCampaign}.Scope()
-	catalog, err := campaign.LoadCatalog(ctx, d.Pool, scope)
+	catalog, err := campaign.LoadCatalog(ctx, d.Pool, config.Scope())
 	if err != nil {
 		return err
 	}
@@ -241,7 +240,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ages, err := insight.Overdue(ctx, d.Pool, catalog, list.Tasks, cleaned)
+	ages, err := insight.Overdue(ctx, d.Pool, catalog, config.Pipeline, cleaned)
 	if err != nil {
 		return err
 	}

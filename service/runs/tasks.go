@@ -1,6 +1,4 @@
-// Package tasklist lists the tasks of a run: the pipeline of package tasks, policies, and tasks on other databases.
-// The latter two are read from the database. Manager, the scheduler and workers use it.
-package tasklist
+package runs
 
 import (
 	"cmp"
@@ -21,9 +19,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// List has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
+// TaskList has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
 // before the task of package tasks that vacuums.
-type List struct {
+type TaskList struct {
 	// NoCampaign means that the database is not the application's, so that package tasks has nothing to do there.
 	NoCampaign bool
 	Tasks      []rules.Task
@@ -31,7 +29,7 @@ type List struct {
 	External map[string]external.Task
 }
 
-func (l List) Names() (names []string) {
+func (l TaskList) Names() (names []string) {
 	for _, t := range l.Tasks {
 		names = append(names, t.Name)
 	}
@@ -39,17 +37,17 @@ func (l List) Names() (names []string) {
 }
 
 // Unknown says that no task has this name, and which may be meant.
-func (l List) Unknown(name string) string {
+func (l TaskList) Unknown(name string) string {
 	return fmt.Sprintf("unknown task %.64q%s", name, l.Similar(name))
 }
 
 // Similar completes an error about an unknown task; policies are easily named without their prefix.
-func (l List) Similar(name string) string {
+func (l TaskList) Similar(name string) string {
 	return cmp.Or(flags.Similar(name, l.Names()), flags.Similar(policy.Prefix+name, l.Names()))
 }
 
 // Choose returns the given tasks, or all that are not disabled if none is given. It leaves out the tasks to skip.
-func (l List) Choose(given, skip []string) (names []string) {
+func (l TaskList) Choose(given, skip []string) (names []string) {
 	for _, t := range l.Tasks {
 		chosen := slices.Contains(given, t.Name) || (len(given) == 0 && !l.Disabled(t.Name))
 		skipped := slices.Contains(skip, t.Name) || (t.Kind == rules.Policy && slices.Contains(skip, policy.All))
@@ -61,12 +59,12 @@ func (l List) Choose(given, skip []string) (names []string) {
 }
 
 // Disabled reports whether a task is disabled. Such a task runs only in dry runs that name it.
-func (l List) Disabled(name string) bool {
+func (l TaskList) Disabled(name string) bool {
 	t, _ := l.Find(name)
 	return t.Disabled || l.External[name].Disabled
 }
 
-func (l List) Find(name string) (t rules.Task, ok bool) {
+func (l TaskList) Find(name string) (t rules.Task, ok bool) {
 	i := slices.IndexFunc(l.Tasks, func(t rules.Task) bool { return t.Name == name })
 	if i < 0 {
 		return t, false
@@ -74,23 +72,23 @@ func (l List) Find(name string) (t rules.Task, ok bool) {
 	return l.Tasks[i], true
 }
 
-type Source struct {
+type TaskSource struct {
 	Profile Profile
 	// External has the tasks on other databases; nil if there are none.
 	External external.Source
 }
 
-func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
+func (s TaskSource) Read(ctx context.Context, db campaign.Querier) (TaskList, error) {
 	stored, err := store.ListPolicies(ctx, db)
 	if err != nil {
-		return List{}, err
+		return TaskList{}, err
 	}
 	return s.With(ctx, db, stored)
 }
 
 // With returns the tasks as Read does, with the given policies instead of the stored ones.
-func (s Source) With(ctx context.Context, db campaign.Querier, given []store.Policy) (List, error) {
-	l := List{External: map[string]external.Task{}}
+func (s TaskSource) With(ctx context.Context, db campaign.Querier, given []store.Policy) (TaskList, error) {
+	l := TaskList{External: map[string]external.Task{}}
 	var err error
 	if l.NoCampaign, err = s.Profile.NoCampaign(ctx, db); err != nil {
 		return l, err
@@ -98,7 +96,7 @@ func (s Source) With(ctx context.Context, db campaign.Querier, given []store.Pol
 	if !l.NoCampaign {
 		l.Tasks = slices.Clone(tasks.Pipeline)
 	}
-	ofPolicies, err := inOrder(ctx, db, given)
+	ofPolicies, err := orderPolicies(ctx, db, given)
 	if err != nil {
 		return l, err
 	}
@@ -117,7 +115,7 @@ func (s Source) With(ctx context.Context, db campaign.Querier, given []store.Pol
 }
 
 // Kinds returns the kinds of tasks that this replica can run.
-func (s Source) Kinds() []string {
+func (s TaskSource) Kinds() []string {
 	kinds := []string{rules.BuiltIn.String(), rules.Policy.String()}
 	if s.External != nil {
 		kinds = append(kinds, rules.External.String())
@@ -127,9 +125,9 @@ func (s Source) Kinds() []string {
 
 // Resolve returns the tasks with these names. A task that was removed after the run was requested has nothing to
 // do.
-func (s Source) Resolve(
+func (s TaskSource) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
-) (chosen []rules.Task, l List, err error) {
+) (chosen []rules.Task, l TaskList, err error) {
 	if l, err = s.Read(ctx, db); err != nil {
 		return nil, l, fmt.Errorf("%w: %w", cleanup.ErrLost, err)
 	}
@@ -170,9 +168,9 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 	return keepers, nil
 }
 
-// inOrder orders policies by name, except that rows that keep others from being deleted by a foreign key are
+// orderPolicies orders policies by name, except that rows that keep others from being deleted by a foreign key are
 // deleted before those. Otherwise only the next run could delete the others.
-func inOrder(ctx context.Context, db campaign.Querier, stored []store.Policy) (ordered []rules.Task, err error) {
+func orderPolicies(ctx context.Context, db campaign.Querier, stored []store.Policy) (ordered []rules.Task, err error) {
 	var names []string
 	for _, p := range stored {
 		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))
@@ -198,4 +196,44 @@ func inOrder(ctx context.Context, db campaign.Querier, stored []store.Policy) (o
 		}
 	}
 	return ordered, nil
+}
+
+// Profile says which tasks a database has.
+type Profile string
+
+const (
+	// ProfileAuto stands for ProfileCampaign if the database has tables of the application, otherwise for ProfileNone.
+	ProfileAuto Profile = "auto"
+	// ProfileCampaign has the tasks of package tasks, which fail without the application's tables.
+	ProfileCampaign Profile = "campaign"
+	// ProfileNone has none of these tasks.
+	ProfileNone Profile = "none"
+)
+
+var Profiles = []string{string(ProfileAuto), string(ProfileCampaign), string(ProfileNone)}
+
+func (p *Profile) String() string { return string(*p) }
+
+func (p *Profile) Set(text string) error {
+	for _, name := range Profiles {
+		if text == name {
+			*p = Profile(name)
+			return nil
+		}
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(Profiles, ", "))
+}
+
+func (*Profile) Type() string { return "string" }
+
+// NoCampaign reports whether the database has none of the built-in tasks.
+func (p Profile) NoCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
+	switch p {
+	case ProfileNone:
+		return true, nil
+	case ProfileAuto, "":
+		known, err := campaign.HasKnownTables(ctx, db)
+		return !known, err
+	}
+	return false, nil
 }
