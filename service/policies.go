@@ -4,12 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -29,7 +27,7 @@ func (s *Service) ListPolicies(
 	}
 	out := &cleanupv1.ListPoliciesResponse{NextPageToken: next}
 	for _, p := range page {
-		out.Policies = append(out.Policies, describedPolicy(policies.Described{
+		out.Policies = append(out.Policies, describedPolicy(runs.DescribedPolicy{
 			Policy:   p.Policy,
 			Warnings: p.Unproven(),
 		}))
@@ -38,7 +36,7 @@ func (s *Service) ListPolicies(
 }
 
 func (s *Service) GetPolicy(ctx context.Context, in *cleanupv1.GetPolicyRequest) (*cleanupv1.GetPolicyResponse, error) {
-	found, err := s.policies.Get(ctx, in.GetName())
+	found, err := s.runs.Policy(ctx, in.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +56,7 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 		return nil, failure.Field("policy.masked_values",
 			"the values of the policy are masked, as viewers see them: take it from an export of an operator or administrator")
 	}
-	stored, err := s.policies.Set(ctx, policies.Change{
+	stored, err := s.runs.SetPolicy(ctx, runs.PolicyChange{
 		Name: name,
 		Etag: given.GetEtag(),
 		Make: func(before *policy.Policy) (policy.Policy, error) {
@@ -73,7 +71,6 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 			return p, nil
 		},
 		ValidateOnly: in.GetValidateOnly(),
-		Note:         notePolicy,
 	})
 	if err != nil {
 		return nil, err
@@ -89,7 +86,7 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 func (s *Service) GetPolicyGrants(
 	ctx context.Context, in *cleanupv1.GetPolicyGrantsRequest,
 ) (*cleanupv1.GetPolicyGrantsResponse, error) {
-	statements, err := s.policies.Grants(ctx, policyOf(in.GetPolicy()))
+	statements, err := s.runs.PolicyGrants(ctx, policyOf(in.GetPolicy()))
 	if err != nil {
 		return nil, err
 	}
@@ -99,16 +96,12 @@ func (s *Service) GetPolicyGrants(
 func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {
-	if err := s.policies.Delete(
-		ctx, policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy},
+	if err := s.runs.DeletePolicy(
+		ctx, runs.PolicyChange{Name: in.GetName(), Etag: in.GetEtag()},
 	); err != nil {
 		return nil, err
 	}
 	return &cleanupv1.DeletePolicyResponse{}, nil
-}
-
-func notePolicy(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error {
-	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
 }
 
 const filterOpPrefix = "FILTER_OP_"
@@ -212,7 +205,7 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 	return m
 }
 
-func describedPolicy(d policies.Described) *cleanupv1.Policy {
+func describedPolicy(d runs.DescribedPolicy) *cleanupv1.Policy {
 	m := policyMessage(d.Policy)
 	m.Warnings = messages(d.Warnings)
 	return m

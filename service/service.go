@@ -8,7 +8,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
-	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/insight"
@@ -21,9 +20,8 @@ type Service struct {
 	cleanupv1.UnimplementedPolicyServiceServer
 	cleanupv1.UnimplementedInsightServiceServer
 	cleanupv1.UnimplementedServerServiceServer
-	pool     *pgxpool.Pool
-	runs     *runs.Manager
-	policies *policies.Keeper
+	pool *pgxpool.Pool
+	runs *runs.Manager
 	// hasUserData means that UserDataService has a Forms database.
 	hasUserData bool
 	Tables      *coverage.Lister
@@ -36,12 +34,6 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 	return &Service{
 		pool: pool,
 		runs: manager,
-		policies: &policies.Keeper{
-			Pool:   pool,
-			Own:    manager.Own,
-			Config: manager.Configure,
-			Await:  manager.AwaitBatches,
-		},
 		Tables: &coverage.Lister{
 			Pool:   pool,
 			Masks:  insight.Masks(tasks.Pipeline),

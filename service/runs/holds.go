@@ -90,7 +90,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 			return nil, err
 		}
 	}
-	return stored, m.AwaitBatches(ctx, "")
+	return stored, m.awaitBatches(ctx, "")
 }
 
 func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
@@ -105,8 +105,8 @@ func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// AwaitBatches waits for the current batches of a task, or of all tasks if task is "".
-func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
+// awaitBatches waits for the current batches of a task, or of all tasks if task is "".
+func (m *Manager) awaitBatches(ctx context.Context, task string) error {
 	pool := m.calls
 	active, err := store.DeletingRuns(ctx, pool, task)
 	if err != nil {

@@ -1,4 +1,4 @@
-package policies
+package runs
 
 import (
 	"context"
@@ -8,42 +8,28 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Keeper checks policies against the database before it stores them.
-type Keeper struct {
-	Pool *pgxpool.Pool
-	// Own fails if another instance owns the database.
-	Own func(ctx context.Context, db campaign.Querier) error
-	// Config returns the configuration of a run with all tasks as they are now.
-	Config func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
-	// Await waits until the current batches of a task have ended.
-	Await func(ctx context.Context, task string) error
-}
-
-type Change struct {
+type PolicyChange struct {
 	// Etag is the one that the caller has read, or empty.
 	Name, Etag string
-	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by Delete.
+	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by DeletePolicy.
 	Make func(before *policy.Policy) (policy.Policy, error)
 	// ValidateOnly means that the new policy is checked and not stored.
 	ValidateOnly bool
-	// Note is called in the transaction of the change; before or after is nil if there is no such policy.
-	Note func(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error
 }
 
-// Described is a policy with what an operator should know about it.
-type Described struct {
+// DescribedPolicy is a policy with what an operator should know about it.
+type DescribedPolicy struct {
 	policy.Policy
 	Warnings []message.Message
 }
@@ -51,19 +37,19 @@ type Described struct {
 // errChecked rolls back the transaction of a change that is only validated.
 var errChecked = errors.New("only checked")
 
-// Get fails with store.ErrNoPolicy.
-func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) {
-	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+// Policy fails with store.ErrNoPolicy.
+func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, err error) {
+	err = pgx.BeginTxFunc(ctx, m.calls, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		s, err := store.GetPolicy(ctx, tx, name)
 		if err != nil {
 			return err
 		}
 		d.Policy = s.Policy
-		env, err := k.env(ctx, tx, s.Policy)
+		env, err := m.policyEnv(ctx, tx, s.Policy)
 		if err != nil {
 			return err
 		}
-		if d.Warnings, err = warnings(ctx, tx, env, s, env.Catalog.Table(s.TableName())); err != nil {
+		if d.Warnings, err = policyWarnings(ctx, tx, env, s, env.Catalog.Table(s.TableName())); err != nil {
 			return err
 		}
 		err = s.Check(ctx, tx, env)
@@ -95,10 +81,10 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Set stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations, with
+// SetPolicy stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations, with
 // failure.Precondition if the role lacks rights, or with etag.ErrStale.
-func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
-	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
+func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPolicy, err error) {
+	err = m.changePolicy(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
 			return err
 		}
@@ -110,7 +96,7 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		if err := d.Validate(); err != nil {
 			return err
 		}
-		env, err := k.env(ctx, tx, d.Policy)
+		env, err := m.policyEnv(ctx, tx, d.Policy)
 		if err != nil {
 			return err
 		}
@@ -124,13 +110,13 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		if err != nil {
 			return err
 		}
-		if d.Warnings, err = warnings(ctx, tx, env, stored, env.Catalog.Table(d.Table)); err != nil {
+		if d.Warnings, err = policyWarnings(ctx, tx, env, stored, env.Catalog.Table(d.Table)); err != nil {
 			return err
 		}
 		if c.ValidateOnly {
 			return errChecked
 		}
-		return c.Note(ctx, tx, before, &d.Policy)
+		return audit.Note(ctx, tx, audit.Details{"from": before, "to": &d.Policy})
 	})
 	switch {
 	case errors.Is(err, errChecked):
@@ -138,16 +124,16 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	case err != nil:
 		return d, err
 	}
-	return d, k.Await(ctx, d.TaskName())
+	return d, m.awaitBatches(ctx, d.TaskName())
 }
 
-// Grants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
-func (k *Keeper) Grants(ctx context.Context, p policy.Policy) (statements []string, err error) {
+// PolicyGrants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
+func (m *Manager) PolicyGrants(ctx context.Context, p policy.Policy) (statements []string, err error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		env, err := k.env(ctx, tx, p)
+	err = pgx.BeginTxFunc(ctx, m.calls, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		env, err := m.policyEnv(ctx, tx, p)
 		if err != nil {
 			return err
 		}
@@ -157,31 +143,31 @@ func (k *Keeper) Grants(ctx context.Context, p policy.Policy) (statements []stri
 	return statements, err
 }
 
-// Delete deletes a policy. When it returns, no run goes on by the policy. It fails with store.ErrNoPolicy, or
+// DeletePolicy deletes a policy. When it returns, no run goes on by the policy. It fails with store.ErrNoPolicy, or
 // etag.ErrStale.
-func (k *Keeper) Delete(ctx context.Context, c Change) error {
-	err := k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
+func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
+	err := m.changePolicy(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if before == nil {
 			return store.NoPolicy(c.Name)
 		}
 		if err := store.DeletePolicy(ctx, tx, c.Name); err != nil {
 			return err
 		}
-		return c.Note(ctx, tx, before, nil)
+		return audit.Note(ctx, tx, audit.Details{"from": before})
 	})
 	if err != nil {
 		return err
 	}
-	return k.Await(ctx, policy.Prefix+c.Name)
+	return m.awaitBatches(ctx, policy.Prefix+c.Name)
 }
 
-// change locks the policy and passes it to do, or nil if there is none.
-func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before *policy.Policy) error) error {
-	return pgx.BeginFunc(ctx, k.Pool, func(tx pgx.Tx) error {
+// changePolicy locks the policy and passes it to do, or nil if there is none.
+func (m *Manager) changePolicy(ctx context.Context, c PolicyChange, do func(tx pgx.Tx, before *policy.Policy) error) error {
+	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
 			return err
 		}
-		if err := k.Own(ctx, tx); err != nil {
+		if err := m.Own(ctx, tx); err != nil {
 			return err
 		}
 		stored, err := store.LockPolicy(ctx, tx, c.Name, c.Etag)
@@ -195,9 +181,9 @@ func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before
 	})
 }
 
-// env returns the environment of all tasks, including the given policy.
-func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
-	config, err := k.Config(ctx, tx)
+// policyEnv returns the environment of all tasks, including the given policy.
+func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
+	config, err := m.Configure(ctx, tx)
 	if err != nil {
 		return env, err
 	}
@@ -213,8 +199,8 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
 }
 
-// warnings returns what an operator should know about a policy; table is nil if it does not exist.
-func warnings(
+// policyWarnings returns what an operator should know about a policy; table is nil if it does not exist.
+func policyWarnings(
 	ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy, table *campaign.Table,
 ) (found []message.Message, err error) {
 	found = s.Unproven()
