@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service/runs/forecast"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
 func (s *Service) GetForecast(
@@ -47,7 +47,7 @@ func (s *Service) GetForecast(
 	return out, nil
 }
 
-func taskForecast(t forecast.Task) *cleanupv1.TaskForecast {
+func taskForecast(t capacity.Task) *cleanupv1.TaskForecast {
 	m := &cleanupv1.TaskForecast{
 		Task:        t.Task,
 		Exact:       t.Exact,

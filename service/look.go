@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -152,12 +152,12 @@ func (l Look) Uncovered(ctx context.Context) (*cleanupv1.ListTablesResponse, err
 	return out, err
 }
 
-func (l Look) uncovered(ctx context.Context, p prepared) ([]*coverage.Table, error) {
+func (l Look) uncovered(ctx context.Context, p prepared) ([]*capacity.Table, error) {
 	of, err := insight.Cover(ctx, p.config, p.stored.holds)
 	if err != nil {
 		return nil, err
 	}
-	return coverage.Uncovered(ctx, l.Pool, of, p.now)
+	return capacity.Uncovered(ctx, l.Pool, of, p.now)
 }
 
 func (l Look) Do(ctx context.Context) (found Looked, err error) {

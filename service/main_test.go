@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -55,7 +55,7 @@ type server struct {
 	db   *pgtest.DB
 
 	manager *runs.Manager
-	tables  *coverage.Lister
+	tables  *capacity.Lister
 }
 
 // The database is migrated first. idle: the replica takes no run.

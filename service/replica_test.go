@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
@@ -32,7 +32,7 @@ type replica struct {
 	manager    *runs.Manager
 	forms      *userdata.Manager // nil: none
 	grpc, http net.Listener
-	tables     *coverage.Lister
+	tables     *capacity.Lister
 }
 
 func newReplica(

@@ -7,10 +7,8 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/transport"
-	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
 // Service implements all services except UserDataService.
@@ -24,7 +22,7 @@ type Service struct {
 	runs *runs.Manager
 	// hasUserData means that UserDataService has a Forms database.
 	hasUserData bool
-	Tables      *coverage.Lister
+	Tables      *capacity.Lister
 	// stopping is done when streams have to end.
 	stopping context.Context
 }
@@ -34,11 +32,10 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 	return &Service{
 		pool: pool,
 		runs: manager,
-		Tables: &coverage.Lister{
+		Tables: &capacity.Lister{
 			Pool:   pool,
-			Masks:  insight.Masks(tasks.Pipeline),
 			Cover:  manager.Cover,
-			Limits: coverage.DefaultLimits,
+			Limits: capacity.DefaultLimits,
 		},
 		stopping: stopping,
 	}

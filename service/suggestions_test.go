@@ -7,7 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
 // Keyed by table name.
@@ -191,7 +191,7 @@ func TestSuggestionsForGrowingTables(t *testing.T) {
 		CREATE TABLE tiny AS SELECT 1 AS i, now() AS at`)
 	db.Do("VACUUM ANALYZE growing, resting, tiny")
 	s := serve(t, db, true)
-	s.tables.Limits = coverage.Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 100_000, Days: 30}
+	s.tables.Limits = capacity.Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 100_000, Days: 30}
 	db.Do(`INSERT INTO cleanupd.table_sampling VALUES (now() - interval '10 days');
 		INSERT INTO cleanupd.sampled_table (name, first_time) SELECT 'public.' || name, now() - interval '10 days'
 			FROM unnest(ARRAY['growing', 'resting', 'tiny']) AS name;

@@ -9,7 +9,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
-	"github.com/cleanupd/cleanupd/service/runs/coverage"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
 func (s *Service) ListTables(
@@ -24,7 +24,7 @@ func (s *Service) ListTables(
 		return nil, err
 	}
 	out := &cleanupv1.ListTablesResponse{SampleTime: timestamp(page.SampleTime)}
-	if page.Next != (coverage.Key{}) {
+	if page.Next != (capacity.Key{}) {
 		out.NextPageToken = pagetoken.Format(page.Next)
 	}
 	for _, t := range page.Tables {
@@ -33,17 +33,17 @@ func (s *Service) ListTables(
 	return out, nil
 }
 
-var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
-	cleanupv1.TableOrder_TABLE_ORDER_UNSPECIFIED: coverage.ByName,
-	cleanupv1.TableOrder_TABLE_ORDER_NAME:        coverage.ByName,
-	cleanupv1.TableOrder_TABLE_ORDER_BYTES:       coverage.ByBytes,
-	cleanupv1.TableOrder_TABLE_ORDER_GROWTH:      coverage.ByGrowth,
-	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        coverage.ByRows,
+var tableOrders = map[cleanupv1.TableOrder]capacity.Order{
+	cleanupv1.TableOrder_TABLE_ORDER_UNSPECIFIED: capacity.ByName,
+	cleanupv1.TableOrder_TABLE_ORDER_NAME:        capacity.ByName,
+	cleanupv1.TableOrder_TABLE_ORDER_BYTES:       capacity.ByBytes,
+	cleanupv1.TableOrder_TABLE_ORDER_GROWTH:      capacity.ByGrowth,
+	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        capacity.ByRows,
 }
 
 // parseTablesQuery fails with failure.Violations, or with pagetoken.ErrInvalid if the token belongs to another
 // order.
-func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err error) {
+func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q capacity.Query, err error) {
 	var wrong failure.Violations
 	order, ok := tableOrders[in.GetOrderBy()]
 	if !ok {
@@ -62,21 +62,21 @@ func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err er
 	if wrong != nil {
 		return q, wrong
 	}
-	q = coverage.Query{
+	q = capacity.Query{
 		Order:         order,
 		UncoveredOnly: in.GetUncoveredOnly(),
 		Brief:         in.GetView() == cleanupv1.TableView_TABLE_VIEW_BASIC,
 		SuggestAll:    in.GetSuggestAll(),
 		Size:          int(size),
 	}
-	q.After, err = pagetoken.Parse[coverage.Key](in.GetPageToken())
+	q.After, err = pagetoken.Parse[capacity.Key](in.GetPageToken())
 	if err == nil && in.GetPageToken() != "" && q.After.Order != order {
 		err = pagetoken.ErrInvalid
 	}
 	return q, err
 }
 
-func tableMessage(t *coverage.Table) *cleanupv1.Table {
+func tableMessage(t *capacity.Table) *cleanupv1.Table {
 	out := &cleanupv1.Table{
 		Name:               t.Name,
 		Kind:               cleanupv1.TableKind(cleanupv1.TableKind_value["TABLE_KIND_"+string(t.Kind)]),
@@ -128,7 +128,7 @@ func storedTime(t *time.Time) *timestamppb.Timestamp {
 	return nil
 }
 
-func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
+func suggestionMessage(t *capacity.Table) *cleanupv1.PolicySuggestion {
 	s := t.Suggestion
 	if s == nil {
 		return nil

@@ -23,16 +23,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
-	"github.com/cleanupd/cleanupd/service/runs/forecast"
-	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
-	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -99,14 +96,14 @@ type Config struct {
 type Manager struct {
 	*eventlog.Log
 	Tasks      TaskSource
-	Forecaster *forecast.Forecaster
+	Forecaster *capacity.Forecaster
 
 	config      Config
 	pool, calls *pgxpool.Pool // as in Config
 	log         *slog.Logger
 	owner       *store.Owner
 	notifier    *notify.Notifier
-	sampler     *growth.Sampler
+	sampler     *capacity.Sampler
 	metrics     *prometheus.Registry
 	counters    *metrics.Replica
 
@@ -142,8 +139,8 @@ func New(c Config) *Manager {
 		waits:    map[uuid.UUID]string{},
 	}
 	m.Log = eventlog.New(m.calls, m.pool, m.wakeWorker, m.log)
-	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
-	m.sampler = &growth.Sampler{Pool: m.pool, Owner: m.owner, Masks: insight.Masks(tasks.Pipeline), Log: m.log}
+	m.Forecaster = &capacity.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
+	m.sampler = &capacity.Sampler{Pool: m.pool, Owner: m.owner, Log: m.log}
 	m.notifier = newNotifier(m)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
 	m.metrics.MustRegister(&metrics.Database{

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cleanupd/cleanupd/service/runs/forecast"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
 var (
@@ -27,14 +27,14 @@ var (
 )
 
 func (d *Database) queryForecast(ctx context.Context) error {
-	tasks, err := forecast.FallingBehindTasks(ctx, d.Pool)
+	tasks, err := capacity.FallingBehindTasks(ctx, d.Pool)
 	if err != nil {
 		return err
 	}
 	for task, behind := range tasks {
 		d.flag(fallingBehind, behind, task)
 	}
-	sequences, err := forecast.Sequences(ctx, d.Pool)
+	sequences, err := capacity.Sequences(ctx, d.Pool)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package forecast
+package capacity
 
 import (
 	"context"
@@ -116,8 +116,8 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role), nil
 }
 
-// SampleSequences does nothing if a sample was stored less than 20 hours ago. It also deletes old samples.
-func SampleSequences(ctx context.Context, tx pgx.Tx) error {
+// sampleSequences does nothing if a sample was stored less than 20 hours ago. It also deletes old samples.
+func sampleSequences(ctx context.Context, tx pgx.Tx) error {
 	const forget = "DELETE FROM cleanupd.sequence_sample WHERE sample_time < clock_timestamp() - interval '400 days'"
 	if _, err := tx.Exec(ctx, forget); err != nil {
 		return err

@@ -1,10 +1,8 @@
-package growth_test
+package capacity
 
 import (
 	"testing"
 	"time"
-
-	"github.com/cleanupd/cleanupd/service/runs/growth"
 )
 
 // Growth is unknown until samples are a day old. Over 30 days it needs samples that are older than a week.
@@ -12,7 +10,7 @@ func TestGrowthNeedsSamples(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do("CREATE TABLE growing (i int)")
-	if r := rates(t, db, "public.growing"); r != (growth.Rates{}) {
+	if r := rates(t, db, "public.growing"); r != (Rates{}) {
 		t.Errorf("without samples: %+v", r)
 	}
 	sample(t, db)
@@ -94,7 +92,7 @@ func TestHistory(t *testing.T) {
 		sample(t, db)
 		age(db, days)
 	}
-	history, err := growth.History(t.Context(), db, []string{"public.growing", "public.xtkoption"}, time.Now())
+	history, err := readHistory(t.Context(), db, []string{"public.growing", "public.xtkoption"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

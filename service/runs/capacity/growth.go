@@ -1,7 +1,9 @@
-package growth
+package capacity
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,8 +14,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Growth has the samples of the tables, by name.
-type Growth struct {
+// growth has the samples of the tables, by name.
+type growth struct {
 	// LastTime is when the tables were last sampled; nil if never.
 	Now      time.Time
 	LastTime *time.Time
@@ -51,9 +53,9 @@ FROM cleanupd.sampled_table t
     FROM cleanupd.table_sample WHERE table_id = t.id AND time > $1) AS since ON true
 WHERE t.drop_time IS NULL`
 
-// Read reads the growth; now is when the tables are measured.
-func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, error) {
-	g := &Growth{tables: map[string]past{}}
+// readGrowth reads the growth; now is when the tables are measured.
+func readGrowth(ctx context.Context, db campaign.Querier, now time.Time) (*growth, error) {
+	g := &growth{tables: map[string]past{}}
 	if err := db.QueryRow(ctx, selectSamplings, now).Scan(&g.Now, &g.LastTime, &g.week, &g.month); err != nil {
 		return nil, err
 	}
@@ -79,7 +81,7 @@ type Rates struct {
 }
 
 // Rates treats a table that an early sampling did not find as empty at that time.
-func (g *Growth) Rates(t *insight.Table) (r Rates) {
+func (g *growth) Rates(t *insight.Table) (r Rates) {
 	p, known := g.tables[t.Name]
 	if g.week == nil || !known {
 		return r
@@ -95,9 +97,9 @@ func (g *Growth) Rates(t *insight.Table) (r Rates) {
 	return r
 }
 
-func (g *Growth) days(since time.Time) float64 { return float64(g.Now.Sub(since)) / float64(day) }
+func (g *growth) days(since time.Time) float64 { return float64(g.Now.Sub(since)) / float64(day) }
 
-func (g *Growth) perDay(now int64, then *int64, firstTime, since time.Time) *int64 {
+func (g *growth) perDay(now int64, then *int64, firstTime, since time.Time) *int64 {
 	var before int64
 	switch {
 	case then != nil:
@@ -131,8 +133,8 @@ FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
 WHERE t.name = ANY ($1::text[])
 ORDER BY t.name, s.time`
 
-// History returns the last 30 days, by name of the table. It only has points at which the size had changed.
-func History(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
+// readHistory returns the last 30 days, by name of the table. It only has points at which the size had changed.
+func readHistory(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
 	rows, _ := db.Query(ctx, selectHistory, names, now.Add(-historyDays*day))
 	history := map[string][]Point{}
 	var (
@@ -144,4 +146,56 @@ func History(ctx context.Context, db campaign.Querier, names []string, now time.
 		return nil
 	})
 	return history, err
+}
+
+// Size is the size of the database in bytes, and how fast it grows.
+type Size struct {
+	Bytes int64
+	// PerDay is the growth in bytes a day, and WithoutPerDay what it would be without the cleanup. They are nil until
+	// the tables have been sampled for a day. Space that deleted rows leave is not returned, but the same table uses
+	// it again.
+	PerDay, WithoutPerDay *float64
+}
+
+// In returns the size after some days, or nil if the growth is unknown.
+func (s Size) In(days int, perDay *float64) *int64 {
+	if perDay == nil {
+		return nil
+	}
+	bytes := s.Bytes + int64(float64(days)**perDay)
+	return &bytes
+}
+
+// selectSize computes the growth from the rows that were inserted into each table and not deleted since the first
+// sampling of the last 30 days, and from their mean size. Without the cleanup, the rows that its runs deleted would
+// remain.
+const selectSize = `
+WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
+  FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),
+ours AS (SELECT format('%I.%I', part[1], part[2]) AS name, sum(t.rows_deleted) AS rows
+  FROM cleanupd.deletion t, parse_ident(t.table_name) AS part, first -- the role may have lost USAGE on the schema
+  WHERE t.start_time > first.time GROUP BY 1),
+grown AS (SELECT last.bytes::float8 / greatest(last.rows, 1) AS size, since.inserted, since.deleted,
+    least(COALESCE(ours.rows, 0), since.deleted) AS ours
+  FROM cleanupd.sampled_table t
+  JOIN LATERAL (SELECT rows, bytes + index_bytes AS bytes FROM cleanupd.table_sample WHERE table_id = t.id
+    ORDER BY time DESC LIMIT 1) AS last ON true
+  JOIN LATERAL (SELECT sum(inserted)::float8 AS inserted, sum(deleted)::float8 AS deleted
+    FROM cleanupd.table_sample, first WHERE table_id = t.id AND table_sample.time > first.time) AS since ON inserted > 0
+  LEFT JOIN ours USING (name)
+  WHERE t.drop_time IS NULL)
+SELECT pg_database_size(current_database()),
+  (SELECT COALESCE(sum(greatest(inserted - deleted, 0) * size), 0) FROM grown) / first.days,
+  (SELECT COALESCE(sum(greatest(inserted - deleted + ours, 0) * size), 0) FROM grown) / first.days
+FROM first WHERE first.days >= 1`
+
+func readSize(ctx context.Context, db campaign.Querier) (s Size, err error) {
+	err = db.QueryRow(ctx, selectSize).Scan(&s.Bytes, &s.PerDay, &s.WithoutPerDay)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = db.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&s.Bytes)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the size of the database: %w", err)
+	}
+	return s, nil
 }

@@ -1,4 +1,4 @@
-package growth_test
+package capacity
 
 import (
 	"context"
@@ -11,9 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
@@ -27,11 +25,9 @@ func database(t *testing.T) *pgtest.DB {
 	})
 }
 
-var masks = insight.Masks(tasks.Pipeline)
-
-func newSampler(db *pgtest.DB, name string) *growth.Sampler {
+func newSampler(db *pgtest.DB, name string) *Sampler {
 	log := slog.New(slog.DiscardHandler)
-	return &growth.Sampler{Pool: db.Pool, Owner: store.NewOwner(name, log), Masks: masks, Log: log}
+	return &Sampler{Pool: db.Pool, Owner: store.NewOwner(name, log), Log: log}
 }
 
 func sample(t *testing.T, db *pgtest.DB) {
@@ -61,13 +57,13 @@ func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 		"AND pg_stat_get_tuples_deleted($1::text::regclass) = $3)::int", table, inserted, deleted)
 }
 
-func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
+func rates(t *testing.T, db *pgtest.DB, name string) Rates {
 	t.Helper()
 	found, err := insight.Measure(t.Context(), db, masks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	grown, err := growth.Read(t.Context(), db, time.Now())
+	grown, err := readGrowth(t.Context(), db, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,5 +73,5 @@ func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
 		}
 	}
 	t.Fatalf("there is no %s", name)
-	return growth.Rates{}
+	return Rates{}
 }

@@ -1,4 +1,4 @@
-package forecast
+package capacity
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package growth_test
+package capacity
 
 import (
 	"sync"

@@ -1,0 +1,467 @@
+// Package capacity answers how much there is and how much will be: which tables there are, how fast they grow, which
+// task covers them or which policy would, and whether runs keep up with what becomes obsolete. It samples the tables
+// once a day and after each run, on one replica. Package runs samples and forecasts, package service lists tables.
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/insight"
+)
+
+// maxForecastAge is how long a forecast is used before the next one is made.
+const maxForecastAge = time.Minute
+
+type Task struct {
+	insight.Due
+	Outlook
+	// NextRun is how many rows the next run will find, and Took how long it will work on them; 0 if unknown.
+	NextRun int64
+	Took    time.Duration
+}
+
+// Forecast says whether runs keep up, and when sequences reach their limits.
+type Forecast struct {
+	Time      time.Time
+	Tasks     []Task
+	Sequences []Sequence
+	// SequencesProblem says which sequences are missing and why; "" if none is missing.
+	SequencesProblem string
+	Size             Size
+}
+
+// Forecaster makes one forecast at a time. It also records one after each sampling of the tables, while no run
+// works.
+type Forecaster struct {
+	Pool  *pgxpool.Pool
+	Owner *store.Owner
+	// Config returns the configuration of a run with all tasks as they are now.
+	Config   func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
+	Schedule func(ctx context.Context) (*schedule.Schedule, error)
+
+	mu   sync.Mutex
+	made time.Time
+	last *Forecast
+}
+
+// Forecast returns a forecast that is at most a minute old.
+func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last != nil && time.Since(f.made) < maxForecastAge {
+		return f.last, nil
+	}
+	made, err := f.forecast(ctx)
+	if err == nil {
+		f.last, f.made = made, time.Now()
+	}
+	return made, err
+}
+
+func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
+	config, err := f.Config(ctx, f.Pool)
+	if err != nil {
+		return nil, err
+	}
+	config.Pool = f.Pool
+	plan, err := f.Schedule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holds, _, err := store.EffectiveHolds(ctx, f.Pool, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	nights, err := nights(ctx, f.Pool)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := insight.NewForecaster(ctx, config, holds)
+	if err != nil {
+		return nil, err
+	}
+	made := &Forecast{Time: tasks.Now()}
+	var members []member
+	for _, t := range config.Pipeline {
+		due, err := tasks.Task(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("forecast %s: %w", t.Name, err)
+		}
+		members = append(members, member{due, nights[t.Name]})
+	}
+	next := made.Time
+	scheduled := plan.Enabled && plan.NextRunTime != nil
+	if scheduled {
+		next = *plan.NextRunTime
+	}
+	for i, o := range judge(made.Time, members, plan.MaxDuration, scheduled) {
+		t := Task{Due: members[i].due, Outlook: o, NextRun: members[i].due.Within(next.Sub(made.Time))}
+		if o.Rate > 0 {
+			t.Took = time.Duration(float64(t.NextRun) / o.Rate * float64(time.Second))
+		}
+		made.Tasks = append(made.Tasks, t)
+	}
+	made.Sequences, err = Sequences(ctx, f.Pool)
+	if err == nil {
+		made.SequencesProblem, err = hiddenSequences(ctx, f.Pool)
+	}
+	if sqlstate.Lost(err) || ctx.Err() != nil {
+		return nil, err
+	}
+	if err != nil {
+		made.SequencesProblem = sqlstate.Explain(err)
+	}
+	made.Size, err = readSize(ctx, f.Pool)
+	return made, err
+}
+
+// isForecastDue is the SQL condition that a forecast has to be recorded: the tables have been sampled since the last one,
+// but not in the last five minutes, because runs may follow each other, and no run is queued or works.
+const isForecastDue = `
+EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
+  AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
+AND NOT EXISTS (SELECT FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))`
+
+func (f *Forecaster) Tick(ctx context.Context) error {
+	if owns, err := f.Owner.Owns(ctx, f.Pool); err != nil || !owns {
+		return err
+	}
+	var due bool
+	if err := f.Pool.QueryRow(ctx, "SELECT "+isForecastDue).Scan(&due); err != nil || !due {
+		return err
+	}
+	return f.Record(ctx)
+}
+
+// Record makes a forecast, and stores a sample of the sequences and the part of the forecast that metrics need.
+func (f *Forecaster) Record(ctx context.Context) error {
+	made, err := f.Forecast(ctx)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
+		return errors.Join(sampleSequences(ctx, tx), made.store(ctx, tx))
+	})
+}
+
+// store stores only what metrics need.
+func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
+	b := &pgx.Batch{}
+	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make forecasts at the same time
+	b.Queue("DELETE FROM cleanupd.forecast")
+	for _, t := range f.Tasks {
+		b.Queue("INSERT INTO cleanupd.forecast VALUES ($1, $2, $3, $4)", t.Task, t.Trend, t.Bound, f.Time)
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// FallingBehindTasks returns the tasks whose trend the last forecast of any replica knows, and whether they fall
+// behind. Forecasts that are more than two days old do not count.
+func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
+	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
+		WHERE trend <> '' AND forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)
+	var (
+		task   string
+		behind bool
+		tasks  = map[string]bool{}
+	)
+	_, err := pgx.ForEachRow(rows, []any{&task, &behind}, func() error {
+		tasks[task] = behind
+		return nil
+	})
+	return tasks, err
+}
+
+// selectNights reads what the last runs did of each task, newest first, and how long the tasks worked, without
+// pauses. It leaves out runs that somebody cancelled, because they show nothing. A task that was not run was kept from
+// it by the failed task on which it depends, or else by the last one before it.
+const selectNights = `
+SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
+  COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
+  CASE WHEN t.state IN ('CANCELLED', 'NOT_RUN') AND r.error = @stopped THEN
+      CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text,
+	'"BATCHES_WAIT"') > 0)
+        THEN @throttled::text ELSE @max_duration::text END
+    WHEN t.state = 'NOT_RUN' AND blocked.task IS NOT NULL THEN @not_reached::text
+    WHEN t.state IN ('FAILED', 'NOT_RUN') THEN @failing::text
+    WHEN t.tables_retained > 0 OR t.rows_locked > 0 THEN @locks::text
+    ELSE '' END,
+  CASE WHEN t.state = 'NOT_RUN' THEN COALESCE(blocked.task, '') ELSE '' END
+FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND start_time IS NOT NULL
+    AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r
+JOIN cleanupd.task t ON t.run_id = r.id AND t.chosen
+LEFT JOIN LATERAL (SELECT f.name AS task FROM cleanupd.task f
+  WHERE t.state = 'NOT_RUN' AND f.run_id = r.id AND f.state = 'FAILED' AND f.kind <> 'POLICY'
+    AND f.position < t.position
+  ORDER BY f.name = t.details -> 0 -> 'Params' ->> 'task' DESC NULLS LAST, f.position DESC LIMIT 1) AS blocked ON true
+ORDER BY r.create_time DESC`
+
+func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error) {
+	rows, _ := db.Query(ctx, selectNights, pgx.StrictNamedArgs{
+		"stopped":      store.StopMaxDuration,
+		"throttled":    Throttled,
+		"max_duration": MaxDuration,
+		"failing":      Failing,
+		"not_reached":  NotReached,
+		"locks":        Locks,
+	})
+	var (
+		task    string
+		n       Night
+		seconds float64
+		found   = map[string][]Night{}
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&task, &n.Start, &n.Rows, &seconds, &n.Bound, &n.FailingTask}, func() error {
+		n.Took = time.Duration(seconds * float64(time.Second))
+		found[task] = append(found[task], n)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the last runs: %w", err)
+	}
+	return found, nil
+}
+
+// Trend says whether runs keep up with what becomes obsolete.
+type Trend string
+
+const (
+	// Unknown means that nothing is known about the task.
+	Unknown Trend = ""
+	// InBalance means that each run deletes everything that is obsolete.
+	InBalance Trend = "IN_BALANCE"
+	// CatchingUp means that some rows wait for later runs, and that they become fewer.
+	CatchingUp Trend = "CATCHING_UP"
+	// FallingBehind means that some rows wait for later runs, and that they become more.
+	FallingBehind Trend = "FALLING_BEHIND"
+)
+
+// Bound is what keeps a run from deleting everything that is obsolete.
+type Bound string
+
+const (
+	MaxDuration Bound = "MAX_DURATION" // the run reached its time limit
+	Throttled   Bound = "THROTTLED"    // batches waited for the load to fall until the time limit was reached
+	Locks       Bound = "LOCKS"        // tables or rows remained locked
+	Failing     Bound = "FAILING"      // the task failed, or was refused
+	NotReached  Bound = "NOT_REACHED"  // the run ended before the task, because another one failed
+	// NotScheduled means that no run is scheduled, and that none has ended lately.
+	NotScheduled Bound = "NOT_SCHEDULED"
+)
+
+// Night is what one run did of a task.
+type Night struct {
+	Start time.Time
+	Rows  int64
+	Took  time.Duration
+	Bound Bound // empty if the run deleted everything
+	// FailingTask is the task that failed if this one was not reached; otherwise empty.
+	FailingTask string
+}
+
+// Outlook says how a task will do.
+type Outlook struct {
+	Trend Trend
+	// At is when a task that catches up will have caught up, or since when a task falls behind; zero if unknown.
+	At    time.Time
+	Bound Bound
+	// FailingTask is as in the last Night.
+	FailingTask string
+	// Rate is how many rows a second the task deletes; 0 if unknown.
+	Rate float64
+}
+
+// member is a task of a pipeline with its past nights, newest first.
+type member struct {
+	due    insight.Due
+	nights []Night
+}
+
+// judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means
+// no limit. Without a schedule, the last runs show whether somebody starts them.
+func judge(now time.Time, pipeline []member, budget time.Duration, scheduled bool) []Outlook {
+	outlooks := make([]Outlook, len(pipeline))
+	rates := make([]float64, len(pipeline))
+	for i, m := range pipeline {
+		rates[i] = medianRate(m.nights)
+	}
+	backlogs := simulate(pipeline, rates, budget)
+	runs := scheduled || slices.ContainsFunc(pipeline, func(m member) bool {
+		return len(m.nights) > 0 && now.Sub(m.nights[0].Start) < lately
+	})
+	for i, m := range pipeline {
+		outlooks[i] = m.outlook(now, rates[i], backlogs[i], runs)
+	}
+	return outlooks
+}
+
+// minRows is how many rows a night must have to show how fast a task is. recentRates is how many such nights count.
+const (
+	minRows     = 1_000
+	recentRates = 7
+)
+
+// medianRate returns the median of rows a second in the last nights that had enough rows, or 0 if none had.
+func medianRate(nights []Night) float64 {
+	var rates []float64
+	for _, n := range nights {
+		if n.Rows >= minRows && n.Took > 0 && len(rates) < recentRates {
+			rates = append(rates, float64(n.Rows)/n.Took.Seconds())
+		}
+	}
+	if rates == nil {
+		return 0
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2]
+}
+
+// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before
+// and stop when their budget is used up.
+func simulate(pipeline []member, rates []float64, budget time.Duration) [][insight.ForecastDays]float64 {
+	left := make([][insight.ForecastDays]float64, len(pipeline))
+	backlog := make([]float64, len(pipeline))
+	for i, m := range pipeline {
+		backlog[i] = float64(m.due.Now)
+	}
+	for night := range insight.ForecastDays {
+		seconds := budget.Seconds()
+		for i, m := range pipeline {
+			if night > 0 {
+				backlog[i] += float64(m.due.PerDay[night-1])
+			}
+			switch {
+			case budget == 0 || rates[i] == 0:
+				backlog[i] = 0
+			default:
+				done := min(backlog[i], seconds*rates[i])
+				backlog[i] -= done
+				seconds -= done / rates[i]
+			}
+			left[i][night] = backlog[i]
+		}
+	}
+	return left
+}
+
+// lately is how long ago a run may have begun that is not of the schedule, for others to be expected: a cron job may
+// start them.
+const lately = 48 * time.Hour
+
+// outlook judges a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
+// expected.
+func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, runs bool) Outlook {
+	o := Outlook{Rate: rate}
+	if !m.due.Known {
+		return o
+	}
+	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 {
+		o.Bound, o.FailingTask = bound, m.nights[0].FailingTask
+		done, comes := m.usual(), m.arrivals()
+		if bound == Failing || bound == NotReached || done <= comes {
+			o.Trend, o.At = FallingBehind, since
+			return o
+		}
+		days := float64(m.due.Now) / (done - comes)
+		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
+		return o
+	}
+	if !runs && m.hasWork() {
+		o.Bound = NotScheduled
+		return o
+	}
+	first := slices.IndexFunc(left[:], func(rows float64) bool { return rows >= 1 })
+	switch {
+	case grows(left):
+		o.Trend, o.Bound, o.At = FallingBehind, MaxDuration, night(now, first)
+	case left[0] >= 1:
+		o.Trend, o.Bound = CatchingUp, MaxDuration
+		if done := slices.IndexFunc(left[:], func(rows float64) bool { return rows < 1 }); done > 0 {
+			o.At = night(now, done)
+		}
+	default: // a single night that leaves rows is no trend
+		o.Trend = InBalance
+	}
+	return o
+}
+
+// hasWork reports whether rows are obsolete, or will be in the days of the forecast.
+func (m member) hasWork() bool { return m.due.Now > 0 || m.due.PerDay != [insight.ForecastDays]int64{} }
+
+// lasting is for how many nights a backlog must grow to count as a trend.
+const lasting = 5
+
+// grows reports whether the rows left become more in each of the last nights of a simulation.
+func grows(left [insight.ForecastDays]float64) bool {
+	for i := len(left) - lasting; i < len(left); i++ {
+		if left[i] < 1 || left[i] <= left[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+func night(now time.Time, i int) time.Time { return now.Add(time.Duration(i) * 24 * time.Hour) }
+
+// bounded returns since when the task has not deleted everything that was obsolete, and what kept it from that; ""
+// if the last run deleted everything.
+func (m member) bounded() (since time.Time, bound Bound) {
+	for i, n := range m.nights {
+		if n.Bound == "" {
+			break
+		}
+		if since = n.Start; i == 0 {
+			bound = n.Bound
+		}
+	}
+	return since, bound
+}
+
+// recentRuns is how many nights show how much runs delete. recentArrivals is how many show how much becomes
+// obsolete.
+const (
+	recentRuns     = 3
+	recentArrivals = 7
+)
+
+// usual returns the average of the last nights in which something kept runs from deleting everything.
+func (m member) usual() float64 {
+	rows, nights := int64(0), 0
+	for _, n := range m.nights[:min(recentRuns, len(m.nights))] {
+		if n.Bound == "" {
+			break
+		}
+		rows, nights = rows+n.Rows, nights+1
+	}
+	return float64(rows) / float64(max(nights, 1))
+}
+
+// arrivals returns how many rows become obsolete a day on average. For a task without dates, it is what the last
+// nights without a bound deleted.
+func (m member) arrivals() float64 {
+	rows, days := int64(0), 0
+	if m.due.Dated {
+		for _, n := range m.due.PerDay {
+			rows, days = rows+n, days+1
+		}
+	} else {
+		for _, n := range m.nights {
+			if n.Bound == "" && days < recentArrivals {
+				rows, days = rows+n.Rows, days+1
+			}
+		}
+	}
+	return float64(rows) / float64(max(days, 1))
+}
