@@ -1,12 +1,37 @@
+// Package store has all SQL on the schema cleanupd: runs with their tasks and events, the ledger, the schedule,
+// holds, and the data that guards compare with. Only the packages audit, growth and userdata also have tables
+// there.
+//
+// Its functions take the connection, pool or transaction to use, so that the caller decides which writes are
+// atomic. What a worker writes is fenced by the epoch in which it claimed its run. The other packages of
+// service/runs call this package.
 package store
 
 import (
 	"context"
+	"embed"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+func Migrate(ctx context.Context, conn *pgx.Conn) error {
+	return migrate.Up(ctx, conn, migrations, "schema_version")
+}
+
+func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	return migrate.Pending(ctx, conn, migrations, "schema_version")
+}
+
+// SchemaSQL returns the SQL that creates the tables, without any rows.
+func SchemaSQL() (string, error) { return migrate.SQL(migrations, "schema_version") }
 
 // PruneRuns deletes runs that ended longer ago than history, one at a time because a run may have many events. It
 // keeps the numbers that guards compare with for longer.

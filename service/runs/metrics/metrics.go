@@ -1,10 +1,15 @@
+// Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
+// replicas, and the pools of connections. It uses package store. Workers update the first kind, and Manager
+// registers all of them.
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -15,6 +20,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
+
+// Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
+// replicas, and the pools of connections. It uses package metrics
 
 // The buckets are upper bounds in seconds. A batch ought to take 50 milliseconds and is halved after 30 seconds; a
 // run may take a whole night.
@@ -182,3 +190,81 @@ func (m *Replica) Throttled(reason throttle.Reason, d time.Duration) {
 func (m *Replica) Retried(state string) { m.retries.WithLabelValues(state).Inc() }
 
 func (m *Replica) AttemptFailed() { m.failedAttempts.Inc() }
+
+type Notifications struct{ total *prometheus.CounterVec }
+
+func NewNotifications(r prometheus.Registerer, targets []string) *Notifications {
+	n := &Notifications{promauto.With(r).NewCounterVec(
+		prometheus.CounterOpts{
+			Name: "cleanupd_notifications_total",
+			Help: "Notifications of this replica, by target and outcome: sent, failed (an attempt, which is repeated), " +
+				"given_up (after a day).",
+		},
+		[]string{"target", "outcome"},
+	)}
+	for _, target := range targets {
+		for _, outcome := range []string{"sent", "failed", "given_up"} {
+			n.total.WithLabelValues(target, outcome)
+		}
+	}
+	return n
+}
+
+func (n *Notifications) Sent(target string) { n.total.WithLabelValues(target, "sent").Inc() }
+
+func (n *Notifications) Failed(target string) { n.total.WithLabelValues(target, "failed").Inc() }
+
+func (n *Notifications) GivenUp(target string) { n.total.WithLabelValues(target, "given_up").Inc() }
+
+// RegisterPools uses units and names as Prometheus recommends.
+func RegisterPools(r prometheus.Registerer, pools ...*pgxpool.Pool) {
+	pools = slices.Compact(pools) // there may be only one
+	sum := func(value func(*pgxpool.Stat) float64) func() float64 {
+		return func() (total float64) {
+			for _, pool := range pools {
+				total += value(pool.Stat())
+			}
+			return total
+		}
+	}
+	f := promauto.With(r)
+	for state, n := range map[string]func(*pgxpool.Stat) int32{
+		"idle":    (*pgxpool.Stat).IdleConns,
+		"in_use":  (*pgxpool.Stat).AcquiredConns,
+		"opening": (*pgxpool.Stat).ConstructingConns,
+	} {
+		f.NewGaugeFunc(
+			prometheus.GaugeOpts{
+				Name:        "cleanupd_pool_connections",
+				Help:        "Connections to the database that is cleaned, by state.",
+				ConstLabels: prometheus.Labels{"state": state},
+			},
+			sum(func(s *pgxpool.Stat) float64 { return float64(n(s)) }),
+		)
+	}
+	f.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "cleanupd_pool_max_connections", Help: "How many connections there may be."},
+		sum(func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }))
+	for _, c := range []struct {
+		name, help string
+		value      func(*pgxpool.Stat) float64
+	}{
+		{
+			"cleanupd_pool_acquires_total",
+			"How often a connection was taken.",
+			func(s *pgxpool.Stat) float64 { return float64(s.AcquireCount()) },
+		},
+		{
+			"cleanupd_pool_waits_total",
+			"How often none was idle when one was to be taken.",
+			func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) },
+		},
+		{
+			"cleanupd_pool_wait_seconds_total",
+			"How long was waited for those, until one was free or opened.",
+			func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() },
+		},
+	} {
+		f.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, sum(c.value))
+	}
+}

@@ -190,3 +190,134 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
 	}
 	return NotifyWaiting(ctx, tx, id)
 }
+
+// A run takes the first free slot of its list, and each slot has at most one active run. Viewers may use only one
+// of the two slots for dry runs, so that the other one stays free for callers with more rights.
+var (
+	DeletingSlots  = []int16{0}
+	DryRunSlots    = []int16{2, 1}
+	ViewerRunSlots = []int16{1}
+)
+
+// A run by hand takes the slot of a scheduled run that waits for its window. The scheduled run has slot 3 meanwhile,
+// in which a run can only be paused, and gets its slot back in the transaction that ends the run by hand. Slot 0 is
+// therefore never free while a scheduled run waits, and the next one stays pending.
+
+// yields is the SQL condition that a run has given its slot to a run by hand.
+const yields = "slot = 3 AND " + active
+
+// overtaking is the SQL for the id of the run by hand that has the slot of run r, or NULL.
+const overtaking = `(SELECT h.id FROM cleanupd.run h WHERE r.slot = 3 AND r.state = 'PAUSED' AND h.slot = 0
+	AND h.` + active + `)`
+
+// yieldSlot makes a scheduled run that waits for its window give its slot away, unless a replica has it. It returns
+// nil if there is no such run. The new epoch fences a replica that has fallen silent.
+func yieldSlot(ctx context.Context, tx pgx.Tx) (*Epoch, error) {
+	var id uuid.UUID
+	err := tx.QueryRow(
+		ctx,
+		`UPDATE cleanupd.run SET slot = 3 WHERE slot = 0 AND state = 'PAUSED' AND paused_by = $1 AND replica = ''
+		RETURNING id`,
+		RequestedBySchedule,
+	).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := BeginEpoch(ctx, tx, id)
+	return &e, err
+}
+
+// returnSlot gives the slot back, unless a run by hand has it.
+func returnSlot(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.run SET slot = 0 WHERE "+yields+` AND NOT EXISTS (SELECT FROM cleanupd.run h
+			WHERE h.slot = 0 AND h.`+active+")",
+	)
+	return err
+}
+
+func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
+	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
+}
+
+// RunActive is the reason of an ActiveError.
+const RunActive = "RUN_ACTIVE"
+
+// ActiveError says that another run has the slot.
+type ActiveError struct{ RunID string }
+
+func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
+
+func (*ActiveError) Kind() failure.Kind { return failure.Conflict }
+
+func (e *ActiveError) Info() (reason string, metadata map[string]string) {
+	return RunActive, map[string]string{"run_id": e.RunID}
+}
+
+// FindPlan returns a dry run that another run can follow. field is the request field that names it. FindPlan fails
+// with ErrNotFound, or with a failure.FieldError if the run is not a dry run that succeeded, or used what_if.
+func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
+	parsed, err := ParseID(id)
+	if err != nil {
+		return nil, err
+	}
+	run, err := GetRun(ctx, db, parsed)
+	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
+		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if")
+	}
+	return run, err
+}
+
+// CheckPlan fails with a failure.Refusal if the saved plan is older than maxAge, or if another run has ended since
+// then, or has worked until the schedule paused it. A run that was refused by a guard before it changed anything does
+// not count.
+func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
+	var (
+		age   time.Duration
+		later *string // what another run has done since
+	)
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT format('run %s has %s since', id,
+			CASE WHEN end_time IS NULL THEN 'worked' ELSE 'ended' END) FROM cleanupd.run r
+		WHERE NOT dry_run AND (end_time > p.reference_time
+			OR paused_by = $3 AND start_time IS NOT NULL AND pause_time > p.reference_time)
+		AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
+			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
+				DISTINCT FROM $2)
+			AND sum(rows_deleted + rows_updated + tables_dropped + partitions_removed) = 0)
+		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, failure.ReasonGuard, RequestedBySchedule).
+		Scan(&age, &later)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return failure.StalePlan("it is forgotten")
+	case err != nil:
+		return err
+	case later != nil:
+		return failure.StalePlan(*later)
+	case age > maxAge:
+		return failure.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), maxAge))
+	}
+	return nil
+}
+
+// SavedPlan returns what the dry run has found, keyed by task.
+func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]cleanup.SavedTask, error) {
+	rows, _ := db.Query(ctx,
+		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)
+	var (
+		name    string
+		planned cleanup.SavedTask
+		tables  []cleanup.PreviewTable
+		found   = map[string]cleanup.SavedTask{}
+	)
+	_, err := pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
+		planned.Tables = tables
+		found[name] = planned
+		planned, tables = cleanup.SavedTask{}, nil
+		return nil
+	})
+	return found, err
+}
