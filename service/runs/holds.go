@@ -29,7 +29,7 @@ import (
 // everything also waits for work on Forms databases. It fails with failure.Violations, or with a failure.Refusal if
 // another instance owns the database. If it fails while it waits, the hold is stored nevertheless.
 func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, error) {
-	config, err := m.Configure(ctx, m.calls)
+	config, err := m.readConfig(ctx, m.calls)
 	if err != nil {
 		return nil, err
 	}

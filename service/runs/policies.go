@@ -183,7 +183,7 @@ func (m *Manager) changePolicy(ctx context.Context, c PolicyChange, do func(tx p
 
 // policyEnv returns the environment of all tasks, including the given policy.
 func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
-	config, err := m.Configure(ctx, tx)
+	config, err := m.readConfig(ctx, tx)
 	if err != nil {
 		return env, err
 	}

@@ -1,10 +1,13 @@
-// Package runs starts, lists, watches, cancels and executes runs, and manages the schedule, holds and guards. It
-// stores all of that in the database that is cleaned, in the service's own schema. Replicas are therefore
+// Package runs starts, lists, watches, cancels and executes runs, and manages the schedule, holds, guards and
+// policies. It stores all of that in the database that is cleaned, in the service's own schema. Replicas are therefore
 // stateless, and any of them can do anything with any run.
 //
-// Manager ties the packages below together, and package service calls it. A worker claims a run for the duration of
-// a lease. Each claim begins a new epoch of the run, which fences everything that the worker writes: a replica that
-// no longer renews its lease loses its runs to others, and does no harm when it wakes up.
+// Package service calls the Manager, whose methods stand in a file for each subject. Calls only change what is stored;
+// each replica's worker (worker.go) finds it there. It claims a run for the duration of a lease. Each claim begins a
+// new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease
+// loses its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and reports to
+// itself what happens (journal.go): with each batch it writes the counts, and reads whether the run was paused or
+// cancelled, or has another pace.
 package runs
 
 import (
@@ -139,13 +142,13 @@ func New(c Config) *Manager {
 		waits:    map[uuid.UUID]string{},
 	}
 	m.Log = eventlog.New(m.calls, m.pool, m.wakeWorker, m.log)
-	m.Forecaster = &capacity.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
+	m.Forecaster = &capacity.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.readConfig, Schedule: m.Schedule}
 	m.sampler = &capacity.Sampler{Pool: m.pool, Owner: m.owner, Log: m.log}
 	m.notifier = newNotifier(m)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
-		Config:  m.Configure,
+		Config:  m.readConfig,
 		Targets: m.notifier.Names(),
 		Log:     m.log,
 	})
@@ -158,7 +161,7 @@ func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 // Own fails with a failure.Refusal if another instance owns the database, or it is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
-func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (cleanup.Config, error) {
+func (m *Manager) readConfig(ctx context.Context, db campaign.Querier) (cleanup.Config, error) {
 	list, err := m.Tasks.Read(ctx, db)
 	return m.configure(list), err
 }

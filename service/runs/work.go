@@ -119,12 +119,12 @@ func newNotifier(m *Manager) *notify.Notifier {
 		host = ""
 	}
 	return &notify.Notifier{
-		Config:   m.config.Notify,
-		Pool:     m.calls,
-		Owner:    m.owner,
-		Origin:   notify.Origin{Database: database.Database, Host: host, Instance: m.config.Instance},
-		Counters: metrics.NewNotifications(m.metrics, m.config.Notify.Names()),
-		Log:      m.log,
+		Config: m.config.Notify,
+		Pool:   m.calls,
+		Owner:  m.owner,
+		Origin: notify.Origin{Database: database.Database, Host: host, Instance: m.config.Instance},
+		Count:  metrics.NewNotifications(m.metrics, m.config.Notify.Names()),
+		Log:    m.log,
 	}
 }
 

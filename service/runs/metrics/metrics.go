@@ -1,6 +1,6 @@
 // Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
-// replicas, and the pools of connections. It uses package store. Workers update the first kind, and Manager
-// registers all of them.
+// replicas, and the pools of connections. Package runs updates the
+// first kind, and registers all of them.
 package metrics
 
 import (
@@ -191,30 +191,23 @@ func (m *Replica) Retried(state string) { m.retries.WithLabelValues(state).Inc()
 
 func (m *Replica) AttemptFailed() { m.failedAttempts.Inc() }
 
-type Notifications struct{ total *prometheus.CounterVec }
-
-func NewNotifications(r prometheus.Registerer, targets []string) *Notifications {
-	n := &Notifications{promauto.With(r).NewCounterVec(
+// NewNotifications returns a function that counts notifications by target and outcome.
+func NewNotifications(r prometheus.Registerer, targets []string) (count func(target, outcome string)) {
+	total := promauto.With(r).NewCounterVec(
 		prometheus.CounterOpts{
 			Name: "cleanupd_notifications_total",
 			Help: "Notifications of this replica, by target and outcome: sent, failed (an attempt, which is repeated), " +
 				"given_up (after a day).",
 		},
 		[]string{"target", "outcome"},
-	)}
+	)
 	for _, target := range targets {
 		for _, outcome := range []string{"sent", "failed", "given_up"} {
-			n.total.WithLabelValues(target, outcome)
+			total.WithLabelValues(target, outcome)
 		}
 	}
-	return n
+	return func(target, outcome string) { total.WithLabelValues(target, outcome).Inc() }
 }
-
-func (n *Notifications) Sent(target string) { n.total.WithLabelValues(target, "sent").Inc() }
-
-func (n *Notifications) Failed(target string) { n.total.WithLabelValues(target, "failed").Inc() }
-
-func (n *Notifications) GivenUp(target string) { n.total.WithLabelValues(target, "given_up").Inc() }
 
 // RegisterPools uses units and names as Prometheus recommends.
 func RegisterPools(r prometheus.Registerer, pools ...*pgxpool.Pool) {

@@ -79,7 +79,7 @@ type counts struct {
 	n  map[string]int
 }
 
-func (c *counts) add(outcome string) {
+func (c *counts) add(_, outcome string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {
@@ -87,10 +87,6 @@ func (c *counts) add(outcome string) {
 	}
 	c.n[outcome]++
 }
-
-func (c *counts) Sent(string)    { c.add("sent") }
-func (c *counts) Failed(string)  { c.add("failed") }
-func (c *counts) GivenUp(string) { c.add("given up") }
 
 // A Notifier whose clock stands still, with its log and counts.
 type fixture struct {
@@ -106,12 +102,12 @@ func newFixture(t *testing.T, db *pgtest.DB, addresses ...string) *fixture {
 	f := &fixture{t: t, clock: time.Now(), log: &bytes.Buffer{}, counts: &counts{}}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	f.Notifier = &Notifier{
-		Config:   Config{Bounds: DefaultBounds},
-		Pool:     db.Pool,
-		Owner:    store.NewOwner("", log),
-		Counters: f.counts,
-		Log:      log,
-		Clock:    func(context.Context) (time.Time, error) { return f.clock, nil },
+		Config: Config{Bounds: DefaultBounds},
+		Pool:   db.Pool,
+		Owner:  store.NewOwner("", log),
+		Count:  f.counts.add,
+		Log:    log,
+		Clock:  func(context.Context) (time.Time, error) { return f.clock, nil },
 	}
 	for _, address := range addresses {
 		f.Targets = append(f.Targets, target(t, address, Options{}))
@@ -191,7 +187,7 @@ func TestRetries(t *testing.T) {
 	if n := db.Int("SELECT count(*) FROM cleanupd.notification WHERE state = 'SENT' AND error = ''"); n != 1 {
 		t.Errorf("%d are sent", n)
 	}
-	if f.counts.n["sent"] != 1 || f.counts.n["failed"] != 4 || f.counts.n["given up"] != 0 {
+	if f.counts.n["sent"] != 1 || f.counts.n["failed"] != 4 || f.counts.n["given_up"] != 0 {
 		t.Errorf("got %v", f.counts.n)
 	}
 	if strings.Contains(f.log.String(), "PLANTED") || !strings.Contains(f.log.String(), "attempt=4") {
@@ -211,12 +207,12 @@ func TestGivingUp(t *testing.T) {
 		f.step()
 		f.clock = f.clock.Add(10 * time.Minute)
 	}
-	if n := len(r.take()); n < 40 || f.counts.n["given up"] != 0 {
+	if n := len(r.take()); n < 40 || f.counts.n["given_up"] != 0 {
 		t.Errorf("%d attempts within a day; %v", n, f.counts.n)
 	}
 	f.clock = begin.Add(24*time.Hour + 30*time.Minute)
 	f.step()
-	if f.counts.n["given up"] != 1 {
+	if f.counts.n["given_up"] != 1 {
 		t.Errorf("after a day: got %v", f.counts.n)
 	}
 	r.take()
@@ -420,12 +416,12 @@ func TestRemovedTarget(t *testing.T) {
 	f.Targets = f.Targets[:1]
 	f.clock = f.clock.Add(23 * time.Hour)
 	f.step()
-	if f.counts.n["given up"] != 0 {
+	if f.counts.n["given_up"] != 0 {
 		t.Errorf("within a day: got %v", f.counts.n)
 	}
 	f.clock = f.clock.Add(2 * time.Hour)
 	f.step()
-	if f.counts.n["given up"] != 1 || !strings.Contains(f.log.String(), "is not configured any more") {
+	if f.counts.n["given_up"] != 1 || !strings.Contains(f.log.String(), "is not configured any more") {
 		t.Errorf("after a day: got %v %s", f.counts.n, f.log)
 	}
 }

@@ -1,6 +1,6 @@
 // Package notify sends notifications. It creates events from runs that ended and from missed times of the schedule,
 // stores one notification for each target, and sends it by HTTPS or e-mail until the target accepts it or a day has
-// passed. It uses the packages store and instance. Manager calls Collect and Deliver periodically on every replica
+// passed. Package runs calls Collect and Deliver periodically on every replica
 // with targets; package serve parses the targets and calls Test.
 package notify
 
@@ -26,12 +26,6 @@ const (
 	claim = 2 * sendTimeout
 )
 
-type Counters interface {
-	Sent(target string)
-	Failed(target string)
-	GivenUp(target string)
-}
-
 type Config struct {
 	// Targets may be empty; the Notifier then does nothing.
 	Targets []*Target
@@ -40,11 +34,12 @@ type Config struct {
 
 type Notifier struct {
 	Config
-	Pool     *pgxpool.Pool
-	Owner    *store.Owner
-	Origin   Origin
-	Counters Counters
-	Log      *slog.Logger
+	Pool   *pgxpool.Pool
+	Owner  *store.Owner
+	Origin Origin
+	// Count counts attempts by target and outcome: sent, failed, or given_up.
+	Count func(target, outcome string)
+	Log   *slog.Logger
 	// Clock must be the same on all replicas; nil means the clock of the database.
 	Clock func(context.Context) (time.Time, error)
 }
@@ -187,18 +182,18 @@ func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notificat
 	}
 	switch {
 	case failure == nil:
-		n.Counters.Sent(t.Name)
+		n.Count(t.Name, "sent")
 		n.Log.Info("a notification was sent", "target", t.Name, "event", e.ID)
 		return store.SetSent(ctx, n.Pool, next, now)
 	case now.Sub(next.CreateTime) >= patience:
-		n.Counters.Failed(t.Name)
+		n.Count(t.Name, "failed")
 		if err := store.SetGivenUp(ctx, n.Pool, next, now, failure); err != nil {
 			return err
 		}
 		n.givenUp(next, failure)
 		return nil
 	}
-	n.Counters.Failed(t.Name)
+	n.Count(t.Name, "failed")
 	pause := backoff(next.Attempts)
 	n.Log.Warn("could not send a notification", "target", t.Name, "event", e.ID, "attempt", next.Attempts,
 		"next_in", pause, "error", failure)
@@ -206,7 +201,7 @@ func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notificat
 }
 
 func (n *Notifier) givenUp(d *store.Notification, failure error) {
-	n.Counters.GivenUp(d.Target)
+	n.Count(d.Target, "given_up")
 	n.Log.Error("a notification was given up", "target", d.Target, "subject", d.Subject, "cause", d.Cause,
 		"attempts", d.Attempts, "error", failure)
 }

@@ -13,14 +13,58 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// idleRun is the SQL condition that no replica works on an active run.
-const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
+// These are the reasons why a run has to stop, as its error states them.
+const (
+	StopCancelled   = "cancelled by request"
+	StopMaxDuration = "max_duration reached"
+	// StopPaused ends only the attempt; the run itself is paused.
+	StopPaused = "paused"
+)
+
+// limitReached is the SQL condition that the run has reached its time limit. It compares intervals, in which a day
+// has 24 hours. Adding a day to a timestamp would be wrong on days when the clocks change.
+const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clock THEN paused_for
+	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
+
+// Instructions say what a worker has to do from its next batch on.
+type Instructions struct {
+	Stop string // why the run must stop; "" if it need not
+	Pace pace.Pace
+}
+
+// instructions selects the fields of Instructions as an array, or NULL if the epoch has ended.
+const instructions = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` +
+	limitReached + ` THEN '` +
+	StopMaxDuration + `' WHEN state = 'PAUSED' THEN '` + StopPaused + `' ELSE '' END, pace]
+	FROM cleanupd.run WHERE ` + inEpoch + `)`
+
+// ParseInstructions returns nil if the epoch has ended.
+func ParseInstructions(fields []string) *Instructions {
+	if fields == nil {
+		return nil
+	}
+	return &Instructions{fields[0], pace.Pace(fields[1])}
+}
 
 // ReadInstructions returns nil if the epoch has ended.
 func ReadInstructions(ctx context.Context, db campaign.Querier, e Epoch) (*Instructions, error) {
 	var fields []string
 	err := db.QueryRow(ctx, "SELECT "+instructions, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
 	return ParseInstructions(fields), err
+}
+
+// idleRun is the SQL condition that no replica works on an active run.
+const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
+
+// RequestCancel reports in idle that no replica works on the run, so that the caller has to end it.
+func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
+	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1 AND `+active+`
+		RETURNING `+idleRun, id).
+		Scan(&idle)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return idle, err
 }
 
 func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, err error) {
