@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
-	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
@@ -50,7 +49,7 @@ func newRoot() *cobra.Command {
 		}},
 		{"Commands for the server and its own schema:", []*cobra.Command{
 			server, serve.NewSettings(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(), serve.NewHealth(),
-			targets.NewCommand(),
+			serve.NewNotify(),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -4,14 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/migrate"
+	"github.com/cleanupd/cleanupd/internal/mysqlerr"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
@@ -103,4 +114,117 @@ func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) e
 		return errPooler
 	}
 	return nil
+}
+
+const standbyFlag = "--preview-database-url"
+
+// parseStandby returns nil without a URL.
+func parseStandby(address string) (*pgxpool.Config, error) {
+	if address == "" {
+		return nil, nil
+	}
+	config, err := flags.DatabaseURL(standbyFlag, address)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.ValidateConnect = connection.InRecovery // of several hosts, use a standby, even after a failover
+	return config, nil
+}
+
+// connectStandby only warns if the standby does not answer, but fails if the server is not a standby of this
+// database.
+func (s *Server) connectStandby(
+	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
+) (err error) {
+	if config == nil {
+		return nil
+	}
+	config.ConnConfig.Tracer = tracer
+	config.MaxConns += int32(workers)
+	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return fmt.Errorf("%s: %w", standbyFlag, err)
+	}
+	err = cleanup.CheckStandby(ctx, s.pool, s.standby)
+	if errors.Is(err, cleanup.ErrNotStandby) {
+		return flags.Errorf("%s: %w", standbyFlag, err)
+	}
+	if err != nil {
+		s.log.Warn("the standby that dry runs read does not answer; they fail until it does", "error", err)
+	}
+	return nil
+}
+
+// keepDeliveries is given instead of a URL if the server's deliveries must be kept.
+const keepDeliveries = "keep"
+
+// parseMidSourcing parses entries of the form NAME=URL or NAME=keep, where NAME is the name of an external account.
+// It does not connect.
+func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, keep []string, err error) {
+	databases = map[string]*pgxpool.Config{}
+	var mistakes []error
+	for _, entry := range entries {
+		name, url, _ := strings.Cut(entry, "=")
+		switch {
+		case name == "" || url == "":
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing must be NAME=URL or NAME=%s", keepDeliveries))
+		case databases[name] != nil || slices.Contains(keep, name):
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing: %s is given twice", name))
+		case url == keepDeliveries:
+			keep = append(keep, name)
+		default:
+			databases[name], err = flags.DatabaseURL("--mid-sourcing "+name, url)
+			mistakes = append(mistakes, err)
+		}
+	}
+	return databases, keep, errors.Join(mistakes...)
+}
+
+// connectMidSourcing only warns if a database does not answer, since it may do so when a run needs it. It returns a
+// usage error if one of the databases is the main database.
+func (s *Server) connectMidSourcing(
+	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
+) error {
+	s.midSourcing = map[string]*pgxpool.Pool{}
+	for name, config := range databases {
+		config.ConnConfig.Tracer = tracer
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
+		}
+		s.midSourcing[name] = pool
+		err = cleanup.CheckMidSourcing(ctx, s.pool, pool)
+		if errors.Is(err, cleanup.ErrSameDatabase) {
+			return flags.Errorf("--mid-sourcing %s: %w", name, err)
+		}
+		if err != nil {
+			s.log.Warn("a mid-sourcing database does not answer; its deliveries are kept until it does", "name", name,
+				"error", err)
+		}
+	}
+	return nil
+}
+
+// waitForDatabase calls connect until it succeeds, the database rejects it, or the timeout passes. It logs each
+// reason for waiting once.
+func waitForDatabase(ctx context.Context, log *slog.Logger, timeout time.Duration, connect func() error) error {
+	if timeout == 0 {
+		return connect()
+	}
+	logged := map[string]bool{}
+	_, err := backoff.Retry(ctx, func() (any, error) {
+		err := connect()
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil, nil
+		case !sqlstate.Lost(err) && !mysqlerr.Lost(err),
+			errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
+			return nil, backoff.Permanent(err)
+		case !logged[err.Error()]:
+			logged[err.Error()] = true
+			log.Info("waiting for a database", "error", terminal.OneLine(sqlstate.Text(err)), "for", timeout)
+		}
+		return nil, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(timeout))
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -80,7 +79,7 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	}
 	s.log.Info("schedule", "kept", c.schedule, "enabled", schedule.Enabled, "next_run_time", next)
 	s.log.Info("access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console)
-	targets.Log(s.log, notified)
+	logTargets(s.log, notified)
 	return nil
 }
 

@@ -1,23 +1,26 @@
-package targets
+package serve
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-type Config struct {
+type notifyConfig struct {
 	urls               []string
 	secretFile, caFile string
 	insecure           bool
 }
 
-func (c *Config) AddFlags(f *pflag.FlagSet) {
+func (c *notifyConfig) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.urls, "notify", nil,
 		"who is notified of failed, refused and missed runs: https://HOST/PATH (a POST of a CloudEvent), "+
 			"smtp://HOST?to=ADDRESS (an e-mail with STARTTLS, port 587) or smtps://HOST?to=ADDRESS (with TLS, port 465), "+
@@ -33,8 +36,8 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 			"with a password")
 }
 
-// Parse returns usage errors, which contain no secrets.
-func (c *Config) Parse() (targets []*notify.Target, err error) {
+// parse returns usage errors, which contain no secrets.
+func (c *notifyConfig) parse() (targets []*notify.Target, err error) {
 	if len(c.urls) == 0 {
 		if c.secretFile != "" || c.caFile != "" || c.insecure {
 			return nil, flags.Errorf("--notify-secret-file, --notify-ca and --notify-insecure need --notify")
@@ -73,7 +76,7 @@ func (c *Config) Parse() (targets []*notify.Target, err error) {
 	return targets, errors.Join(mistakes...)
 }
 
-func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
+func addBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 	f.Int64Var(&b.Rows, "notify-retained-rows", b.Rows,
 		"notify of a run that retained this many obsolete rows or more; rows on hold do not count; 0: never")
 	f.Int64Var(&b.Tables, "notify-retained-tables", b.Tables,
@@ -82,7 +85,7 @@ func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 		"leave out the runs that callers have started, who see their ends themselves")
 }
 
-func CheckBounds(b notify.Bounds) error {
+func checkBounds(b notify.Bounds) error {
 	if b.Rows < 0 || b.Tables < 0 {
 		return flags.Errorf("--notify-retained-rows and --notify-retained-tables must be 0 or more, not %d and %d",
 			b.Rows, b.Tables)
@@ -90,11 +93,67 @@ func CheckBounds(b notify.Bounds) error {
 	return nil
 }
 
-func Log(log *slog.Logger, targets []*notify.Target) {
+func logTargets(log *slog.Logger, targets []*notify.Target) {
 	for _, t := range targets {
 		log.Info("notifications", "target", t.Name, "protection", t.Protection)
 	}
 	if len(targets) == 0 {
 		log.Info("notifications", "target", "none")
 	}
+}
+
+func NewNotify() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "notify test",
+		Short:   "Try whether notifications arrive",
+		Example: "  cleanupd notify test --notify https://hooks.example/cleanup",
+		Args:    flags.OnlyCommands,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newNotifyTest())
+	return cmd
+}
+
+func newNotifyTest() *cobra.Command {
+	var (
+		config notifyConfig
+		origin notify.Origin
+	)
+	cmd := &cobra.Command{
+		Use:   "test --notify URL",
+		Short: "Send a test notification to each target, as serve would",
+		Long: "Send a test notification to each target, as serve would, and print the outcomes.\n" +
+			"Give the same flags to serve afterwards. This takes them and its environment variables, and " +
+			"needs neither a server nor a database. The exit\n" +
+			"status is 1 if a notification was not accepted.",
+		Example: "  cleanupd notify test --notify https://hooks.example/cleanup --notify-secret-file secret\n" +
+			"  cleanupd notify test --notify 'smtp://mail.example?to=dba@example.com'",
+		Args: flags.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			targets, err := config.parse()
+			if err != nil {
+				return err
+			}
+			if len(targets) == 0 {
+				return flags.Errorf("--notify is required: https://HOST/PATH or smtp://HOST?to=ADDRESS")
+			}
+			failed := 0
+			for _, t := range targets {
+				outcome := "sent"
+				if err := notify.Test(cmd.Context(), t, origin); err != nil {
+					failed++
+					outcome = "not sent: " + err.Error()
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", terminal.Printable(t.Name), outcome)
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %d notifications were not sent", failed, len(targets))
+			}
+			return nil
+		},
+	}
+	config.addFlags(cmd.Flags())
+	flags.AddSettingsFile(cmd.Flags())
+	cmd.Flags().StringVar(&origin.Instance, "instance", "", "the name of this service, which the notification has")
+	return cmd
 }
