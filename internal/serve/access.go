@@ -58,6 +58,10 @@ func (c *accessConfig) check() error {
 	case c.certificate == "" && c.ClientCA != "":
 		return flags.Errorf(
 			"--tls-client-ca needs --tls-cert and --tls-key: a client presents its certificate over TLS")
+	case c.ClientID != "" && c.Issuer == "":
+		return flags.Errorf("--oidc-client-id needs --oidc-issuer")
+	case c.ClientSecretFile != "" && c.ClientID == "":
+		return flags.Errorf("--oidc-client-secret-file needs --oidc-client-id")
 	}
 	return nil
 }
@@ -67,12 +71,6 @@ func (c *accessConfig) serverConfig(
 	ctx context.Context, log *slog.Logger, grpc, http net.Listener,
 ) (out transport.Config, err error) {
 	c.Log = log
-	if c.ClientID != "" && c.Issuer == "" {
-		return out, flags.Errorf("--oidc-client-id needs --oidc-issuer")
-	}
-	if c.ClientSecretFile != "" && c.ClientID == "" {
-		return out, flags.Errorf("--oidc-client-secret-file needs --oidc-client-id")
-	}
 	out = transport.Config{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, flags.Errorf(

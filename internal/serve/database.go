@@ -133,14 +133,13 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 
 // connectStandby only warns if the standby does not answer, but fails if the server is not a standby of this
 // database.
-func (s *Server) connectStandby(
-	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
-) (err error) {
+func (s *Server) connectStandby(ctx context.Context, c *Config) (err error) {
+	config := c.standby
 	if config == nil {
 		return nil
 	}
-	config.ConnConfig.Tracer = tracer
-	config.MaxConns += int32(workers)
+	config.ConnConfig.Tracer = c.tracer
+	config.MaxConns += int32(c.runs.Workers)
 	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("%s: %w", standbyFlag, err)
 	}
@@ -181,12 +180,10 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 
 // connectMidSourcing only warns if a database does not answer, since it may do so when a run needs it. It returns a
 // usage error if one of the databases is the main database.
-func (s *Server) connectMidSourcing(
-	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
-) error {
+func (s *Server) connectMidSourcing(ctx context.Context, c *Config) error {
 	s.midSourcing = map[string]*pgxpool.Pool{}
-	for name, config := range databases {
-		config.ConnConfig.Tracer = tracer
+	for name, config := range c.midSourcingDatabases {
+		config.ConnConfig.Tracer = c.tracer
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			return fmt.Errorf("--mid-sourcing %s: %w", name, err)

@@ -55,8 +55,8 @@ func (c *FormsConfig) addFlags(f *pflag.FlagSet) {
 		"a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// validForms is a FormsConfig that was checked and parsed. Either postgres or mysql is set.
-type validForms struct {
+// formsDatabase is a FormsConfig that was checked and parsed. Either postgres or mysql is set.
+type formsDatabase struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
 	pool     *pgxpool.Pool // created by open for PostgreSQL
@@ -64,7 +64,7 @@ type validForms struct {
 }
 
 // check returns nil if there is no Forms database.
-func (c *FormsConfig) check() (v *validForms, err error) {
+func (c *FormsConfig) check() (v *formsDatabase, err error) {
 	const flag = "--forms-database-url"
 	if c.DatabaseURL == "" {
 		if *c != (FormsConfig{}) {
@@ -72,7 +72,7 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 		}
 		return nil, nil
 	}
-	v = &validForms{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
+	v = &formsDatabase{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
 	if strings.HasPrefix(c.DatabaseURL, "mysql://") {
 		v.mysql, err = parseMySQLURL(flag, c.DatabaseURL)
 	} else if v.postgres, err = flags.DatabaseURL(flag, c.DatabaseURL); err != nil {
@@ -98,7 +98,7 @@ const maxFormsConnections = 8
 
 // open creates the service's own tables in the Forms database if they are missing. If they would be published, it
 // does so only if published is true. Erasures are recorded in the database record, unless it is nil.
-func (v *validForms) open(
+func (v *formsDatabase) open(
 	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {
 	if v.mysql != nil {
@@ -125,7 +125,7 @@ func (v *validForms) open(
 	return userdata.New(v.Config), nil
 }
 
-func (v *validForms) openPostgres(
+func (v *formsDatabase) openPostgres(
 	ctx context.Context, tracer pgx.QueryTracer, published bool,
 ) (*forms.Database, error) {
 	// a row security policy that hides rows must make the erasure fail, not limit it

@@ -55,7 +55,7 @@ func StartInProcess(ctx context.Context, databaseURL string, create bool, w io.W
 	if err != nil {
 		return nil, err
 	}
-	c.DatabaseURL, c.schedule, c.console, c.access = databaseURL, false, false, accessConfig{insecure: true}
+	c.DatabaseURL, c.runs.KeepSchedule, c.console, c.access = databaseURL, false, false, accessConfig{insecure: true}
 	c.inProcess, c.created = true, func(database string) {
 		fmt.Fprintf(w, "Created the schema cleanupd in the database %s: what cleanupd stores there is in it.\n", database)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
 type logConfig struct{ format, level string }
@@ -55,7 +54,7 @@ FROM pg_roles WHERE rolname = current_user`
 
 // logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who
 // may call, and who is notified.
-func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
+func (s *Server) logStart(ctx context.Context, c *Config) error {
 	var (
 		host, database, serverVersion, role string
 		superuser                           bool
@@ -67,19 +66,19 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	if err != nil {
 		return err
 	}
-	s.log.Info("cleanupd", "version", version.String(), "instance", c.instance)
+	s.log.Info("cleanupd", "version", version.String(), "instance", c.runs.Instance)
 	s.log.Info("database", "host", host, "name", database, "server_version", serverVersion)
 	s.log.Info("role in the database", "name", role, "superuser", superuser)
-	if err := s.logProfile(ctx, c.Profile); err != nil {
+	if err := s.logProfile(ctx, c.runs.Tasks.Profile); err != nil {
 		return err
 	}
 	next := "none"
 	if schedule.NextRunTime != nil {
 		next = schedule.NextRunTime.UTC().Format("2006-01-02T15:04Z")
 	}
-	s.log.Info("schedule", "kept", c.schedule, "enabled", schedule.Enabled, "next_run_time", next)
+	s.log.Info("schedule", "kept", c.runs.KeepSchedule, "enabled", schedule.Enabled, "next_run_time", next)
 	s.log.Info("access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console)
-	logTargets(s.log, notified)
+	logTargets(s.log, c.runs.Notify.Targets)
 	return nil
 }
 

@@ -89,8 +89,7 @@ func NewCommand() *cobra.Command {
 			level, err := logging.parseLevel()
 			log, formatErr := logging.newLogger(cmd.ErrOrStderr(), level)
 			if err = errors.Join(err, formatErr); err != nil {
-				_, configErr := c.check()
-				return errors.Join(err, configErr)
+				return errors.Join(err, c.check())
 			}
 			var stopTracing func()
 			if c.tracer, c.formsTracer, stopTracing, err = startTracing(cmd.Context()); err != nil {
@@ -121,10 +120,10 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.DatabaseURL, "database-url", "",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one "+
 			"that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names")
-	f.Var(&c.Profile, "profile",
+	f.Var(&c.runs.Tasks.Profile, "profile",
 		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
 			"those of Campaign if it has any of Campaign's tables (auto)")
-	f.StringVar(&c.instance, "instance", "",
+	f.StringVar(&c.runs.Instance, "instance", "",
 		"the name of this service, the same for all its replicas, up to 64 characters: it changes nothing in a "+
 			"database that another service cleans, or in a copy (see cleanupd adopt)")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil,
@@ -141,40 +140,40 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
 	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")
 	c.access.addFlags(f)
-	f.BoolVar(&c.schedule, "schedule", false,
+	f.BoolVar(&c.runs.KeepSchedule, "schedule", false,
 		"start runs automatically: daily at 04:00 in the database's time zone until SetSchedule changes it")
 	f.Var(
-		&c.pace,
+		&c.runs.DefaultPace,
 		"pace",
 		"how hard runs work, unless they or the schedule have a pace: gentle gives way to other sessions by small batches "+
 			"and pauses, balanced makes batches one after another, fast uses all workers all the time",
 	)
-	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers,
+	f.IntVar(&c.runs.Workers, "workers", c.runs.Workers,
 		"how many batches may run at once on a large table, 1 to 16: all of them while the server is otherwise idle, "+
 			"else one, or all if together they are at least 1.5 times as fast")
-	addLimitFlags(f, &c.batches.Limits)
-	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,
+	addLimitFlags(f, &c.runs.Limits)
+	f.StringVar(&c.runs.SynchronousCommit, "synchronous-commit", c.runs.SynchronousCommit,
 		"how batches commit, on, local or off: with off a crash of the database server may undo the last moments of "+
 			"deletes with their counts, which the next attempt repeats; the end of a run commits as the server is set")
-	f.BoolVar(&c.vacuumTruncate, "vacuum-truncate", false,
+	f.BoolVar(&c.runs.VacuumTruncate, "vacuum-truncate", false,
 		"let VACUUM return the free space at the end of tables to the file system, for which it locks them "+
 			"exclusively: that cancels readers on standbys")
-	f.DurationVar(&c.planMaxAge, "plan-max-age", c.planMaxAge,
+	f.DurationVar(&c.runs.PlanMaxAge, "plan-max-age", c.runs.PlanMaxAge,
 		"how old a dry run may be that run --plan carries out, a minute or more")
-	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
+	f.DurationVar(&c.runs.MaxPause, "max-pause", c.runs.MaxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
-	f.DurationVar(&c.history, "history", c.history,
+	f.DurationVar(&c.runs.History, "history", c.runs.History,
 		"how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.lease, "lease", c.lease,
+	f.DurationVar(&c.runs.Lease, "lease", c.runs.Lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")
 	c.notify.addFlags(f)
-	addBoundFlags(f, &c.notifyBounds)
+	addBoundFlags(f, &c.runs.Notify.Bounds)
 	c.Forms.addFlags(f)
 }
 
 // noteGiven notes which limits were given, by flags or variables, because their defaults depend on the server.
 func (c *Config) noteGiven(f *pflag.FlagSet) {
-	c.batches.Limits.LagMustBeSeen = f.Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
+	c.runs.Limits.LagMustBeSeen = f.Changed("max-replica-lag") && c.runs.Limits.ReplicaLag > 0
 	c.retainedWALGiven = f.Changed("max-retained-wal")
 }
 
@@ -200,59 +199,59 @@ func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
 		"how many rows may be deleted or updated per second; 0: no limit")
 }
 
+// Config is what flags, variables and the settings file say. check completes it.
 type Config struct {
 	DatabaseURL      string
 	GRPCListen       string
 	HTTPListen       string
-	Profile          runs.Profile // which tasks the database has
 	Forms            FormsConfig
-	standbyURL       string // empty if dry runs read the database itself
-	lease            time.Duration
-	schedule         bool
+	runs             runs.Config   // without what is known only once the databases are connected
+	standbyURL       string        // empty if dry runs read the database itself
 	databaseWait     time.Duration // how long to wait for databases that cannot be reached at the start
 	published        bool          // whether the schema may be published
-	history          time.Duration
-	planMaxAge       time.Duration
-	instance         string
-	batches          purge.Settings
-	midSourcing      []string // NAME=URL or NAME=keep
-	vacuumTruncate   bool
-	retainedWALGiven bool // whether --max-retained-wal was given
+	midSourcing      []string      // NAME=URL or NAME=keep
+	retainedWALGiven bool          // whether --max-retained-wal was given
 	access           accessConfig
 	notify           notifyConfig
-	notifyBounds     notify.Bounds
-	pace             pace.Pace
-	maxPause         time.Duration
 	console          bool
 	inProcess        bool                  // no ports, and the name of the service is the stored one unless it is given
 	created          func(database string) // is told if the schema cleanupd was created; may be nil
 	tracer           pgx.QueryTracer       // for all databases except that of Forms; nil without tracing
 	formsTracer      pgx.QueryTracer
+
+	// check sets these, without connecting.
+	database             *pgxpool.Config
+	standby              *pgxpool.Config            // nil if dry runs read the database itself
+	midSourcingDatabases map[string]*pgxpool.Config // by the names of external accounts
+	formsDatabase        *formsDatabase             // nil without one
 }
 
 func DefaultConfig() Config {
 	return Config{
-		GRPCListen:   "127.0.0.1:9090",
-		HTTPListen:   "127.0.0.1:8080",
-		Profile:      runs.ProfileAuto,
-		lease:        runs.DefaultLease,
-		console:      true,
-		history:      runs.DefaultHistory,
-		planMaxAge:   runs.DefaultPlanMaxAge,
-		notifyBounds: notify.DefaultBounds,
-		pace:         pace.Balanced,
-		maxPause:     runs.DefaultMaxPause,
-		batches: purge.Settings{
-			Target:  purge.DefaultTarget,
-			Workers: runs.DefaultWorkers,
-			// rows and their counts in the ledger are lost together, if at all
-			SynchronousCommit: "off",
-			Limits: purge.Limits{
-				ReplicaLag:      10 * time.Second,
-				ActiveSessions:  50,
-				WaitingSessions: 10,
-				RetainedWAL:     10 << 30,
-				MaxWait:         10 * time.Minute,
+		GRPCListen: "127.0.0.1:9090",
+		HTTPListen: "127.0.0.1:8080",
+		console:    true,
+		runs: runs.Config{
+			Lease:       runs.DefaultLease,
+			History:     runs.DefaultHistory,
+			PlanMaxAge:  runs.DefaultPlanMaxAge,
+			MaxPause:    runs.DefaultMaxPause,
+			SampleEvery: runs.DefaultSampleEvery,
+			DefaultPace: pace.Balanced,
+			Tasks:       runs.TaskSource{Profile: runs.ProfileAuto},
+			Notify:      notify.Config{Bounds: notify.DefaultBounds},
+			Settings: purge.Settings{
+				Target:  purge.DefaultTarget,
+				Workers: runs.DefaultWorkers,
+				// rows and their counts in the ledger are lost together, if at all
+				SynchronousCommit: "off",
+				Limits: purge.Limits{
+					ReplicaLag:      10 * time.Second,
+					ActiveSessions:  50,
+					WaitingSessions: 10,
+					RetainedWAL:     10 << 30,
+					MaxWait:         10 * time.Minute,
+				},
 			},
 		},
 	}
@@ -264,34 +263,28 @@ func ConfigOnFreePorts(databaseURL string) Config {
 	return c
 }
 
-// validConfig is a Config that was checked and parsed.
-type validConfig struct {
-	database    *pgxpool.Config
-	standby     *pgxpool.Config            // nil if dry runs read the database itself
-	midSourcing map[string]*pgxpool.Config // databases by the names of external accounts
-	keep        []string                   // the external accounts whose deliveries are kept
-	forms       *validForms                // nil without a Forms database
-	targets     []*notify.Target           // the targets of notifications
-}
-
 // check returns an error with all mistakes that can be found without connecting.
-func (c *Config) check() (v validConfig, err error) {
-	var errs [6]error
-	v.database, errs[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
-	v.midSourcing, v.keep, errs[1] = parseMidSourcing(c.midSourcing)
-	v.forms, errs[2] = c.Forms.check()
-	errs[3] = c.access.check()
-	v.standby, errs[4] = parseStandby(c.standbyURL)
-	v.targets, errs[5] = c.notify.parse()
-	return v, errors.Join(append(
-		errs[:], flags.CheckAddress("--grpc-listen", c.GRPCListen), flags.CheckAddress("--http-listen", c.HTTPListen),
-		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
+func (c *Config) check() error {
+	var err error
+	r := &c.runs
+	c.database, err = flags.DatabaseURL("--database-url", c.DatabaseURL)
+	errs := []error{err}
+	c.midSourcingDatabases, r.MidSourcing.Keep, err = parseMidSourcing(c.midSourcing)
+	errs = append(errs, err)
+	c.formsDatabase, err = c.Forms.check()
+	errs = append(errs, err, c.access.check())
+	c.standby, err = parseStandby(c.standbyURL)
+	errs = append(errs, err)
+	r.Notify.Targets, err = c.notify.parse()
+	return errors.Join(append(
+		errs, err, flags.CheckAddress("--grpc-listen", c.GRPCListen), flags.CheckAddress("--http-listen", c.HTTPListen),
+		checkRange("--lease", r.Lease, time.Second, math.MaxInt64),
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
-		checkRange("--history", c.history, time.Second, math.MaxInt64),
-		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64), checkInstance(c.instance),
-		checkRange("--workers", c.batches.Workers, 1, 16), checkSynchronousCommit(c.batches.SynchronousCommit),
-		checkLimits(c.batches.Limits), checkBounds(c.notifyBounds),
+		checkRange("--history", r.History, time.Second, math.MaxInt64),
+		checkRange("--plan-max-age", r.PlanMaxAge, time.Minute, math.MaxInt64),
+		checkRange("--max-pause", r.MaxPause, time.Minute, math.MaxInt64), checkInstance(r.Instance),
+		checkRange("--workers", r.Workers, 1, 16), checkSynchronousCommit(r.SynchronousCommit),
+		checkLimits(r.Limits), checkBounds(r.Notify.Bounds),
 	)...)
 }
 

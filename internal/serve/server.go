@@ -15,16 +15,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
-	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -44,19 +41,18 @@ type Server struct {
 
 // New opens the listeners, connects to the databases, and updates the schema cleanupd.
 func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
-	valid, err := c.check()
-	if err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	s := &Server{log: log}
-	if err := s.start(ctx, &c, valid); err != nil {
+	if err := s.start(ctx, &c); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err error) {
+func (s *Server) start(ctx context.Context, c *Config) (err error) {
 	if c.inProcess {
 		s.GRPC, s.HTTP = newPipe(), newPipe()
 	} else if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
@@ -75,50 +71,51 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	apiConfig.Console = c.console
 	var created bool
 	migrate := func() (err error) {
-		created, err = migrateDatabase(ctx, valid.database, c.published)
+		created, err = migrateDatabase(ctx, c.database, c.published)
 		return err
 	}
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
 		return err
 	}
 	if created && c.created != nil {
-		c.created(valid.database.ConnConfig.Database)
+		c.created(c.database.ConnConfig.Database)
 	}
-	if err := s.connect(ctx, c, valid.database); err != nil {
+	if err := s.connect(ctx, c); err != nil {
 		return err
 	}
 	if err := s.checkDatabase(ctx, c); err != nil {
 		return err
 	}
-	if c.inProcess && c.instance == "" {
-		if c.instance, err = storedInstance(ctx, s.pool); err != nil {
+	if c.inProcess && c.runs.Instance == "" {
+		if c.runs.Instance, err = storedInstance(ctx, s.pool); err != nil {
 			return err
 		}
 	}
-	readOnlyBecause, err := s.claimDatabase(ctx, c.instance)
+	readOnlyBecause, err := s.claimDatabase(ctx, c.runs.Instance)
 	if err != nil {
 		return err
 	}
 	// A copied database names the mid-sourcing servers of the original. Their deliveries are kept until this service
 	// restarts.
 	if readOnlyBecause != nil {
-		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
-		valid.midSourcing, valid.forms = nil, nil
+		keep := &c.runs.MidSourcing.Keep
+		*keep = slices.AppendSeq(*keep, maps.Keys(c.midSourcingDatabases))
+		c.midSourcingDatabases, c.formsDatabase = nil, nil
 	}
-	if err := s.connectStandby(ctx, valid.standby, c.batches.Workers, c.tracer); err != nil {
+	if err := s.connectStandby(ctx, c); err != nil {
 		return err
 	}
-	if err := s.connectMidSourcing(ctx, valid.midSourcing, c.tracer); err != nil {
+	if err := s.connectMidSourcing(ctx, c); err != nil {
 		return err
 	}
-	if err := s.connectForms(ctx, c, valid); err != nil {
+	if err := s.connectForms(ctx, c); err != nil {
 		return err
 	}
-	if c.instance == "" && !c.inProcess {
+	if c.runs.Instance == "" && !c.inProcess {
 		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
 			"with the database is not mistaken for the database")
 	}
-	s.manager = s.newManager(c, valid)
+	s.manager = s.newManager(c)
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
 	users := service.NewUserData(streams, s.forms)
@@ -128,14 +125,15 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig); err != nil {
 		return err
 	}
-	return s.logStart(ctx, c, valid.targets)
+	return s.logStart(ctx, c)
 }
 
 // connect makes separate pools for runs and for calls, or one pool for both if the database grants few connections.
-func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
+func (s *Server) connect(ctx context.Context, c *Config) (err error) {
+	config := c.database
 	config.ConnConfig.Tracer = c.tracer
-	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
-	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
+	wanted, most := sharedConnections+c.runs.Workers, int(config.MaxConns)
+	config.MaxConns += int32(c.runs.Workers) // each worker keeps a connection while it runs
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return err
 	}
@@ -152,7 +150,7 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
 			"granted", granted, "wanted", wanted)
 		s.pool.Close()
-		config.MaxConns, c.batches.Workers = int32(granted), 1
+		config.MaxConns, c.runs.Workers = int32(granted), 1
 		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 			return err
 		}
@@ -184,7 +182,7 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config) error {
 	if c.retainedWALGiven {
 		return nil
 	}
-	limit := &c.batches.Limits.RetainedWAL
+	limit := &c.runs.Limits.RetainedWAL
 	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
 }
 
@@ -215,16 +213,16 @@ func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecaus
 	return nil, err
 }
 
-func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig) error {
-	forms := valid.forms
+func (s *Server) connectForms(ctx context.Context, c *Config) error {
+	forms := c.formsDatabase
 	if forms == nil {
 		return nil
 	}
-	forms.Lease, forms.OnlyWoken = c.lease, c.inProcess
-	forms.Own = func(ctx context.Context) error { return store.Own(ctx, s.pool, c.instance) }
+	forms.Lease, forms.OnlyWoken = c.runs.Lease, c.inProcess
+	forms.Own = func(ctx context.Context) error { return store.Own(ctx, s.pool, c.runs.Instance) }
 	forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
 	open := func() (err error) {
-		s.forms, err = forms.open(ctx, valid.database, c.formsTracer, c.published)
+		s.forms, err = forms.open(ctx, c.database, c.formsTracer, c.published)
 		return err
 	}
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, open); err != nil {
@@ -236,37 +234,16 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 	return warnOfOpenSchemas(ctx, s.log, forms.pool, "tb_process_instance")
 }
 
-func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
+func (s *Server) newManager(c *Config) *runs.Manager {
 	hostname, _ := os.Hostname() // only for information
-	var formsTasks external.Source
+	r := c.runs
+	r.Pool, r.Calls, r.Standby.Pool, r.MidSourcing.Databases = s.pool, s.calls, s.standby, s.midSourcing
+	r.Replica, r.Version, r.Log = fmt.Sprintf("%s/%d", hostname, os.Getpid()), version.String(), s.log
+	r.OnlyFollowed = c.inProcess
 	if s.forms != nil {
-		formsTasks = s.forms.Tasks
+		r.Tasks.External = s.forms.Tasks
 	}
-	return runs.New(runs.Config{
-		Pool:         s.pool,
-		Calls:        s.calls,
-		Standby:      cleanup.Standby{Pool: s.standby},
-		Tasks:        runs.TaskSource{Profile: c.Profile, External: formsTasks},
-		Lease:        c.lease,
-		KeepSchedule: c.schedule,
-		OnlyFollowed: c.inProcess,
-		SampleEvery:  runs.DefaultSampleEvery,
-		History:      c.history,
-		PlanMaxAge:   c.planMaxAge,
-		DefaultPace:  c.pace,
-		MaxPause:     c.maxPause,
-		Instance:     c.instance,
-		Settings:     c.batches,
-		Log:          s.log,
-		Version:      version.String(),
-		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: cleanup.MidSourcing{
-			Databases: s.midSourcing,
-			Keep:      valid.keep,
-		},
-		VacuumTruncate: c.vacuumTruncate,
-		Notify:         notify.Config{Targets: valid.targets, Bounds: c.notifyBounds},
-	})
+	return runs.New(r)
 }
 
 // Serve serves until the context ends or a listener fails. It then ends, in this order: streams, REST, gRPC, the

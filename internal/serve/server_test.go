@@ -38,7 +38,7 @@ func TestStartIsLogged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	c := ConfigOnFreePorts(db.URL())
-	c.instance, c.schedule = "production", true
+	c.runs.Instance, c.runs.KeepSchedule = "production", true
 	var log strings.Builder
 	s, err := New(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {

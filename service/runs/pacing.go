@@ -139,8 +139,8 @@ func (m *Manager) changeRun(
 	return run, err
 }
 
-// tickPaces ends paused runs that have to end, and applies the schedule's windows to its active run. If another instance
-// owns the database, it only ends dry runs.
+// tickPaces ends paused runs that have to end, and applies the schedule's windows to its active run. If another
+// instance owns the database, it only ends dry runs.
 func (m *Manager) tickPaces(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()

@@ -81,8 +81,8 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// SetPolicy stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations, with
-// failure.Precondition if the role lacks rights, or with etag.ErrStale.
+// SetPolicy stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations,
+// with failure.Precondition if the role lacks rights, or with etag.ErrStale.
 func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPolicy, err error) {
 	err = m.changePolicy(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
@@ -162,7 +162,9 @@ func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
 }
 
 // changePolicy locks the policy and passes it to do, or nil if there is none.
-func (m *Manager) changePolicy(ctx context.Context, c PolicyChange, do func(tx pgx.Tx, before *policy.Policy) error) error {
+func (m *Manager) changePolicy(
+	ctx context.Context, c PolicyChange, do func(tx pgx.Tx, before *policy.Policy) error,
+) error {
 	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
 			return err

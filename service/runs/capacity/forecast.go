@@ -128,8 +128,8 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	return made, err
 }
 
-// isForecastDue is the SQL condition that a forecast has to be recorded: the tables have been sampled since the last one,
-// but not in the last five minutes, because runs may follow each other, and no run is queued or works.
+// isForecastDue is the SQL condition that a forecast has to be recorded: the tables have been sampled since the last
+// one, but not in the last five minutes, because runs may follow each other, and no run is queued or works.
 const isForecastDue = `
 EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
   AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))

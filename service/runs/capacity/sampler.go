@@ -29,7 +29,8 @@ const (
 
 // isSamplingDue is the SQL condition that the tables have to be sampled, which happens daily and after each run that
 // deletes. It is also true if the last sampling is in the future, because the clock was set back.
-const isSamplingDue = `(last_time IS NULL OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
+const isSamplingDue = `(last_time IS NULL
+	OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
 	OR EXISTS (SELECT FROM cleanupd.run WHERE NOT dry_run AND end_time > last_time))`
 
 // Tick samples the tables if that is due. If several replicas call it at the same time, only one of them samples.

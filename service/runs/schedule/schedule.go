@@ -1,5 +1,5 @@
 // Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes
-// times and stores nothing. The packages store and scheduler use it, and Manager uses it for package service.
+// times and stores nothing. Package store stores it, and package runs starts the runs.
 package schedule
 
 import (

@@ -99,8 +99,8 @@ func LockPolicy(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Policy
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
-// SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is not
-// proven if it is disabled.
+// SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is
+// not proven if it is disabled.
 func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err := tx.Exec(
 		ctx,
