@@ -48,7 +48,7 @@ type attempt struct {
 	// writing allows one transaction with events at a time, so that events are stored in the order in which things
 	// happened. Otherwise the progress of a task could follow its end.
 	writing sync.Mutex
-	current current
+	task    taskProgress
 
 	mu         sync.Mutex
 	stopReason string // "" if the run need not stop
@@ -98,7 +98,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		a.m.ended(run)
+		a.m.reportEnd(run)
 	}
 	return err
 }

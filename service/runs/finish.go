@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -25,37 +26,53 @@ func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) 
 		return nil, err
 	}
 	id := run.UUID()
-	var ended *store.Run // nil if it does not end at once
-	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if _, err := m.lockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
-			return err
-		}
+	cancelled := outcome{store.Cancelled, store.StopCancelled, store.CauseCancelled}
+	err = m.endIdle(ctx, m.calls, id, cancelled, func(tx pgx.Tx) (idle bool, err error) {
 		if !run.DryRun {
 			if err := m.owner.Lock(ctx, tx); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if err := audit.Note(ctx, tx, audit.Details{"run_id": run.ID}); err != nil {
-			return err
+			return false, err
 		}
-		idle, err := store.RequestCancel(ctx, tx, id)
-		if err != nil || !idle {
-			return err
-		}
-		ended, err = m.terminate(ctx, tx, id, outcome{
-			State: store.Cancelled,
-			Error: store.StopCancelled,
-			Cause: store.CauseCancelled,
-		})
-		return err
+		return store.RequestCancel(ctx, tx, id)
 	})
-	if ended != nil {
-		m.terminated(ctx, ended, err)
-	}
 	if err != nil {
 		return nil, err
 	}
 	return store.GetRun(ctx, m.calls, id)
+}
+
+// endIdle ends a run in a transaction in which idle reports that no replica works on it. It counts and logs the end.
+func (m *Manager) endIdle(
+	ctx context.Context, pool *pgxpool.Pool, id uuid.UUID, o outcome, idle func(tx pgx.Tx) (bool, error),
+) error {
+	var ended *store.Run // nil if it does not end now
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := m.lockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
+			return err
+		}
+		is, err := idle(tx)
+		if err != nil || !is {
+			return err
+		}
+		ended, err = m.terminate(ctx, tx, id, o)
+		return err
+	})
+	if ended == nil {
+		return err
+	}
+	if err != nil { // perhaps the COMMIT was only not answered
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
+		defer cancel()
+		stored, getErr := store.GetRun(ctx, m.calls, id)
+		if getErr != nil || stored.EndTime == nil || !stored.EndTime.Equal(*ended.EndTime) {
+			return err
+		}
+	}
+	m.reportEnd(ended)
+	return err
 }
 
 // Adopt makes this instance the owner of the database. It cancels active runs and disables the schedule.
@@ -83,6 +100,15 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// terminate ends a run that no replica executes, or fences the replica that executes it.
+func (m *Manager) terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o outcome) (*store.Run, error) {
+	e, err := store.BeginEpoch(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return m.finish(ctx, tx, e, o)
 }
 
 type outcome struct {
@@ -159,32 +185,8 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o outcom
 	return run, m.startPending(ctx, tx, pending)
 }
 
-// terminate ends a run that no replica executes, or fences the replica that executes it. Call terminated after the
-// COMMIT.
-func (m *Manager) terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o outcome) (*store.Run, error) {
-	e, err := store.BeginEpoch(ctx, tx, id)
-	if err != nil {
-		return nil, err
-	}
-	return m.finish(ctx, tx, e, o)
-}
-
-// terminated counts and logs the end of the run if the transaction was committed. An error may only mean that the
-// COMMIT was not answered, so it then reads the stored state.
-func (m *Manager) terminated(ctx context.Context, run *store.Run, err error) {
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
-		defer cancel()
-		stored, err := store.GetRun(ctx, m.calls, run.UUID())
-		if err != nil || stored.EndTime == nil || !stored.EndTime.Equal(*run.EndTime) {
-			return
-		}
-	}
-	m.ended(run)
-}
-
-// ended counts and logs the end of a run. Call it once the last transaction is committed.
-func (m *Manager) ended(r *store.Run) {
+// reportEnd counts and logs the end of a run. Call it once the last transaction is committed.
+func (m *Manager) reportEnd(r *store.Run) {
 	m.counters.RunEnded(r)
 	level := map[store.State]slog.Level{
 		store.Succeeded: slog.LevelInfo,

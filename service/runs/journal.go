@@ -87,7 +87,7 @@ func (a *attempt) TaskStarted(ctx context.Context, name string) error {
 		}}, nil
 	})
 	if err == nil {
-		a.current.start(name, t.Progress)
+		a.task.start(name, t.Progress)
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 		run    *store.Run
 		result *store.Result
 		id     = a.claim.RunID
-		task   = a.current.name()
+		task   = a.task.name()
 	)
 	err := a.write(ctx, func(tx pgx.Tx) ([]store.Event, error) {
 		events, err := store.Measure(ctx, tx, id, task)
@@ -116,7 +116,7 @@ func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 			return nil, err
 		}
 		result = run.Result(task)
-		a.current.end()
+		a.task.end()
 		return append(events, store.Event{Kind: store.TaskFinished, Result: result}), nil
 	})
 	if err == nil {
@@ -131,7 +131,7 @@ func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 func (a *attempt) Holds(ctx context.Context) (rules.Holds, error) {
 	holds, last, err := store.EffectiveHolds(ctx, a.m.pool, a.claim.ReferenceTime)
 	if err == nil && !a.claim.DryRun {
-		a.current.setLastHold(last)
+		a.task.setLastHold(last)
 	}
 	return holds, err
 }
@@ -141,7 +141,7 @@ func (a *attempt) PolicyChange(ctx context.Context, t rules.Task) (why *message.
 		return nil, nil
 	}
 	name := strings.TrimPrefix(t.Name, policy.Prefix)
-	a.current.setPolicy(name, t.Revision)
+	a.task.setPolicy(name, t.Revision)
 	now, err := store.GetPolicy(ctx, a.m.pool, name)
 	changed := message.PolicyChanged.With("task", t.Name)
 	switch {
@@ -156,7 +156,7 @@ func (a *attempt) PolicyChange(ctx context.Context, t rules.Task) (why *message.
 }
 
 func (a *attempt) History(ctx context.Context) (*guard.History, error) {
-	h, err := store.GuardHistory(ctx, a.m.pool, a.claim.RunID, a.current.name())
+	h, err := store.GuardHistory(ctx, a.m.pool, a.claim.RunID, a.task.name())
 	if err == nil {
 		h.Accepted = a.claim.Accepted
 	}
@@ -194,10 +194,10 @@ func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
 	}
 }
 
-func (a *attempt) Done() int64 { return a.current.done() }
+func (a *attempt) Done() int64 { return a.task.done() }
 
 func (a *attempt) DoneByTable(ctx context.Context) ([]purge.Space, error) {
-	return store.DoneByTable(ctx, a.m.pool, a.claim.RunID, a.current.name())
+	return store.DoneByTable(ctx, a.m.pool, a.claim.RunID, a.task.name())
 }
 
 func (a *attempt) Emptied(ctx context.Context, task string) ([]string, error) {
@@ -216,20 +216,20 @@ type entry struct {
 // newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
 // nothing to count.
 func (a *attempt) newEntry(d purge.Delta) *entry {
-	if a.current.unchanged(d) {
+	if a.task.unchanged(d) {
 		e := a.newQuestion()
 		e.delta = d
 		return e
 	}
 	e := &entry{attempt: a, delta: d, counted: true}
-	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.current.knows(), a.current.name(), d)
+	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.task.knows(), a.task.name(), d)
 	return e
 }
 
 // newQuestion returns an entry that only asks whether to proceed.
 func (a *attempt) newQuestion() *entry {
 	e := &entry{attempt: a}
-	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.knows())
+	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.task.knows())
 	return e
 }
 
@@ -248,12 +248,12 @@ func (e *entry) settle(err error) error {
 		return store.LedgerError(err)
 	}
 	a := e.attempt
-	a.current.add(e.delta, e.counted)
+	a.task.add(e.delta, e.counted)
 	if e.counted {
 		a.progressed()
 	}
 	if !a.claim.DryRun {
-		a.m.counters.Committed(a.current.name(), e.delta)
+		a.m.counters.Committed(a.task.name(), e.delta)
 	}
 	return a.follow(store.ParseInstructions(e.instructions))
 }
@@ -265,8 +265,8 @@ func (a *attempt) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 }
 
 func (a *attempt) At(object string, expected int64) {
-	a.current.update(func(c *current) {
-		c.progress.Object, c.progress.Scan, c.expected = object, purge.Scan{}, expected
+	a.task.update(func(t *taskProgress) {
+		t.progress.Object, t.progress.Scan, t.expected = object, purge.Scan{}, expected
 	})
 }
 
@@ -274,23 +274,23 @@ func (a *attempt) Log(ctx context.Context, messages ...message.Message) error {
 	return a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
 		var events []store.Event
 		for _, m := range messages {
-			events = append(events, store.LogEvent(a.current.name(), m))
+			events = append(events, store.LogEvent(a.task.name(), m))
 		}
 		return events, nil
 	})
 }
 
 func (a *attempt) Scanning(scan purge.Scan) {
-	a.current.update(func(c *current) { c.progress.Scan = scan })
+	a.task.update(func(t *taskProgress) { t.progress.Scan = scan })
 }
 
 func (a *attempt) Throttled(throttle purge.Throttle) {
-	a.current.update(func(c *current) {
-		if c.throttle.Reason != "" {
-			a.m.counters.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
+	a.task.update(func(t *taskProgress) {
+		if t.throttle.Reason != "" {
+			a.m.counters.Throttled(t.throttle.Reason, time.Since(t.throttledSince))
 		}
-		c.throttle, c.throttledSince = throttle, time.Now()
-		c.progress.Throttle = throttle
+		t.throttle, t.throttledSince = throttle, time.Now()
+		t.progress.Throttle = throttle
 	})
 }
 
@@ -314,7 +314,7 @@ func (a *attempt) writeProgress(ctx context.Context) {
 		case <-ticker.C:
 		}
 		_ = a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
-			e, ok := a.current.report(quiet >= progressQuiet)
+			e, ok := a.task.report(quiet >= progressQuiet)
 			if !ok {
 				return nil, nil
 			}
@@ -329,8 +329,8 @@ func (a *attempt) writeProgress(ctx context.Context) {
 // to scan a long stretch of retained rows again.
 const writeEvery = time.Second
 
-// current is the state of the current task. The concurrent workers of its sweeps share it.
-type current struct {
+// taskProgress is the state of the current task. The concurrent workers of its sweeps share it.
+type taskProgress struct {
 	mu       sync.Mutex
 	task     string // "" between tasks
 	progress store.Progress
@@ -348,105 +348,105 @@ type current struct {
 }
 
 // start begins a task; p is what previous workers have counted of it.
-func (c *current) start(task string, p store.Progress) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.task, c.progress, c.changed, c.expected, c.byKeys = task, p, true, -1, 0
-	c.since, c.before, c.written, c.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
-	c.known.Policy, c.known.Revision = nil, nil
+func (t *taskProgress) start(task string, p store.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.task, t.progress, t.changed, t.expected, t.byKeys = task, p, true, -1, 0
+	t.since, t.before, t.written, t.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
+	t.known.Policy, t.known.Revision = nil, nil
 }
 
-func (c *current) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.task = ""
+func (t *taskProgress) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.task = ""
 }
 
 // name returns "" between tasks.
-func (c *current) name() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.task
+func (t *taskProgress) name() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.task
 }
 
-func (c *current) setLastHold(number int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known.LastHold = &number
+func (t *taskProgress) setLastHold(number int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known.LastHold = &number
 }
 
-func (c *current) setPolicy(name, revision string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known.Policy, c.known.Revision = &name, &revision
+func (t *taskProgress) setPolicy(name, revision string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known.Policy, t.known.Revision = &name, &revision
 }
 
-func (c *current) knows() store.Known {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known
+func (t *taskProgress) knows() store.Known {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known
 }
 
 // unchanged reports whether the ledger need not be written after such a batch.
-func (c *current) unchanged(d purge.Delta) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == c.cursor.Unit &&
+func (t *taskProgress) unchanged(d purge.Delta) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == t.cursor.Unit &&
 		d.Cursor.Pending == nil &&
-		c.cursor.Pending == nil &&
-		time.Since(c.written) < writeEvery
+		t.cursor.Pending == nil &&
+		time.Since(t.written) < writeEvery
 }
 
 // add adds a batch to the progress. counted means that the ledger was written.
-func (c *current) add(d purge.Delta, counted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (t *taskProgress) add(d purge.Delta, counted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if counted {
-		c.written, c.cursor = time.Now(), d.Cursor
+		t.written, t.cursor = time.Now(), d.Cursor
 	}
-	p := &c.progress
+	p := &t.progress
 	p.RowsDeleted += d.Deleted
 	p.RowsUpdated += d.Updated
 	p.RowsCascaded += d.Cascaded
 	p.TablesDropped += d.Dropped
 	p.PartitionsRemoved += d.Partitions
 	p.Batches += store.Batches(d)
-	c.byKeys -= d.Cascaded
+	t.byKeys -= d.Cascaded
 	for _, s := range d.Space {
-		c.byKeys += s.Cascaded
+		t.byKeys += s.Cascaded
 	}
-	c.changed = c.changed || !d.Empty()
+	t.changed = t.changed || !d.Empty()
 }
 
-func (c *current) update(change func(c *current)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(c)
-	c.changed = true
+func (t *taskProgress) update(change func(t *taskProgress)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(t)
+	t.changed = true
 }
 
-func (c *current) done() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.progress.RowsDeleted + c.progress.RowsUpdated
+func (t *taskProgress) done() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.progress.RowsDeleted + t.progress.RowsUpdated
 }
 
 // report returns a progress event. ok is false between tasks, and if nothing has changed unless always is set. The
 // event has no expected number of rows once more rows were deleted or updated than expected.
-func (c *current) report(always bool) (e store.Event, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.task == "" || (!c.changed && !always) {
+func (t *taskProgress) report(always bool) (e store.Event, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.task == "" || (!t.changed && !always) {
 		return e, false
 	}
-	c.changed = false
-	p := c.progress
+	t.changed = false
+	p := t.progress
 	done := p.RowsDeleted + p.RowsUpdated
-	if expected := c.expected + c.byKeys; c.expected >= 0 && expected >= done {
+	if expected := t.expected + t.byKeys; t.expected >= 0 && expected >= done {
 		p.RowsExpected = &expected
 	}
-	if elapsed := time.Since(c.since).Seconds(); elapsed > 0 {
-		p.RowsPerSecond = float64(done-c.before) / elapsed
+	if elapsed := time.Since(t.since).Seconds(); elapsed > 0 {
+		p.RowsPerSecond = float64(done-t.before) / elapsed
 	}
-	return store.Event{Kind: store.TaskProgress, Task: c.task, Progress: &p}, true
+	return store.Event{Kind: store.TaskProgress, Task: t.task, Progress: &p}, true
 }

@@ -22,9 +22,9 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 	db := migrated(t)
 	for name, d := range map[string]purge.Delta{"counts": {Deleted: 1}, "question": {}} {
 		a := &attempt{
-			m:       New(Config{Pool: db.Pool}),
-			claim:   &claim{Claim: &store.Claim{Epoch: store.Epoch{RunID: uuid.New(), Number: 1}}},
-			current: current{written: time.Now()},
+			m:     New(Config{Pool: db.Pool}),
+			claim: &claim{Claim: &store.Claim{Epoch: store.Epoch{RunID: uuid.New(), Number: 1}}},
+			task:  taskProgress{written: time.Now()},
 		}
 		tx, err := db.Begin(t.Context())
 		if err != nil {
@@ -116,13 +116,13 @@ func TestWhatIsExpected(t *testing.T) {
 		expected, done int64
 		told           *int64
 	}{{-1, 0, nil}, {0, 0, new(int64(0))}, {10, 4, new(int64(10))}, {10, 10, new(int64(10))}, {10, 11, nil}} {
-		c := &current{task: "sessions", expected: test.expected, progress: store.Progress{RowsDeleted: test.done}}
+		c := &taskProgress{task: "sessions", expected: test.expected, progress: store.Progress{RowsDeleted: test.done}}
 		e, _ := c.report(true)
 		if got := e.Progress.RowsExpected; (got == nil) != (test.told == nil) || (got != nil && *got != *test.told) {
 			t.Errorf("%d of %d: %v", test.done, test.expected, got)
 		}
 	}
-	c := &current{task: "policy/orders", expected: 10}
+	c := &taskProgress{task: "policy/orders", expected: 10}
 	c.add(purge.Delta{Deleted: 5, Cascaded: 3, Updated: 7, Space: []purge.Space{
 		{Rows: 5}, {Rows: 3, Cascaded: 3}, {Updated: 7, Cascaded: 7},
 	}}, false)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -189,30 +188,14 @@ func (m *Manager) endPauses(ctx context.Context, dryRuns bool) error {
 			Error: cmp.Or(f.Stop, fmt.Sprintf("paused for longer than --max-pause (%s)", m.config.MaxPause)),
 			Cause: store.CauseCancelled,
 		}
-		if err := m.endPaused(ctx, f.ID, outcome); err != nil {
+		if err := m.endIdle(ctx, m.pool, f.ID, outcome, func(tx pgx.Tx) (bool, error) {
+			state, _, err := store.LockRun(ctx, tx, f.ID)
+			return state == store.Paused, notFound(err)
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (m *Manager) endPaused(ctx context.Context, id uuid.UUID, o outcome) error {
-	var ended *store.Run
-	err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := m.lockPending(ctx, tx); err != nil { // before any other lock, as always when a run ends
-			return err
-		}
-		state, _, err := store.LockRun(ctx, tx, id)
-		if err != nil || state != store.Paused {
-			return notFound(err)
-		}
-		ended, err = m.terminate(ctx, tx, id, o)
-		return err
-	})
-	if ended != nil {
-		m.terminated(ctx, ended, err)
-	}
-	return err
 }
 
 func notFound(err error) error {

@@ -407,7 +407,7 @@ func (m *Manager) abandon(ctx context.Context, c *claim, cause *interruption) er
 		})
 	})
 	if err == nil && endedHere != nil {
-		m.ended(endedHere)
+		m.reportEnd(endedHere)
 	}
 	if errors.Is(err, store.ErrFenced) { // the database was replaced by one in which no replica has the run
 		return nil
