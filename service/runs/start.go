@@ -25,6 +25,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
+var ErrNoTasks = failure.New(
+	failure.Precondition,
+	"there is nothing to run: no policy is set (cleanupd tables --suggest prints some); if this is a database of Adobe "+
+		"Campaign, check its name, --profile, and that the role may use the schema that holds NmsDelivery",
+)
+
+var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
+
 type Request struct {
 	Tasks           []string // empty for all tasks
 	SkipTasks       []string
@@ -43,24 +51,51 @@ type Request struct {
 	ID uuid.UUID `json:"-"`
 }
 
-// digest returns a digest of everything but the id, or nil if the request has no id.
-func (r Request) digest() ([]byte, error) {
-	if r.ID == uuid.Nil {
-		return nil, nil
+// Start stores a run for any replica to claim. If the request id was used before, it returns the run of that
+// request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, a store.ActiveError,
+// ErrTooManyDryRuns, store.ErrRequestReused, or a failure.Refusal.
+func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
+	list, err := m.Tasks.Read(ctx, m.calls)
+	if err != nil {
+		return nil, err
 	}
-	text, err := json.Marshal(r)
-	sum := sha256.Sum256(text)
-	return sum[:], err
-}
-
-func (r Request) slots() []int16 {
-	switch {
-	case !r.DryRun:
-		return store.DeletingSlots
-	case r.ByViewer:
-		return store.ViewerRunSlots
+	if len(list.Tasks) == 0 {
+		return nil, ErrNoTasks
 	}
-	return store.DryRunSlots
+	if err := req.validate(list); err != nil {
+		return nil, err
+	}
+	digest, err := req.digest() // of the request as it came, before the tasks of a plan replace its tasks
+	if err != nil {
+		return nil, err
+	}
+	for {
+		run, err := findRequested(ctx, m.calls, req.ID, digest)
+		if err != nil || run != nil {
+			return run, err
+		}
+		err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
+			run, err = m.insert(ctx, tx, list, req, digest)
+			return err
+		})
+		if err != nil || run != nil {
+			return run, err
+		}
+		if run, err = findRequested(ctx, m.calls, req.ID, digest); err != nil || run != nil {
+			return run, err
+		}
+		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case req.DryRun && len(active) == len(req.slots()):
+			return nil, tooManyDryRuns(req)
+		case !req.DryRun && len(active) == 1:
+			return nil, &store.ActiveError{RunID: active[0].ID}
+		}
+		// The run that was active has just ended: try again.
+	}
 }
 
 // validate fails with failure.Violations.
@@ -137,79 +172,14 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 	return wrong
 }
 
-var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
-
-func tooManyDryRuns(req Request) error {
-	if req.ByViewer {
-		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end",
-			ErrTooManyDryRuns)
+// digest returns a digest of everything but the id, or nil if the request has no id.
+func (r Request) digest() ([]byte, error) {
+	if r.ID == uuid.Nil {
+		return nil, nil
 	}
-	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
-}
-
-var ErrNoTasks = failure.New(
-	failure.Precondition,
-	"there is nothing to run: no policy is set (cleanupd tables --suggest prints some); if this is a database of Adobe "+
-		"Campaign, check its name, --profile, and that the role may use the schema that holds NmsDelivery",
-)
-
-// Start stores a run for any replica to claim. If the request id was used before, it returns the run of that
-// request, even if that run has ended. It fails with ErrNoTasks, failure.Violations, a store.ActiveError,
-// ErrTooManyDryRuns, store.ErrRequestReused, or a failure.Refusal.
-func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
-	list, err := m.Tasks.Read(ctx, m.calls)
-	if err != nil {
-		return nil, err
-	}
-	if len(list.Tasks) == 0 {
-		return nil, ErrNoTasks
-	}
-	if err := req.validate(list); err != nil {
-		return nil, err
-	}
-	digest, err := req.digest() // of the request as it came, before the tasks of a plan replace its tasks
-	if err != nil {
-		return nil, err
-	}
-	for {
-		run, err := findRequested(ctx, m.calls, req.ID, digest)
-		if err != nil || run != nil {
-			return run, err
-		}
-		err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
-			run, err = m.insert(ctx, tx, list, req, digest)
-			return err
-		})
-		if err != nil || run != nil {
-			return run, err
-		}
-		if run, err = findRequested(ctx, m.calls, req.ID, digest); err != nil || run != nil {
-			return run, err
-		}
-		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case req.DryRun && len(active) == len(req.slots()):
-			return nil, tooManyDryRuns(req)
-		case !req.DryRun && len(active) == 1:
-			return nil, &store.ActiveError{RunID: active[0].ID}
-		}
-		// The run that was active has just ended: try again.
-	}
-}
-
-// Follow lets this replica execute a run if it executes only those that are followed; see Config.OnlyFollowed.
-func (m *Manager) Follow(run string) {
-	id, err := uuid.Parse(run)
-	if err != nil || !m.config.OnlyFollowed {
-		return
-	}
-	m.mu.Lock()
-	m.followed = append(m.followed, id)
-	m.mu.Unlock()
-	m.wakeWorker()
+	text, err := json.Marshal(r)
+	sum := sha256.Sum256(text)
+	return sum[:], err
 }
 
 // findRequested returns nil if no earlier call used this request id.
@@ -319,4 +289,34 @@ func checkShown(accepted []guard.Trip, found map[string]cleanup.SavedTask) error
 		}
 	}
 	return wrong.Err()
+}
+
+func (r Request) slots() []int16 {
+	switch {
+	case !r.DryRun:
+		return store.DeletingSlots
+	case r.ByViewer:
+		return store.ViewerRunSlots
+	}
+	return store.DryRunSlots
+}
+
+func tooManyDryRuns(req Request) error {
+	if req.ByViewer {
+		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end",
+			ErrTooManyDryRuns)
+	}
+	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
+}
+
+// Follow lets this replica execute a run if it executes only those that are followed; see Config.OnlyFollowed.
+func (m *Manager) Follow(run string) {
+	id, err := uuid.Parse(run)
+	if err != nil || !m.config.OnlyFollowed {
+		return
+	}
+	m.mu.Lock()
+	m.followed = append(m.followed, id)
+	m.mu.Unlock()
+	m.wakeWorker()
 }
