@@ -103,6 +103,36 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	return err
 }
 
+const (
+	// instructionsEvery is how often the instructions are read besides those that each batch reads.
+	instructionsEvery = 500 * time.Millisecond
+	// pauseGrace is how long a statement may keep running after the run was paused.
+	pauseGrace = time.Second
+)
+
+// watchInstructions interrupts a statement that goes on after the run was paused, such as the count of a large table.
+// Nothing is lost: the run continues after its last batch.
+func (a *attempt) watchInstructions(ctx context.Context, lose context.CancelCauseFunc) {
+	ticker := time.NewTicker(instructionsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		i, err := store.ReadInstructions(ctx, a.m.pool, a.claim.Epoch)
+		if err == nil && errors.Is(a.follow(i), errPaused) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pauseGrace):
+				lose(errPaused)
+			}
+			return
+		}
+	}
+}
+
 func (a *attempt) runPipeline(ctx context.Context) error {
 	c := a.claim
 	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
@@ -152,6 +182,26 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	return cleanup.DryRun(ctx, config, a)
 }
 
+// giveUp makes the current task, or else the next one, fail after too many failed attempts.
+func (a *attempt) giveUp(ctx context.Context) error {
+	c := a.claim
+	if err := a.TaskStarted(ctx, c.todo[0]); err != nil {
+		return err
+	}
+	if err := a.TaskFinished(ctx, cleanup.Outcome{
+		State:    cleanup.Failed,
+		Retained: c.cursor.TotalRetained(),
+		Problem: fmt.Sprintf("given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts,
+			c.reason),
+	}); err != nil {
+		return err
+	}
+	c.unmet[c.todo[0]] = true
+	c.failed = c.failed || !c.policies[c.todo[0]]
+	c.gaveUp, c.todo, c.cursor = true, c.todo[1:], purge.Cursor{}
+	return nil
+}
+
 // config returns the configuration of the run's tasks, without what a dry run has found.
 func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	c, config := a.claim, a.m.configure(all)
@@ -176,43 +226,6 @@ func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	return config
 }
 
-// lost makes an error interrupt the attempt instead of failing the run.
-func lost(err error) error { return fmt.Errorf("%w: %w", cleanup.ErrLost, err) }
-
-// giveUp makes the current task, or else the next one, fail after too many failed attempts.
-func (a *attempt) giveUp(ctx context.Context) error {
-	c := a.claim
-	if err := a.TaskStarted(ctx, c.todo[0]); err != nil {
-		return err
-	}
-	if err := a.TaskFinished(ctx, cleanup.Outcome{
-		State:    cleanup.Failed,
-		Retained: c.cursor.TotalRetained(),
-		Problem: fmt.Sprintf("given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts,
-			c.reason),
-	}); err != nil {
-		return err
-	}
-	c.unmet[c.todo[0]] = true
-	c.failed = c.failed || !c.policies[c.todo[0]]
-	c.gaveUp, c.todo, c.cursor = true, c.todo[1:], purge.Cursor{}
-	return nil
-}
-
-// advisoryLock returns the key of the advisory lock that all batches of a run share. It is the random part of the
-// run's id.
-func advisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
-
-// endBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
-// notice a cut connection only after the current statement, and the batch of a frozen worker would last until its
-// idle timeout. If the role may not terminate the batch, it ends at its statement timeout.
-func (m *Manager) endBatch(ctx context.Context, id uuid.UUID) {
-	_, err := m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", advisoryLock(id))
-	if err != nil {
-		m.log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
-	}
-}
-
 // awaitPredecessor ends the batch of the previous worker and waits until it has ended. Otherwise the next batch
 // would take the locks of the previous one for locks of other sessions.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
@@ -227,35 +240,22 @@ func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	})
 }
 
-const (
-	// instructionsEvery is how often the instructions are read besides those that each batch reads.
-	instructionsEvery = 500 * time.Millisecond
-	// pauseGrace is how long a statement may keep running after the run was paused.
-	pauseGrace = time.Second
-)
-
-// watchInstructions interrupts a statement that goes on after the run was paused, such as the count of a large table.
-// Nothing is lost: the run continues after its last batch.
-func (a *attempt) watchInstructions(ctx context.Context, lose context.CancelCauseFunc) {
-	ticker := time.NewTicker(instructionsEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		i, err := store.ReadInstructions(ctx, a.m.pool, a.claim.Epoch)
-		if err == nil && errors.Is(a.follow(i), errPaused) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(pauseGrace):
-				lose(errPaused)
-			}
-			return
-		}
+// endBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
+// notice a cut connection only after the current statement, and the batch of a frozen worker would last until its
+// idle timeout. If the role may not terminate the batch, it ends at its statement timeout.
+func (m *Manager) endBatch(ctx context.Context, id uuid.UUID) {
+	_, err := m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", advisoryLock(id))
+	if err != nil {
+		m.log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
 	}
 }
+
+// advisoryLock returns the key of the advisory lock that all batches of a run share. It is the random part of the
+// run's id.
+func advisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
+
+// lost makes an error interrupt the attempt instead of failing the run.
+func lost(err error) error { return fmt.Errorf("%w: %w", cleanup.ErrLost, err) }
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 

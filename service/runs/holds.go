@@ -25,6 +25,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
+const (
+	maxHoldIDs     = 10_000  // in one hold
+	maxIDsOnHold   = 100_000 // in all holds together
+	maxHoldsOfRows = 100     // all together, since each is a condition of every statement
+	maxHoldReason  = 1_000   // in characters
+)
+
 // CreateHold stores a hold and then waits until all batches have ended that may have begun before. A hold of
 // everything also waits for work on Forms databases. It fails with failure.Violations, or with a failure.Refusal if
 // another instance owns the database. If it fails while it waits, the hold is stored nevertheless.
@@ -91,6 +98,184 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 		}
 	}
 	return stored, m.awaitBatches(ctx, "")
+}
+
+// kindsOfParents are the holds that keep, with rows of these tables, what belongs to them without foreign keys.
+var kindsOfParents = map[string]string{
+	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
+}
+
+// validateHold also completes the names of the table and its columns. It fails with failure.Violations, or with a
+// failure.Precondition if the role may not read the columns.
+func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
+	var wrong failure.Violations
+	idsField := map[store.HoldKind]string{
+		store.HoldDeliveries: "hold.deliveries.ids",
+		store.HoldLists:      "hold.lists.ids",
+		store.HoldWorkflows:  "hold.workflows.ids",
+		store.HoldRecipients: "hold.recipients.ids",
+	}
+	switch field := idsField[h.Kind]; {
+	case h.Kind == "" && c.Schema == "":
+		wrong.Add("hold", "must say what is held: table, rows or everything")
+	case h.Kind == "":
+		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients, rows or everything")
+	case field != "" && c.Schema == "":
+		wrong.Add(strings.TrimSuffix(field, ".ids"),
+			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, rows or everything")
+	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
+		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
+	case field != "" && slices.Contains(h.IDs, 0):
+		wrong.Add(field, "has 0, which is the id of no row")
+	case h.Kind == store.HoldTable:
+		problem, err := findTable(ctx, db, c, h)
+		if err != nil {
+			return err
+		}
+		if problem != "" {
+			wrong.Add("hold.table.name", problem)
+		}
+	case h.Kind == store.HoldRows:
+		t, err := policy.CheckRows(ctx, db, c, h.Rows)
+		if !errors.As(err, &wrong) && err != nil {
+			return err
+		}
+		if kind := kindsOfParents[campaign.BaseName(h.Rows.Table)]; err == nil && kind != "" && t.Schema == c.Schema {
+			wrong.Addf("hold.rows.table", "%s has rows of Campaign to which others belong without foreign keys: hold %s by "+
+				"their ids, which keeps those as well", h.Rows.Table, kind)
+		}
+		if err == nil {
+			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
+		}
+	}
+	switch {
+	case !strings.ContainsFunc(h.Reason, isReadable):
+		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
+	case strings.ContainsRune(h.Reason, 0):
+		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
+	case utf8.RuneCountInString(h.Reason) > maxHoldReason:
+		wrong.Addf("hold.reason", "is longer than %d characters", maxHoldReason)
+	}
+	now, err := store.Now(ctx, db)
+	if err != nil {
+		return err
+	}
+	if h.ExpireTime != nil && !h.ExpireTime.After(now) {
+		wrong.Add("hold.expire_time", "must be in the future")
+	}
+	return wrong.Err()
+}
+
+// findTable finds the table or partition of a hold by its name, and returns why it cannot be held; "" if it can.
+func findTable(
+	ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold,
+) (problem string, err error) {
+	name := h.Table
+	if name == "" || !connection.IsStorable(name) {
+		return "must be the name of a table", nil
+	}
+	var inner, materialized bool
+	var beneath []string
+	err = db.QueryRow(ctx, selectTable, c.Schema, name, inOtherSchemas(c)).
+		Scan(&h.Relation, &h.Schema, &h.Table, &inner, &materialized, &beneath)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		hint, err := campaign.SimilarTables(ctx, db, name)
+		if c.Schema == "" { // not Campaign
+			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q%s", name, hint), err
+		}
+		return fmt.Sprintf("schema %q has no table %.64q%s", c.Schema, name, hint), err
+	case inner:
+		return "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
+	case beneath != nil && (materialized || !mayBeDropped(h.Table)):
+		return "is a view, which a hold does not protect: name its tables, " + strings.Join(beneath, ", "), err
+	}
+	return "", err
+}
+
+// selectTable finds the table with the name $2 in the schema $1, or among the tables with the OIDs $3 in any
+// schema. The name may be as stored or in lower case, quoted, and preceded by the schema.
+const selectTable = `
+SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
+  WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
+  FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+    AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
+  JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace tn ON tn.oid = t.relnamespace WHERE w.ev_class = c.oid
+    ORDER BY 1) END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS
+  JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"',
+  '""') || '"' AS schema) AS quoted
+CROSS
+  JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name,
+  quoted.schema || '.' || quoted.name) AS is) AS so
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
+  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
+ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
+
+// inOtherSchemas returns the OIDs of tables outside the application's schema that a hold may name: partitions of
+// the application's tables, tables of policies, and tables from which foreign keys delete rows along with these.
+func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
+	for _, t := range c.All() {
+		for _, t := range append(t.Dependents(), t) {
+			oids = append(oids, t.OID)
+			for _, leaf := range t.Leaves {
+				oids = append(oids, leaf.OID)
+			}
+		}
+	}
+	return oids
+}
+
+// mayBeDropped reports whether tasks drop tables and views with this stored name.
+func mayBeDropped(name string) bool {
+	return slices.ContainsFunc(tasks.Pipeline, func(t rules.Task) bool {
+		return slices.ContainsFunc(t.Drops, func(w rules.WorkTables) bool {
+			return campaign.IsWorkTableName(name, w.Prefix, w.Bare)
+		})
+	})
+}
+
+// isReadable reports whether a character is a visible letter or digit. Some letters, such as fillers, are
+// invisible.
+func isReadable(r rune) bool {
+	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
+// checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.
+func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Pool, h *store.Hold) error {
+	config.DryRun = true // so that it does not matter what the role may do to the tables
+	env, err := cleanup.LoadEnv(ctx, config, pool, rules.Holds{Names: []string{""}, Rows: []rules.HeldRows{*h.Rows}})
+	switch {
+	case err != nil:
+		return err
+	case rules.HoldsConcern(env):
+		return nil
+	case mayBeDropped(campaign.BaseName(h.Rows.Table)):
+		return failure.Field("hold.rows.table", "is a work table, which is dropped as a whole: hold the table")
+	}
+	return failure.Field("hold.rows.table", fmt.Sprintf("no task or policy deletes or changes rows of %s, or rows that "+
+		"foreign keys connect with them: there is nothing to keep", h.Rows.Table))
+}
+
+// checkTotal fails with a failure.FieldError if the hold would put too much on hold in total.
+func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
+	onHold, ofRows, err := store.CountOnHold(ctx, db)
+	if err != nil {
+		return err
+	}
+	if onHold+len(h.IDs) > maxIDsOnHold {
+		return failure.Field("hold", fmt.Sprintf(
+			"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a "+
+				"table or everything",
+			len(h.IDs), onHold, maxIDsOnHold,
+		))
+	}
+	if h.Kind == store.HoldRows && ofRows >= maxHoldsOfRows {
+		return failure.Field("hold", fmt.Sprintf("is one more than the %d holds of rows there can be: release some, or "+
+			"hold a table or everything", maxHoldsOfRows))
+	}
+	return nil
 }
 
 func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
@@ -172,189 +357,4 @@ func CheckErasable(ctx context.Context, db campaign.Querier) error {
 		}
 	}
 	return err
-}
-
-const (
-	maxHoldIDs     = 10_000  // in one hold
-	maxIDsOnHold   = 100_000 // in all holds together
-	maxHoldsOfRows = 100     // all together, since each is a condition of every statement
-	maxHoldReason  = 1_000   // in characters
-)
-
-// kindsOfParents are the holds that keep, with rows of these tables, what belongs to them without foreign keys.
-var kindsOfParents = map[string]string{
-	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
-}
-
-// checkTotal fails with a failure.FieldError if the hold would put too much on hold in total.
-func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
-	onHold, ofRows, err := store.CountOnHold(ctx, db)
-	if err != nil {
-		return err
-	}
-	if onHold+len(h.IDs) > maxIDsOnHold {
-		return failure.Field("hold", fmt.Sprintf(
-			"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a "+
-				"table or everything",
-			len(h.IDs), onHold, maxIDsOnHold,
-		))
-	}
-	if h.Kind == store.HoldRows && ofRows >= maxHoldsOfRows {
-		return failure.Field("hold", fmt.Sprintf("is one more than the %d holds of rows there can be: release some, or "+
-			"hold a table or everything", maxHoldsOfRows))
-	}
-	return nil
-}
-
-// validateHold also completes the names of the table and its columns. It fails with failure.Violations, or with a
-// failure.Precondition if the role may not read the columns.
-func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
-	var wrong failure.Violations
-	idsField := map[store.HoldKind]string{
-		store.HoldDeliveries: "hold.deliveries.ids",
-		store.HoldLists:      "hold.lists.ids",
-		store.HoldWorkflows:  "hold.workflows.ids",
-		store.HoldRecipients: "hold.recipients.ids",
-	}
-	switch field := idsField[h.Kind]; {
-	case h.Kind == "" && c.Schema == "":
-		wrong.Add("hold", "must say what is held: table, rows or everything")
-	case h.Kind == "":
-		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients, rows or everything")
-	case field != "" && c.Schema == "":
-		wrong.Add(strings.TrimSuffix(field, ".ids"),
-			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, rows or everything")
-	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
-		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
-	case field != "" && slices.Contains(h.IDs, 0):
-		wrong.Add(field, "has 0, which is the id of no row")
-	case h.Kind == store.HoldTable:
-		problem, err := findTable(ctx, db, c, h)
-		if err != nil {
-			return err
-		}
-		if problem != "" {
-			wrong.Add("hold.table.name", problem)
-		}
-	case h.Kind == store.HoldRows:
-		t, err := policy.CheckRows(ctx, db, c, h.Rows)
-		if !errors.As(err, &wrong) && err != nil {
-			return err
-		}
-		if kind := kindsOfParents[campaign.BaseName(h.Rows.Table)]; err == nil && kind != "" && t.Schema == c.Schema {
-			wrong.Addf("hold.rows.table", "%s has rows of Campaign to which others belong without foreign keys: hold %s by "+
-				"their ids, which keeps those as well", h.Rows.Table, kind)
-		}
-		if err == nil {
-			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
-		}
-	}
-	switch {
-	case !strings.ContainsFunc(h.Reason, isReadable):
-		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
-	case strings.ContainsRune(h.Reason, 0):
-		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
-	case utf8.RuneCountInString(h.Reason) > maxHoldReason:
-		wrong.Addf("hold.reason", "is longer than %d characters", maxHoldReason)
-	}
-	now, err := store.Now(ctx, db)
-	if err != nil {
-		return err
-	}
-	if h.ExpireTime != nil && !h.ExpireTime.After(now) {
-		wrong.Add("hold.expire_time", "must be in the future")
-	}
-	return wrong.Err()
-}
-
-// checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.
-func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Pool, h *store.Hold) error {
-	config.DryRun = true // so that it does not matter what the role may do to the tables
-	env, err := cleanup.LoadEnv(ctx, config, pool, rules.Holds{Names: []string{""}, Rows: []rules.HeldRows{*h.Rows}})
-	switch {
-	case err != nil:
-		return err
-	case rules.HoldsConcern(env):
-		return nil
-	case mayBeDropped(campaign.BaseName(h.Rows.Table)):
-		return failure.Field("hold.rows.table", "is a work table, which is dropped as a whole: hold the table")
-	}
-	return failure.Field("hold.rows.table", fmt.Sprintf("no task or policy deletes or changes rows of %s, or rows that "+
-		"foreign keys connect with them: there is nothing to keep", h.Rows.Table))
-}
-
-// findTable finds the table or partition of a hold by its name, and returns why it cannot be held; "" if it can.
-func findTable(
-	ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold,
-) (problem string, err error) {
-	name := h.Table
-	if name == "" || !connection.IsStorable(name) {
-		return "must be the name of a table", nil
-	}
-	var inner, materialized bool
-	var beneath []string
-	err = db.QueryRow(ctx, selectTable, c.Schema, name, inOtherSchemas(c)).
-		Scan(&h.Relation, &h.Schema, &h.Table, &inner, &materialized, &beneath)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		hint, err := campaign.SimilarTables(ctx, db, name)
-		if c.Schema == "" { // not Campaign
-			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q%s", name, hint), err
-		}
-		return fmt.Sprintf("schema %q has no table %.64q%s", c.Schema, name, hint), err
-	case inner:
-		return "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
-	case beneath != nil && (materialized || !mayBeDropped(h.Table)):
-		return "is a view, which a hold does not protect: name its tables, " + strings.Join(beneath, ", "), err
-	}
-	return "", err
-}
-
-// mayBeDropped reports whether tasks drop tables and views with this stored name.
-func mayBeDropped(name string) bool {
-	return slices.ContainsFunc(tasks.Pipeline, func(t rules.Task) bool {
-		return slices.ContainsFunc(t.Drops, func(w rules.WorkTables) bool {
-			return campaign.IsWorkTableName(name, w.Prefix, w.Bare)
-		})
-	})
-}
-
-// selectTable finds the table with the name $2 in the schema $1, or among the tables with the OIDs $3 in any
-// schema. The name may be as stored or in lower case, quoted, and preceded by the schema.
-const selectTable = `
-SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
-  WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
-  FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
-    AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
-  JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace tn ON tn.oid = t.relnamespace WHERE w.ev_class = c.oid
-    ORDER BY 1) END
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-CROSS
-  JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"',
-  '""') || '"' AS schema) AS quoted
-CROSS
-  JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name,
-  quoted.schema || '.' || quoted.name) AS is) AS so
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
-  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
-ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
-
-// inOtherSchemas returns the OIDs of tables outside the application's schema that a hold may name: partitions of
-// the application's tables, tables of policies, and tables from which foreign keys delete rows along with these.
-func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
-	for _, t := range c.All() {
-		for _, t := range append(t.Dependents(), t) {
-			oids = append(oids, t.OID)
-			for _, leaf := range t.Leaves {
-				oids = append(oids, leaf.OID)
-			}
-		}
-	}
-	return oids
-}
-
-// isReadable reports whether a character is a visible letter or digit. Some letters, such as fillers, are
-// invisible.
-func isReadable(r rune) bool {
-	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }

@@ -23,52 +23,6 @@ import (
 
 var _ cleanup.Journal = (*attempt)(nil)
 
-// write runs a transaction and appends the events that do returns. Only one write runs at a time.
-func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
-	a.writing.Lock()
-	defer a.writing.Unlock()
-	var events []store.Event
-	err := pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) (err error) {
-		if events, err = do(tx); err != nil || len(events) == 0 {
-			return err
-		}
-		return store.AppendEvents(ctx, tx, a.claim.Epoch, events...)
-	})
-	if err == nil {
-		a.m.counters.Logged(events...)
-	}
-	return err
-}
-
-// follow sets the pace, and fails if this replica or the run has to stop. i is nil if the epoch has ended.
-func (a *attempt) follow(i *store.Instructions) error {
-	select {
-	case <-a.stopping:
-		return errStopping
-	default:
-	}
-	switch {
-	case i == nil:
-		return store.ErrFenced
-	case i.Stop == store.StopPaused:
-		return errPaused
-	case i.Stop != "":
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.stopReason = i.Stop
-		return cleanup.ErrStopped
-	}
-	a.pace.Set(i.Pace)
-	return nil
-}
-
-// progressed records that the database accepted what the run wrote, so that the run no longer counts as waiting.
-func (a *attempt) progressed() {
-	if !a.claim.progressed.Swap(true) {
-		a.m.setWaits(a.claim.RunID, "")
-	}
-}
-
 // TaskStarted does not start a task again that a previous worker has started.
 func (a *attempt) TaskStarted(ctx context.Context, name string) error {
 	var t store.StartedTask
@@ -128,6 +82,169 @@ func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 	return err
 }
 
+func (a *attempt) At(object string, expected int64) {
+	a.task.update(func(t *taskProgress) {
+		t.progress.Object, t.progress.Scan, t.expected = object, purge.Scan{}, expected
+	})
+}
+
+func (a *attempt) Scanning(scan purge.Scan) {
+	a.task.update(func(t *taskProgress) { t.progress.Scan = scan })
+}
+
+func (a *attempt) Throttled(throttle purge.Throttle) {
+	a.task.update(func(t *taskProgress) {
+		if t.throttle.Reason != "" {
+			a.m.counters.Throttled(t.throttle.Reason, time.Since(t.throttledSince))
+		}
+		t.throttle, t.throttledSince = throttle, time.Now()
+		t.progress.Throttle = throttle
+	})
+}
+
+func (a *attempt) Retried(state string) { a.m.counters.Retried(state) }
+
+func (a *attempt) Log(ctx context.Context, messages ...message.Message) error {
+	return a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
+		var events []store.Event
+		for _, m := range messages {
+			events = append(events, store.LogEvent(a.task.name(), m))
+		}
+		return events, nil
+	})
+}
+
+// write runs a transaction and appends the events that do returns. Only one write runs at a time.
+func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	var events []store.Event
+	err := pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) (err error) {
+		if events, err = do(tx); err != nil || len(events) == 0 {
+			return err
+		}
+		return store.AppendEvents(ctx, tx, a.claim.Epoch, events...)
+	})
+	if err == nil {
+		a.m.counters.Logged(events...)
+	}
+	return err
+}
+
+func (a *attempt) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	e := a.newEntry(d)
+	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.instructions) })
+	return e.settle, nil
+}
+
+func (a *attempt) Proceed(ctx context.Context) error {
+	e := a.newQuestion()
+	return e.settle(e.send(ctx))
+}
+
+// Count retries the statement after a transient error. Otherwise the caller would believe that the table whose rows
+// are counted caused the error.
+func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
+	e := a.newEntry(d)
+	for try := 1; ; try++ {
+		err := e.send(ctx)
+		switch attempts := purge.MaxAttempts[sqlstate.Of(err)]; {
+		case attempts == 0:
+			return e.settle(err)
+		case try >= attempts:
+			return fmt.Errorf("%w: the count could not be written: %s", cleanup.ErrLost, sqlstate.Explain(err))
+		}
+	}
+}
+
+type entry struct {
+	attempt      *attempt
+	delta        purge.Delta
+	counted      bool // whether it adds the delta to the exact counts; otherwise it only asks whether to proceed
+	sql          string
+	args         pgx.StrictNamedArgs
+	instructions []string // the result of the statement, for store.ParseInstructions
+}
+
+// newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
+// nothing to count.
+func (a *attempt) newEntry(d purge.Delta) *entry {
+	if a.task.unchanged(d) {
+		e := a.newQuestion()
+		e.delta = d
+		return e
+	}
+	e := &entry{attempt: a, delta: d, counted: true}
+	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.task.knows(), a.task.name(), d)
+	return e
+}
+
+// newQuestion returns an entry that only asks whether to proceed.
+func (a *attempt) newQuestion() *entry {
+	e := &entry{attempt: a}
+	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.task.knows())
+	return e
+}
+
+func (e *entry) send(ctx context.Context) error {
+	return e.attempt.m.pool.QueryRow(ctx, e.sql, e.args).Scan(&e.instructions)
+}
+
+// settle counts the batch if the statement succeeded. It fails if the statement failed, or if the run has to stop.
+func (e *entry) settle(err error) error {
+	if err != nil {
+		return store.LedgerError(err)
+	}
+	a := e.attempt
+	a.task.add(e.delta, e.counted)
+	if e.counted {
+		a.progressed()
+	}
+	if !a.claim.DryRun {
+		a.m.counters.Committed(a.task.name(), e.delta)
+	}
+	return a.follow(store.ParseInstructions(e.instructions))
+}
+
+// follow sets the pace, and fails if this replica or the run has to stop. i is nil if the epoch has ended.
+func (a *attempt) follow(i *store.Instructions) error {
+	select {
+	case <-a.stopping:
+		return errStopping
+	default:
+	}
+	switch {
+	case i == nil:
+		return store.ErrFenced
+	case i.Stop == store.StopPaused:
+		return errPaused
+	case i.Stop != "":
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.stopReason = i.Stop
+		return cleanup.ErrStopped
+	}
+	a.pace.Set(i.Pace)
+	return nil
+}
+
+// progressed records that the database accepted what the run wrote, so that the run no longer counts as waiting.
+func (a *attempt) progressed() {
+	if !a.claim.progressed.Swap(true) {
+		a.m.setWaits(a.claim.RunID, "")
+	}
+}
+
+func (a *attempt) Done() int64 { return a.task.done() }
+
+func (a *attempt) DoneByTable(ctx context.Context) ([]purge.Space, error) {
+	return store.DoneByTable(ctx, a.m.pool, a.claim.RunID, a.task.name())
+}
+
+func (a *attempt) Emptied(ctx context.Context, task string) ([]string, error) {
+	return store.Emptied(ctx, a.m.pool, a.claim.RunID, task)
+}
+
 func (a *attempt) Holds(ctx context.Context) (rules.Holds, error) {
 	holds, last, err := store.EffectiveHolds(ctx, a.m.pool, a.claim.ReferenceTime)
 	if err == nil && !a.claim.DryRun {
@@ -178,123 +295,6 @@ func (a *attempt) RemoteIDs(ctx context.Context, account string) ([]int64, error
 func (a *attempt) ForgetRemote(ctx context.Context, account string, ids []int64) error {
 	return store.ForgetRemote(ctx, a.m.pool, account, ids)
 }
-
-// Count retries the statement after a transient error. Otherwise the caller would believe that the table whose rows
-// are counted caused the error.
-func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
-	e := a.newEntry(d)
-	for try := 1; ; try++ {
-		err := e.send(ctx)
-		switch attempts := purge.MaxAttempts[sqlstate.Of(err)]; {
-		case attempts == 0:
-			return e.settle(err)
-		case try >= attempts:
-			return fmt.Errorf("%w: the count could not be written: %s", cleanup.ErrLost, sqlstate.Explain(err))
-		}
-	}
-}
-
-func (a *attempt) Done() int64 { return a.task.done() }
-
-func (a *attempt) DoneByTable(ctx context.Context) ([]purge.Space, error) {
-	return store.DoneByTable(ctx, a.m.pool, a.claim.RunID, a.task.name())
-}
-
-func (a *attempt) Emptied(ctx context.Context, task string) ([]string, error) {
-	return store.Emptied(ctx, a.m.pool, a.claim.RunID, task)
-}
-
-type entry struct {
-	attempt      *attempt
-	delta        purge.Delta
-	counted      bool // whether it adds the delta to the exact counts; otherwise it only asks whether to proceed
-	sql          string
-	args         pgx.StrictNamedArgs
-	instructions []string // the result of the statement, for store.ParseInstructions
-}
-
-// newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
-// nothing to count.
-func (a *attempt) newEntry(d purge.Delta) *entry {
-	if a.task.unchanged(d) {
-		e := a.newQuestion()
-		e.delta = d
-		return e
-	}
-	e := &entry{attempt: a, delta: d, counted: true}
-	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.task.knows(), a.task.name(), d)
-	return e
-}
-
-// newQuestion returns an entry that only asks whether to proceed.
-func (a *attempt) newQuestion() *entry {
-	e := &entry{attempt: a}
-	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.task.knows())
-	return e
-}
-
-func (a *attempt) Proceed(ctx context.Context) error {
-	e := a.newQuestion()
-	return e.settle(e.send(ctx))
-}
-
-func (e *entry) send(ctx context.Context) error {
-	return e.attempt.m.pool.QueryRow(ctx, e.sql, e.args).Scan(&e.instructions)
-}
-
-// settle counts the batch if the statement succeeded. It fails if the statement failed, or if the run has to stop.
-func (e *entry) settle(err error) error {
-	if err != nil {
-		return store.LedgerError(err)
-	}
-	a := e.attempt
-	a.task.add(e.delta, e.counted)
-	if e.counted {
-		a.progressed()
-	}
-	if !a.claim.DryRun {
-		a.m.counters.Committed(a.task.name(), e.delta)
-	}
-	return a.follow(store.ParseInstructions(e.instructions))
-}
-
-func (a *attempt) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
-	e := a.newEntry(d)
-	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.instructions) })
-	return e.settle, nil
-}
-
-func (a *attempt) At(object string, expected int64) {
-	a.task.update(func(t *taskProgress) {
-		t.progress.Object, t.progress.Scan, t.expected = object, purge.Scan{}, expected
-	})
-}
-
-func (a *attempt) Log(ctx context.Context, messages ...message.Message) error {
-	return a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
-		var events []store.Event
-		for _, m := range messages {
-			events = append(events, store.LogEvent(a.task.name(), m))
-		}
-		return events, nil
-	})
-}
-
-func (a *attempt) Scanning(scan purge.Scan) {
-	a.task.update(func(t *taskProgress) { t.progress.Scan = scan })
-}
-
-func (a *attempt) Throttled(throttle purge.Throttle) {
-	a.task.update(func(t *taskProgress) {
-		if t.throttle.Reason != "" {
-			a.m.counters.Throttled(t.throttle.Reason, time.Since(t.throttledSince))
-		}
-		t.throttle, t.throttledSince = throttle, time.Now()
-		t.progress.Throttle = throttle
-	})
-}
-
-func (a *attempt) Retried(state string) { a.m.counters.Retried(state) }
 
 // Progress is checked every progressTick. It is reported if something has changed, and after progressQuiet ticks in
 // any case, which makes one to four reports a second.

@@ -76,28 +76,6 @@ func (m *Manager) SetPace(ctx context.Context, id string, to pace.Pace, caller s
 	})
 }
 
-// pauseRun, resumeRun and setPace need a run that the caller has locked.
-func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
-	if err := store.PauseRun(ctx, tx, e.RunID, by); err != nil {
-		return err
-	}
-	return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", by))
-}
-
-func resumeRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
-	if err := store.ResumeRun(ctx, tx, e.RunID); err != nil {
-		return err
-	}
-	return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", by))
-}
-
-func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by string) error {
-	if err := store.SetPace(ctx, tx, e.RunID, to); err != nil {
-		return err
-	}
-	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
-}
-
 // changeRun locks an active run, notes the change in the audit, and calls do in the same transaction.
 func (m *Manager) changeRun(
 	ctx context.Context, id string, details audit.Details, do func(tx pgx.Tx, run *store.Run, e store.Epoch) error,
@@ -136,6 +114,35 @@ func (m *Manager) changeRun(
 		return err
 	})
 	return run, err
+}
+
+// pauseRun, resumeRun and setPace need a run that the caller has locked.
+func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
+	if err := store.PauseRun(ctx, tx, e.RunID, by); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", by))
+}
+
+func resumeRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
+	if err := store.ResumeRun(ctx, tx, e.RunID); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", by))
+}
+
+func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by string) error {
+	if err := store.SetPace(ctx, tx, e.RunID, to); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
+}
+
+func notFound(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	return err
 }
 
 // tickPaces ends paused runs that have to end, and applies the schedule's windows to its active run. If another
@@ -196,13 +203,6 @@ func (m *Manager) endPauses(ctx context.Context, dryRuns bool) error {
 		}
 	}
 	return nil
-}
-
-func notFound(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return store.ErrNotFound
-	}
-	return err
 }
 
 // applyWindows pauses or resumes the run of the schedule, or changes its pace, when a window has opened or closed.

@@ -19,23 +19,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-type PolicyChange struct {
-	// Etag is the one that the caller has read, or empty.
-	Name, Etag string
-	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by DeletePolicy.
-	Make func(before *policy.Policy) (policy.Policy, error)
-	// ValidateOnly means that the new policy is checked and not stored.
-	ValidateOnly bool
-}
-
 // DescribedPolicy is a policy with what an operator should know about it.
 type DescribedPolicy struct {
 	policy.Policy
 	Warnings []message.Message
 }
-
-// errChecked rolls back the transaction of a change that is only validated.
-var errChecked = errors.New("only checked")
 
 // Policy fails with store.ErrNoPolicy.
 func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, err error) {
@@ -62,23 +50,13 @@ func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, e
 	return d, err
 }
 
-func isAboutPolicy(err error) bool {
-	kinded := failure.Kinded(nil)
-	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
-}
-
-// maxPolicies limits the policies, because a run has a task for each of them.
-const maxPolicies = 2_000
-
-// requireRoom fails if there are already maxPolicies policies.
-func requireRoom(ctx context.Context, tx pgx.Tx) error {
-	var full bool
-	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
-	if err == nil && full {
-		err = failure.New(failure.Precondition,
-			fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies))
-	}
-	return err
+type PolicyChange struct {
+	// Etag is the one that the caller has read, or empty.
+	Name, Etag string
+	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by DeletePolicy.
+	Make func(before *policy.Policy) (policy.Policy, error)
+	// ValidateOnly means that the new policy is checked and not stored.
+	ValidateOnly bool
 }
 
 // SetPolicy stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations,
@@ -127,22 +105,6 @@ func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPol
 	return d, m.awaitBatches(ctx, d.TaskName())
 }
 
-// PolicyGrants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
-func (m *Manager) PolicyGrants(ctx context.Context, p policy.Policy) (statements []string, err error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	err = pgx.BeginTxFunc(ctx, m.calls, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		env, err := m.policyEnv(ctx, tx, p)
-		if err != nil {
-			return err
-		}
-		statements, err = p.Grants(ctx, tx, env)
-		return err
-	})
-	return statements, err
-}
-
 // DeletePolicy deletes a policy. When it returns, no run goes on by the policy. It fails with store.ErrNoPolicy, or
 // etag.ErrStale.
 func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
@@ -160,6 +122,25 @@ func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
 	}
 	return m.awaitBatches(ctx, policy.Prefix+c.Name)
 }
+
+// PolicyGrants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
+func (m *Manager) PolicyGrants(ctx context.Context, p policy.Policy) (statements []string, err error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	err = pgx.BeginTxFunc(ctx, m.calls, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		env, err := m.policyEnv(ctx, tx, p)
+		if err != nil {
+			return err
+		}
+		statements, err = p.Grants(ctx, tx, env)
+		return err
+	})
+	return statements, err
+}
+
+// errChecked rolls back the transaction of a change that is only validated.
+var errChecked = errors.New("only checked")
 
 // changePolicy locks the policy and passes it to do, or nil if there is none.
 func (m *Manager) changePolicy(
@@ -183,6 +164,20 @@ func (m *Manager) changePolicy(
 	})
 }
 
+// maxPolicies limits the policies, because a run has a task for each of them.
+const maxPolicies = 2_000
+
+// requireRoom fails if there are already maxPolicies policies.
+func requireRoom(ctx context.Context, tx pgx.Tx) error {
+	var full bool
+	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
+	if err == nil && full {
+		err = failure.New(failure.Precondition,
+			fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies))
+	}
+	return err
+}
+
 // policyEnv returns the environment of all tasks, including the given policy.
 func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
 	config, err := m.readConfig(ctx, tx)
@@ -199,6 +194,11 @@ func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (en
 		return env, err
 	}
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
+}
+
+func isAboutPolicy(err error) bool {
+	kinded := failure.Kinded(nil)
+	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
 }
 
 // policyWarnings returns what an operator should know about a policy; table is nil if it does not exist.

@@ -1,6 +1,5 @@
 // Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
-// replicas, and the pools of connections. Package runs updates the
-// first kind, and registers all of them.
+// replicas, and the pools of connections. Package runs updates the first kind, and registers all of them.
 package metrics
 
 import (
@@ -20,9 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
-
-// Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
-// replicas, and the pools of connections. It uses package metrics
 
 // The buckets are upper bounds in seconds. A batch ought to take 50 milliseconds and is halved after 30 seconds; a
 // run may take a whole night.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -31,6 +32,17 @@ func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 
 // SchemaSQL returns the SQL that creates the tables, without any rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "schema_version") }
+
+// Timeout limits the short transactions of the service itself, so that a connection that does not answer cannot
+// block a replica forever.
+const Timeout = 10 * time.Second
+
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// WriteProbe is a statement that changes nothing, and fails if the database is read-only or lacks the schema.
+const WriteProbe = "UPDATE cleanupd.run SET epoch = epoch WHERE false"
 
 // PruneRuns deletes runs that ended longer ago than history, one at a time because a run may have many events. It
 // keeps the numbers that guards compare with for longer.
