@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 	"github.com/cleanupd/cleanupd/userdata/record"
 	"github.com/cleanupd/cleanupd/userdata/report"
@@ -68,12 +67,8 @@ func (m *Manager) claims() claim.Config {
 	return claim.Config{Record: m.Record, Forms: m.Forms, Lease: m.Lease, Held: m.Held}
 }
 
-func (m *Manager) storage() gds.Storage {
-	return gds.Storage{Folder: m.Folder, InDatabase: m.InDatabase}
-}
-
 func (m *Manager) eraser() erasure.Eraser {
-	return erasure.Eraser{Storage: m.storage(), Server: m.Server}
+	return erasure.Eraser{Folder: m.Folder, InDatabase: m.InDatabase, Server: m.Server}
 }
 
 func (m *Manager) rules() purge.Store {

@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/record"
 	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
@@ -82,7 +81,7 @@ func (p *previewer) report(events ...report.Event) error {
 }
 
 func (p *previewer) sweep(ctx context.Context) error {
-	events, err := sweep.Preview(ctx, p.m.Record, p.m.Forms, p.m.storage())
+	events, err := sweep.Preview(ctx, p.m.Record, p.m.Forms, p.m.Folder)
 	if err != nil {
 		return err
 	}
@@ -193,14 +192,14 @@ func (p *previewer) files(ctx context.Context, sessions []string) []report.Event
 	case p.m.Folder != "":
 		root, err := os.OpenRoot(p.m.Folder)
 		if err != nil {
-			return []report.Event{gds.Unreadable(err)}
+			return []report.Event{erasure.Unreadable(err)}
 		}
 		defer func() { _ = root.Close() }()
-		documents, summary, err := gds.Search(ctx, root, sessions)
+		documents, summary, err := erasure.SearchFolder(ctx, root, sessions)
 		if err != nil {
-			return []report.Event{gds.Unreadable(err)}
+			return []report.Event{erasure.Unreadable(err)}
 		}
-		return append([]report.Event{summary}, gds.Events(documents)...)
+		return append([]report.Event{summary}, erasure.DocumentEvents(documents)...)
 	case !p.m.InDatabase && len(sessions) > 0:
 		return []report.Event{erasure.UnknownStorageEvent(slices.Sorted(slices.Values(sessions)))}
 	}

@@ -98,7 +98,7 @@ func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
 	switch {
 	case e.Sweep:
 		var failed bool
-		if failed, err = sweep.Run(ctx, e, m.storage()); err == nil {
+		if failed, err = sweep.Run(ctx, e, m.Folder); err == nil {
 			err = e.Finish(ctx, failed)
 		}
 	case e.Purge != nil:

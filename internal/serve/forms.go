@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
@@ -85,7 +84,11 @@ func (c *FormsConfig) check() (v *formsDatabase, err error) {
 		return nil, flags.Errorf("give either --forms-gds-dir or --forms-gds-in-database")
 	}
 	if c.Folder != "" {
-		if err := gds.CheckFolder(c.Folder); err != nil {
+		info, err := os.Stat(c.Folder)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a folder", c.Folder)
+		}
+		if err != nil {
 			return nil, flags.Errorf("--forms-gds-dir: %w", err)
 		}
 	}

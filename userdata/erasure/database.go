@@ -34,7 +34,7 @@ func (x Eraser) eraseInstances(ctx context.Context, e *claim.Erasure, ids []int6
 		); err != nil {
 			return nil, err
 		}
-		removed, err := removal.New(tx, false).Instances(ctx, matches, x.Storage.InDatabase)
+		removed, err := removal.New(tx, false).Instances(ctx, matches, x.InDatabase)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64)
 		if err != nil {
 			return nil, err
 		}
-		removed, err := r.Orphans(ctx, orphans, x.Storage.InDatabase)
+		removed, err := r.Orphans(ctx, orphans, x.InDatabase)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64)
 // entry returns the journal's entry for a transaction that removed items with everything that depends on them.
 func (x Eraser) entry(kind string, ids []int64, removed *removal.Removal, events []report.Event) *report.Entry {
 	entry := &report.Entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
-	if !x.Storage.InDatabase {
+	if !x.InDatabase {
 		entry.Sessions = removed.Sessions
 	}
 	return entry

@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
@@ -21,12 +20,12 @@ func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	switch {
 	case err != nil || len(sessions) == 0:
 		return err
-	case x.Storage.InDatabase:
+	case x.InDatabase:
 		return deleteLeftovers(ctx, e, sessions)
-	case x.Storage.Folder == "":
+	case x.Folder == "":
 		return e.Report(ctx, UnknownStorageEvent(sessions))
 	}
-	return gds.DeleteSessions(ctx, e, x.Storage.Folder, sessions)
+	return deleteInFolder(ctx, e, x.Folder, sessions)
 }
 
 // UnknownStorageEvent says that documents are retained because the document storage is unknown.

@@ -12,13 +12,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/record"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 type Eraser struct {
-	Storage gds.Storage
+	// Folder is the folder of the document storage, or InDatabase is true; otherwise, the storage is unknown.
+	Folder     string
+	InDatabase bool
 	// Server is asked to erase process instances; if it is nil, they are erased directly in the database.
 	Server ProcessManager
 }

@@ -85,7 +85,7 @@ func (x Eraser) recordMissing(ctx context.Context, e *claim.Erasure, id int64, p
 	}
 	var left *removal.Removal
 	if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
-		left, err = removal.New(tx, true).Instances(ctx, ids, x.Storage.InDatabase)
+		left, err = removal.New(tx, true).Instances(ctx, ids, x.InDatabase)
 		return err
 	}); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/report"
@@ -20,7 +21,7 @@ import (
 const minFileAge = 24 * time.Hour
 
 func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {
-	root, err := gds.Open(ctx, e, folder)
+	root, err := erasure.OpenFolder(ctx, e, folder)
 	if err != nil || root == nil {
 		return root == nil, err
 	}
@@ -29,7 +30,7 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 		if e.Interrupts(ctx, err) {
 			return false, err
 		}
-		return true, e.Report(ctx, gds.Unreadable(err))
+		return true, e.Report(ctx, erasure.Unreadable(err))
 	}
 	o, err := observeFolder(ctx, e.Forms, root)
 	if err != nil {
@@ -46,7 +47,7 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 	if err := e.Report(ctx, young...); err != nil {
 		return false, err
 	}
-	stuck, err := gds.Delete(ctx, e, root, documents)
+	stuck, err := erasure.DeleteDocuments(ctx, e, root, documents)
 	if err != nil {
 		return false, err
 	}
@@ -103,7 +104,7 @@ func previewFolder(
 ) ([]report.Event, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return []report.Event{gds.Unreadable(err)}, nil
+		return []report.Event{erasure.Unreadable(err)}, nil
 	}
 	defer func() { _ = root.Close() }()
 	o, err := observeFolder(ctx, db, root)
@@ -123,5 +124,5 @@ func previewFolder(
 		paths = append(paths, d.Path)
 	}
 	retained, err := retainedInFolder(ctx, root, paths)
-	return append(slices.Concat(gds.Events(documents), unconfirmed, young), retained), err
+	return append(slices.Concat(erasure.DocumentEvents(documents), unconfirmed, young), retained), err
 }

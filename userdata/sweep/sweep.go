@@ -8,26 +8,26 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/gds"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Run returns failed as true if some stale documents could not be deleted.
-func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed bool, err error) {
-	if storage.InDatabase {
+// Run sweeps the folder, or the database if folder is empty. It returns failed as true if some
+// stale documents could not be deleted.
+func Run(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {
+	if folder == "" {
 		return sweepDatabase(ctx, e)
 	}
-	return sweepFolder(ctx, e, storage.Folder)
+	return sweepFolder(ctx, e, folder)
 }
 
 // Preview reports what a sweep would delete, and changes nothing.
 func Preview(
-	ctx context.Context, record *pgxpool.Pool, db *forms.Database, storage gds.Storage,
+	ctx context.Context, record *pgxpool.Pool, db *forms.Database, folder string,
 ) ([]report.Event, error) {
-	if storage.InDatabase {
+	if folder == "" {
 		return previewDatabase(ctx, record, db)
 	}
-	return previewFolder(ctx, record, db, storage.Folder)
+	return previewFolder(ctx, record, db, folder)
 }
 
 // reportRetained reports the retained documents. If they cannot be counted, the sweep does not fail.
