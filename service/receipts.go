@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/userdata/report"
 	"github.com/cleanupd/cleanupd/userdata/search"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
 func (s *UserData) GetReceipt(
@@ -105,7 +106,7 @@ func receiptMessage(r *report.Receipt) *cleanupv1.Receipt {
 	return out
 }
 
-func rowsMessage(rows report.Rows) (list []*cleanupv1.TableRows) {
+func rowsMessage(rows forms.Rows) (list []*cleanupv1.TableRows) {
 	for _, table := range slices.Sorted(maps.Keys(rows)) {
 		list = append(list, &cleanupv1.TableRows{Table: table, Rows: rows[table]})
 	}

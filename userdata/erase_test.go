@@ -587,7 +587,7 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 		len(receipt.Files) != 2 ||
 		!slices.Equal(preview.Problems, receipt.Problems) ||
 		len(receipt.Problems) != 2 ||
-		!maps.Equal(receipt.Rows, report.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
+		!maps.Equal(receipt.Rows, forms.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	for _, message := range []string{

@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
@@ -30,7 +29,7 @@ func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) 
 		Succeeded:   true,
 		Instances:   r.Instances,
 		Tasks:       r.Tasks,
-		Rows:        report.Rows{},
+		Rows:        forms.Rows{},
 	}}
 	if err := p.report(events...); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (p *previewer) erase(ctx context.Context) error {
 	sessions := slices.Clone(earlier)
 	var events []report.Event
 	err = p.m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-		remover := removal.New(tx, true)
+		remover := forms.NewRemover(tx, true)
 		for ids := range slices.Chunk(p.request.Instances, erasure.ItemsPerTransaction) {
 			chunkEvents, chunkSessions, err := p.instances(ctx, tx, remover, ids)
 			if err != nil {
@@ -104,10 +103,11 @@ func (p *previewer) erase(ctx context.Context) error {
 			}
 			events, sessions = append(events, chunkEvents...), append(sessions, chunkSessions...)
 		}
-		orphans, _, orphanEvents, err := remover.FindOrphans(ctx, p.request.Tasks, "")
+		tasks, err := remover.FindTasks(ctx, p.request.Tasks, "")
 		if err != nil {
 			return err
 		}
+		orphans, _, orphanEvents := erasure.Orphans(tasks)
 		events = append(events, orphanEvents...)
 		removed, err := remover.Orphans(ctx, orphans, false)
 		if err != nil {
@@ -155,7 +155,7 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 // instances returns the events about process instances, and the sessions whose documents would be deleted from the
 // folder.
 func (p *previewer) instances(
-	ctx context.Context, tx *forms.Transaction, remover *removal.Remover, ids []int64,
+	ctx context.Context, tx *forms.Transaction, remover *forms.Remover, ids []int64,
 ) (events []report.Event, sessions []string, err error) {
 	instances, err := tx.Instances(ctx, ids, "")
 	if err != nil {

@@ -17,8 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/removal"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // purgeTask makes a purge a task of runs.
@@ -56,9 +54,9 @@ func (p purgeTask) Preview(
 	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
 	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-		remover := removal.New(tx, true)
+		remover := forms.NewRemover(tx, true)
 		for ids := range slices.Chunk(idsOf(c.Items), erasure.ItemsPerTransaction) {
-			rows := report.Rows{forms.InstanceTable: int64(len(ids))}
+			rows := forms.Rows{forms.InstanceTable: int64(len(ids))}
 			if p.Server == nil {
 				removed, err := remover.Instances(ctx, ids, p.InDatabase)
 				if err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 func noNote(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return nil }
@@ -177,7 +177,7 @@ func testPurge(t *testing.T, on engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreseen, total := report.Rows{}, int64(0)
+	foreseen, total := forms.Rows{}, int64(0)
 	if err := task.Preview(t.Context(), candidates, func(_ context.Context, rows map[string]int64) error {
 		for table, n := range rows {
 			foreseen[table] += n

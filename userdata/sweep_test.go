@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -107,7 +108,7 @@ func testSweep(t *testing.T, on engine) {
 	if !slices.ContainsFunc(events, func(e report.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
 		t.Errorf("the sweep does not say %s", retained)
 	}
-	if want := (report.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
+	if want := (forms.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
 		!maps.Equal(receipt.Rows, want) ||
 		!maps.Equal(preview.Rows, want) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
@@ -172,7 +173,7 @@ func testSweepOfChunksWithoutADocument(t *testing.T, on engine) {
 		t.Errorf("the dry run says %q, want %q", retained, want)
 	}
 	events, receipt := f.erase(request)
-	if want := (report.Rows{"tb_dm_chunk": 1, "tb_dm_session_reference": 1}); !maps.Equal(receipt.Rows, want) ||
+	if want := (forms.Rows{"tb_dm_chunk": 1, "tb_dm_session_reference": 1}); !maps.Equal(receipt.Rows, want) ||
 		!f.logged(events, retained) {
 		t.Errorf("the sweep deleted %v, want %v: %+v", receipt.Rows, want, events)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
@@ -78,7 +77,7 @@ func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Veri
 func (m *Manager) verifyItems(
 	ctx context.Context, tx *forms.Transaction, r *report.Receipt, v *report.Verification,
 ) error {
-	remover := removal.New(tx, true)
+	remover := forms.NewRemover(tx, true)
 	for ids := range slices.Chunk(r.Instances, erasure.ItemsPerTransaction) {
 		left, err := remover.Instances(ctx, ids, m.InDatabase)
 		if err != nil {
@@ -87,10 +86,11 @@ func (m *Manager) verifyItems(
 		v.Instances = append(v.Instances, left.Items()...)
 	}
 	for ids := range slices.Chunk(r.Tasks, erasure.ItemsPerTransaction) {
-		orphans, retained, _, err := remover.FindOrphans(ctx, ids, "")
+		tasks, err := remover.FindTasks(ctx, ids, "")
 		if err != nil {
 			return err
 		}
+		orphans, retained, _ := erasure.Orphans(tasks)
 		for _, o := range orphans {
 			v.Tasks = append(v.Tasks, o.ID)
 		}

@@ -7,7 +7,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -34,14 +33,14 @@ func (x Eraser) eraseInstances(ctx context.Context, e *claim.Erasure, ids []int6
 		); err != nil {
 			return nil, err
 		}
-		removed, err := removal.New(tx, false).Instances(ctx, matches, x.InDatabase)
+		removed, err := forms.NewRemover(tx, false).Instances(ctx, matches, x.InDatabase)
 		if err != nil {
 			return nil, err
 		}
 		events := notMatchingEvents(others)
 		for _, id := range matches {
 			if instances[id] != nil && removed.Rows[id][forms.InstanceTable] == 0 {
-				return nil, removal.ErrKept
+				return nil, forms.ErrKept
 			}
 			events = append(events, x.Events(id, instances[id], removed.Rows[id])...)
 		}
@@ -53,18 +52,19 @@ func (x Eraser) eraseInstances(ctx context.Context, e *claim.Erasure, ids []int6
 func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.Change(ctx, tries, func(tx *forms.Transaction) (*report.Entry, error) {
-		r := removal.New(tx, false)
-		orphans, retained, events, err := r.FindOrphans(ctx, ids, lock)
+		r := forms.NewRemover(tx, false)
+		tasks, err := r.FindTasks(ctx, ids, lock)
 		if err != nil {
 			return nil, err
 		}
+		orphans, retained, events := Orphans(tasks)
 		removed, err := r.Orphans(ctx, orphans, x.InDatabase)
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range orphans {
 			if o.Exists && removed.Rows[o.ID]["tb_task"] == 0 {
-				return nil, removal.ErrKept
+				return nil, forms.ErrKept
 			}
 			events = append(events, report.Event{Task: &report.TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
 		}
@@ -75,8 +75,33 @@ func (x Eraser) eraseOrphans(ctx context.Context, e *claim.Erasure, ids []int64)
 	})
 }
 
+// Orphans splits tasks into orphans and tasks that are retained, with events that explain what is not simply erased.
+func Orphans(tasks []forms.Task) (orphans []forms.Task, retained []int64, events []report.Event) {
+	for _, t := range tasks {
+		switch {
+		case !t.Exists && !t.Left:
+			events = append(events, report.Infof("task %d does not exist", t.ID))
+			continue
+		case t.Instance == nil:
+			events = append(events,
+				report.Errorf("task %d is retained: it is unknown whether it belongs to a process instance", t.ID))
+			retained = append(retained, t.ID)
+			continue
+		case *t.Instance != 0:
+			events = append(events,
+				report.Errorf("task %d is retained: it belongs to process instance %d", t.ID, *t.Instance))
+			retained = append(retained, t.ID)
+			continue
+		case t.Left:
+			events = append(events, report.Infof("task %d no longer exists; its remaining rows are deleted", t.ID))
+		}
+		orphans = append(orphans, t)
+	}
+	return orphans, retained, events
+}
+
 // entry returns the journal's entry for a transaction that removed items with everything that depends on them.
-func (x Eraser) entry(kind string, ids []int64, removed *removal.Removal, events []report.Event) *report.Entry {
+func (x Eraser) entry(kind string, ids []int64, removed *forms.Removal, events []report.Event) *report.Entry {
 	entry := &report.Entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
 	if !x.InDatabase {
 		entry.Sessions = removed.Sessions

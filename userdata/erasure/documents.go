@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -46,8 +45,8 @@ func UnknownStorageEvent(sessions []string) report.Event {
 // erasure's own items were deleted together with the items.
 func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) error {
 	problem := e.Change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*report.Entry, error) {
-		removed := &removal.Removal{Rows: map[int64]report.Rows{}}
-		err := removal.New(tx, false).Documents(ctx, removed, WithoutItem(sessions))
+		removed := &forms.Removal{Rows: map[int64]forms.Rows{}}
+		err := forms.NewRemover(tx, false).Documents(ctx, removed, WithoutItem(sessions))
 		return &report.Entry{Rows: removed.Total(), Settled: sessions}, err
 	})
 	if problem == nil || e.Interrupts(ctx, problem) {
@@ -58,9 +57,9 @@ func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) e
 }
 
 // WithoutItem returns the sessions with these ids, whose process instances or tasks no longer exist.
-func WithoutItem(ids []string) (sessions []report.Session) {
+func WithoutItem(ids []string) (sessions []forms.Session) {
 	for _, id := range ids {
-		sessions = append(sessions, report.Session{ID: id})
+		sessions = append(sessions, forms.Session{ID: id})
 	}
 	return sessions
 }

@@ -143,7 +143,7 @@ func attempts(ids []int64) (tries uint, lock string) {
 
 // Events returns the events about a process instance whose rows were deleted, or would be. If the process instance
 // no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
-func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.Event {
+func (x Eraser) Events(id int64, in *forms.Instance, rows forms.Rows) []report.Event {
 	switch {
 	case in != nil:
 		return []report.Event{{Instance: &report.InstanceErased{

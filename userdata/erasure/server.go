@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -83,9 +82,9 @@ func (x Eraser) recordMissing(ctx context.Context, e *claim.Erasure, id int64, p
 		entry.Events = x.Events(id, in, nil)
 		return settle(ctx, e, entry)
 	}
-	var left *removal.Removal
+	var left *forms.Removal
 	if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
-		left, err = removal.New(tx, true).Instances(ctx, ids, x.InDatabase)
+		left, err = forms.NewRemover(tx, true).Instances(ctx, ids, x.InDatabase)
 		return err
 	}); err != nil {
 		return err

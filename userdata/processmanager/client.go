@@ -11,8 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/cleanupd/cleanupd/userdata/report"
+	"unicode"
 )
 
 // Client calls the web service. It follows no redirects, limits the size of responses, and accepts only the response
@@ -71,7 +70,12 @@ func (c *Client) call(ctx context.Context, operation, invocation string) error {
 		err = c.send(ctx, operation, request)
 	}
 	if err != nil {
-		return errors.New(truncate(report.Printable(err.Error()), maxError))
+		return errors.New(truncate(strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return ' '
+			}
+			return r
+		}, err.Error()), maxError))
 	}
 	return nil
 }

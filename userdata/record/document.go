@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -17,7 +18,7 @@ func (e Erasure) Sessions(ctx context.Context, db external.Querier) ([]string, e
 }
 
 // addSessions adds sessions to the erasure. A session of an earlier erasure is moved to this one.
-func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []report.Session) error {
+func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []forms.Session) error {
 	var ids []string
 	var items []int64
 	for _, s := range sessions {

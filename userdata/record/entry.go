@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -50,7 +51,7 @@ func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) err
 	return e.Append(ctx, tx, entry.Events...)
 }
 
-func (e Erasure) addRows(ctx context.Context, tx pgx.Tx, rows report.Rows) error {
+func (e Erasure) addRows(ctx context.Context, tx pgx.Tx, rows forms.Rows) error {
 	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows)
 		SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
 		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, rows)

@@ -7,16 +7,8 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 )
-
-// Rows are deleted rows by table.
-type Rows map[string]int64
-
-func (r Rows) Add(other Rows) {
-	for table, n := range other {
-		r[table] += n
-	}
-}
 
 // Event has exactly one of its parts set, except Receipt, which comes with Ended.
 type Event struct {
@@ -35,23 +27,23 @@ type Event struct {
 
 // InstanceErased is a process instance that was erased, or would be in a dry run.
 type InstanceErased struct {
-	ID         int64  `json:"ID"`
-	Invocation string `json:"Invocation"`
-	Terminated bool   `json:"Terminated"` // whether it was running
-	Rows       Rows   `json:"Rows"`
+	ID         int64      `json:"ID"`
+	Invocation string     `json:"Invocation"`
+	Terminated bool       `json:"Terminated"` // whether it was running
+	Rows       forms.Rows `json:"Rows"`
 }
 
 // TaskErased is an orphan task that was erased, or would be in a dry run.
 type TaskErased struct {
-	ID   int64 `json:"ID"`
-	Rows Rows  `json:"Rows"`
+	ID   int64      `json:"ID"`
+	Rows forms.Rows `json:"Rows"`
 }
 
 // DocumentErased is a document that a sweep deleted from the database, or would delete in a dry run.
 type DocumentErased struct {
-	ID       string   `json:"ID"`
-	Sessions []string `json:"Sessions"`
-	Rows     Rows     `json:"Rows"`
+	ID       string     `json:"ID"`
+	Sessions []string   `json:"Sessions"`
+	Rows     forms.Rows `json:"Rows"`
 }
 
 type Line struct {
@@ -76,22 +68,17 @@ func FileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(nam
 // maxMessage is in characters.
 const maxMessage = 1000
 
-// clean makes a message, which may quote a server's response, one line of text that the database can store.
+// clean makes a message, which may quote a server's response, one line of text that the database can store. It
+// replaces control characters, characters that change the direction of writing, and invalid UTF-8 by spaces.
 func clean(message string) string {
-	text := []rune(Printable(message))
-	if len(text) > maxMessage {
-		text = append(text[:maxMessage-1], '…')
-	}
-	return string(text)
-}
-
-// Printable replaces control characters, characters that change the direction of writing, and invalid UTF-8 by
-// spaces.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
+	text := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, text)
+	}, message))
+	if len(text) > maxMessage {
+		text = append(text[:maxMessage-1], '…')
+	}
+	return string(text)
 }

@@ -1,6 +1,10 @@
 package report
 
-import "time"
+import (
+	"time"
+
+	"github.com/cleanupd/cleanupd/userdata/forms"
+)
 
 // Receipt is the lasting record of an erasure. It holds no user data.
 type Receipt struct {
@@ -17,7 +21,7 @@ type Receipt struct {
 	Salt        string
 	Instances   []int64
 	Tasks       []int64
-	Rows        Rows
+	Rows        forms.Rows
 	Files       []string
 	Problems    []string
 	// Verification is the latest one; nil if the erasure was never verified.

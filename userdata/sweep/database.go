@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/removal"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -20,7 +19,7 @@ const documentsPerTransaction = 100
 func observeDatabase(
 	ctx context.Context, tx *forms.Transaction,
 ) (documents map[string][]string, o observation, err error) {
-	if documents, err = removal.AllReferences(ctx, tx); err == nil {
+	if documents, err = tx.AllReferences(ctx); err == nil {
 		o, err = observe(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
 	}
 	return documents, o, err
@@ -30,7 +29,7 @@ func observeDatabase(
 func deleteStale(
 	ctx context.Context, tx *forms.Transaction, dryRun bool, ids []string, confirmed map[string]bool,
 ) (*report.Entry, error) {
-	remover := removal.New(tx, dryRun)
+	remover := forms.NewRemover(tx, dryRun)
 	all, err := remover.References(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func deleteStale(
 	if err != nil {
 		return nil, err
 	}
-	entry := &report.Entry{Rows: report.Rows{}}
+	entry := &report.Entry{Rows: forms.Rows{}}
 	for _, id := range slices.Sorted(maps.Keys(documents)) {
 		entry.Rows.Add(rows[id])
 		slices.Sort(documents[id])
@@ -91,7 +90,7 @@ func sweepDatabase(ctx context.Context, e *claim.Erasure) (failed bool, err erro
 	}
 	return failed, reportRetained(ctx, e, func() (event report.Event, err error) {
 		err = e.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-			sessions, err := removal.AllReferences(ctx, tx)
+			sessions, err := tx.AllReferences(ctx)
 			if err == nil {
 				event, err = retainedInDatabase(ctx, tx, sessions, nil)
 			}

@@ -1,4 +1,4 @@
-package removal
+package forms
 
 import (
 	"context"
@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 const (
@@ -20,7 +17,7 @@ const sessionsPerStatement = 1000
 
 // Documents removes the documents of sessions, except those that other sessions refer to, and keeps such references
 // from being added. It counts a document that several items share for the item with the highest id.
-func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.Session) error {
+func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []Session) error {
 	for chunk := range slices.Chunk(sessions, sessionsPerStatement) {
 		if err := r.documentsOf(ctx, g, chunk); err != nil {
 			return err
@@ -29,7 +26,7 @@ func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.S
 	return nil
 }
 
-func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report.Session) error {
+func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []Session) error {
 	itemOf := map[string]int64{} // items by session
 	for _, s := range sessions {
 		itemOf[s.ID] = max(itemOf[s.ID], s.Item)
@@ -66,7 +63,7 @@ func (r *Remover) unreferenced(
 		ctx,
 		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+
 			r.tx.In("r.sessionid", "@ids")+" AND r.documentid IS NOT NULL"+r.lockClause(),
-		forms.Args{"ids": sessions}, []any{&document, &id},
+		Args{"ids": sessions}, []any{&document, &id},
 		func() { items[document] = max(items[document], itemOf[id]) },
 	); err != nil {
 		return nil, fmt.Errorf("%s: %w", referenceTable, err)
@@ -77,7 +74,7 @@ func (r *Remover) unreferenced(
 		ctx,
 		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+
 			r.tx.In("r.documentid", "@documents")+r.lockClause(),
-		forms.Args{"documents": slices.Sorted(maps.Keys(items))}, []any{&document, &session},
+		Args{"documents": slices.Sorted(maps.Keys(items))}, []any{&document, &session},
 		func() { referenced[document] = referenced[document] || !session.Valid || !r.sessions[session.String] },
 	); err != nil {
 		return nil, fmt.Errorf("%s: %w", referenceTable, err)
@@ -89,7 +86,7 @@ func (r *Remover) unreferenced(
 func (r *Remover) sessionRows(
 	ctx context.Context, g *Removal, table string, sessions []string, itemOf map[string]int64,
 ) error {
-	a := forms.Args{"sessions": sessions}
+	a := Args{"sessions": sessions}
 	counts, err := r.remove(ctx, table, r.tx.In("r.sessionid", "@sessions"), "r.sessionid", a)
 	for session, n := range counts {
 		g.add(table, itemOf[session], n)
@@ -100,7 +97,7 @@ func (r *Remover) sessionRows(
 // chunks removes the chunks of documents whose references were removed, unless there are new references by now. It
 // counts rows by document.
 func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]int64, error) {
-	where, a := r.tx.In("r.documentid", "@documents"), forms.Args{"documents": documents}
+	where, a := r.tx.In("r.documentid", "@documents"), Args{"documents": documents}
 	if !r.dry {
 		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " +
 			r.tx.Same("o.documentid", "r.documentid") + ")"
@@ -126,20 +123,18 @@ func (r *Remover) References(ctx context.Context, documents []string) (map[strin
 		return nil, err
 	}
 	condition := " AND " + r.tx.In("r.documentid", "@ids") + r.lockClause()
-	return references(ctx, r.tx, condition, forms.Args{"ids": documents})
+	return r.tx.references(ctx, condition, Args{"ids": documents})
 }
 
 // AllReferences returns the sessions that refer to any document, by document. An unknown session is "".
-func AllReferences(ctx context.Context, tx *forms.Transaction) (map[string][]string, error) {
-	return references(ctx, tx, "", nil)
+func (t *Transaction) AllReferences(ctx context.Context) (map[string][]string, error) {
+	return t.references(ctx, "", nil)
 }
 
-func references(
-	ctx context.Context, tx *forms.Transaction, condition string, a forms.Args,
-) (map[string][]string, error) {
+func (t *Transaction) references(ctx context.Context, condition string, a Args) (map[string][]string, error) {
 	sessions := map[string][]string{}
 	var document, session string
-	err := tx.Each(
+	err := t.Each(
 		ctx,
 		"SELECT r.documentid, COALESCE(r.sessionid, '') FROM tb_dm_session_reference AS r WHERE r.documentid IS NOT "+
 			"NULL"+condition,
@@ -149,10 +144,10 @@ func references(
 }
 
 // WithReferences removes documents together with the given references to them, and counts rows by document.
-func (r *Remover) WithReferences(ctx context.Context, documents map[string][]string) (map[string]report.Rows, error) {
+func (r *Remover) WithReferences(ctx context.Context, documents map[string][]string) (map[string]Rows, error) {
 	ids := slices.Sorted(maps.Keys(documents))
 	condition := r.tx.In("r.documentid", "@documents") + " AND " + r.tx.In("r.sessionid", "@sessions")
-	references, err := r.remove(ctx, referenceTable, condition, "r.documentid", forms.Args{
+	references, err := r.remove(ctx, referenceTable, condition, "r.documentid", Args{
 		"documents": ids,
 		"sessions":  slices.Concat(slices.Collect(maps.Values(documents))...),
 	})
@@ -163,9 +158,9 @@ func (r *Remover) WithReferences(ctx context.Context, documents map[string][]str
 	if err != nil {
 		return nil, err
 	}
-	rows := map[string]report.Rows{}
+	rows := map[string]Rows{}
 	for _, id := range ids {
-		rows[id] = report.Rows{}
+		rows[id] = Rows{}
 		if n := references[id]; n > 0 {
 			rows[id][referenceTable] = n
 		}
