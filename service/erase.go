@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 func (s *UserData) EraseUserData(
@@ -36,7 +35,7 @@ func (s *UserData) EraseUserData(
 		"process_instance_ids": in.GetProcessInstanceIds(),
 		"task_ids":             in.GetTaskIds(),
 	}
-	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e report.Event) error {
+	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e userdata.Event) error {
 		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
 	})
 }
@@ -52,14 +51,14 @@ func (s *UserData) SweepDocuments(
 		userdata.Request{Sweep: true},
 		in.GetDryRun(),
 		audit.Details{"dry_run": in.GetDryRun()},
-		func(e report.Event) error {
+		func(e userdata.Event) error {
 			return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
 		},
 	)
 }
 
 func (s *UserData) erase(
-	ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(report.Event) error,
+	ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(userdata.Event) error,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -147,7 +146,7 @@ func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err e
 	return r, nil
 }
 
-func eraseMessage(e report.Event) *cleanupv1.EraseEvent {
+func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 	out := &cleanupv1.EraseEvent{ErasureId: e.Erasure, Sequence: e.Sequence, Time: timestamppb.New(e.Time)}
 	switch {
 	case e.Instance != nil:

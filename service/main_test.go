@@ -27,7 +27,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 func TestMain(m *testing.M) {
@@ -109,7 +108,7 @@ func migrate(t testing.TB, db *pgtest.DB) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(
-		store.Migrate(t.Context(), admin), record.Migrate(t.Context(), admin), admin.Close(t.Context()),
+		store.Migrate(t.Context(), admin), userdata.Migrate(t.Context(), admin), admin.Close(t.Context()),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +120,7 @@ func database(t testing.TB) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, campaigndb.Schema)
-		return errors.Join(err, store.Migrate(ctx, conn), record.Migrate(ctx, conn))
+		return errors.Join(err, store.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 func (s *UserData) ListFormsPurges(
@@ -20,7 +20,7 @@ func (s *UserData) ListFormsPurges(
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(), func(r purge.Rule) string { return r.Name })
+	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(), func(r userdata.Purge) string { return r.Name })
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +45,15 @@ func (s *UserData) SetFormsPurge(
 	if err := checkMask(mask, given).Err(); err != nil {
 		return nil, err
 	}
-	stored, err := s.forms.SetPurge(ctx, name, given.GetEtag(), func(before *purge.Rule) (purge.Rule, error) {
+	stored, err := s.forms.SetPurge(ctx, name, given.GetEtag(), func(before *userdata.Purge) (userdata.Purge, error) {
 		if before == nil {
 			if mask != nil {
-				return purge.Rule{}, purge.NotFound(name)
+				return userdata.Purge{}, userdata.NoPurge(name)
 			}
-			before = &purge.Rule{}
+			before = &userdata.Purge{}
 		}
 		p := merge(purgeMessage(*before), given, mask)
-		return purge.Rule{
+		return userdata.Purge{
 			Name:        name,
 			Application: p.GetApplication(),
 			Workflow:    p.GetWorkflow(),
@@ -80,11 +80,11 @@ func (s *UserData) DeleteFormsPurge(
 	return &cleanupv1.DeleteFormsPurgeResponse{}, nil
 }
 
-func notePurge(ctx context.Context, tx pgx.Tx, before, after *purge.Rule) error {
+func notePurge(ctx context.Context, tx pgx.Tx, before, after *userdata.Purge) error {
 	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
 }
 
-func purgeMessage(p purge.Rule) *cleanupv1.FormsPurge {
+func purgeMessage(p userdata.Purge) *cleanupv1.FormsPurge {
 	return &cleanupv1.FormsPurge{
 		Name:        p.Name,
 		Application: p.Application,

@@ -10,8 +10,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
+	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -34,7 +33,7 @@ func (s *UserData) VerifyErasure(
 	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
 	}
-	var query *search.Query
+	var query *userdata.Query
 	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {
 		q, wrong := parseQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
 		if wrong != nil {
@@ -74,7 +73,7 @@ func (s *UserData) ListReceipts(
 	return out, nil
 }
 
-func receiptMessage(r *report.Receipt) *cleanupv1.Receipt {
+func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	out := &cleanupv1.Receipt{
 		Id:                 r.ID,
 		RequestedBy:        r.RequestedBy,

@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 type UserData struct {
@@ -98,9 +97,9 @@ func (s *UserData) FindUserData(
 	return out, nil
 }
 
-func reasonMessage(r search.Reason) *cleanupv1.Reason {
+func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
 	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
-	if r.Kind == search.InVariable {
+	if r.Kind == userdata.InVariable {
 		out.Variable = &cleanupv1.WorkflowVariable{
 			Application: r.Variable.Application,
 			Workflow:    r.Variable.Workflow,
@@ -112,8 +111,8 @@ func reasonMessage(r search.Reason) *cleanupv1.Reason {
 }
 
 // parseQuery fails with failure.Violations.
-func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (search.Query, error) {
-	q := search.Query{UserID: user, PrincipalIDs: principals}
+func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
+	q := userdata.Query{UserID: user, PrincipalIDs: principals}
 	var wrong failure.Violations
 	check := func(field, value string, required bool) {
 		switch {
@@ -129,7 +128,7 @@ func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals
 		check(fmt.Sprintf("variables[%d].workflow", i), v.GetWorkflow(), true)
 		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
 		q.Variables = append(q.Variables,
-			search.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()})
+			userdata.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()})
 	}
 	if wrong != nil {
 		return q, wrong

@@ -23,8 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // In PostgreSQL, without rows. With files, it has a folder with these files.
@@ -57,8 +55,8 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 }
 
 // One warning or error of the erasure has all parts.
-func (f *fixture) logged(events []report.Event, parts ...string) bool {
-	return slices.ContainsFunc(events, func(e report.Event) bool {
+func (f *fixture) logged(events []userdata.Event, parts ...string) bool {
+	return slices.ContainsFunc(events, func(e userdata.Event) bool {
 		return e.Log != nil &&
 			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
 	})
@@ -208,7 +206,7 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 			}
 			request := userdata.Request{Tasks: []int64{12}}
 			if byUser {
-				request = userdata.Request{Query: &search.Query{UserID: "ann"}}
+				request = userdata.Request{Query: &userdata.Query{UserID: "ann"}}
 			}
 			events, receipt := f.erase(request)
 			if receipt.Succeeded || len(receipt.Problems) == 0 ||
@@ -365,7 +363,7 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '100ms'")
 	f.record.Reset()
 	reported := 0
-	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(report.Event) error {
+	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(userdata.Event) error {
 		reported++
 		if reported == 1 || suite.Long.Requested() {
 			time.Sleep(300 * time.Millisecond)
@@ -408,7 +406,7 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	}
 	// A running process instance is terminated first.
 	events, receipt = f.erase(userdata.Request{Instances: []int64{3}})
-	if i := slices.IndexFunc(events, func(e report.Event) bool {
+	if i := slices.IndexFunc(events, func(e userdata.Event) bool {
 		return e.Instance != nil && e.Instance.Terminated && e.Instance.Invocation == "i3"
 	}); i < 0 || !receipt.Succeeded {
 		t.Errorf("%+v", receipt)
@@ -647,7 +645,7 @@ func TestManyInstances(t *testing.T) {
 		t.Logf("%d statements", sent)
 	}
 	if reported := slices.DeleteFunc(
-		slices.Clone(events), func(e report.Event) bool { return e.Instance == nil },
+		slices.Clone(events), func(e userdata.Event) bool { return e.Instance == nil },
 	); int64(len(reported)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
 		t.Errorf("%d process instances were reported; %+v", len(reported), receipt.Problems)
@@ -944,7 +942,7 @@ func TestManyTasks(t *testing.T) {
 		orphans = append(orphans, i)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
-	if logs := slices.DeleteFunc(events, func(e report.Event) bool { return e.Log == nil }); len(logs) != 1 ||
+	if logs := slices.DeleteFunc(events, func(e userdata.Event) bool { return e.Log == nil }); len(logs) != 1 ||
 		!f.logged(logs, fmt.Sprintf("searched the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
 		t.Errorf("logged %+v", logs)
 	}
@@ -967,20 +965,20 @@ func testErrors(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 3, 5, false)
 	for _, c := range []struct {
 		name  string
-		query search.Query
+		query userdata.Query
 		want  error
 	}{
-		{"several principals", search.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
-		{"another's principal", search.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, search.ErrNotPrincipal},
+		{"several principals", userdata.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
+		{"another's principal", userdata.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, userdata.ErrNotPrincipal},
 		{
 			"no such workflow",
-			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "review"}}},
-			search.ErrNoVariable,
+			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{Application: "Loans", Workflow: "review"}}},
+			userdata.ErrNoVariable,
 		},
 		{
 			"no such variable",
-			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "apply", Name: "x"}}},
-			search.ErrNoVariable,
+			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{Application: "Loans", Workflow: "apply", Name: "x"}}},
+			userdata.ErrNoVariable,
 		},
 	} {
 		if _, err := f.Start(t.Context(), userdata.Request{Query: &c.query}); !errors.Is(err, c.want) {
@@ -989,19 +987,19 @@ func testErrors(t *testing.T, on engine) {
 	}
 	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables do not belong to workflows
 		found := f.find(
-			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: workflow}}})
+			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{Application: "Loans", Workflow: workflow}}})
 		if len(found.NotSearched) != 1 {
 			t.Errorf("%s: %v", workflow, found.NotSearched)
 		}
 	}
 	if found := f.find(
-		search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "apply"}}},
+		userdata.Query{UserID: "ann", Variables: []userdata.Variable{{Application: "Loans", Workflow: "apply"}}},
 	); len(found.NotSearched) != 1 ||
 		!strings.Contains(found.NotSearched[0], "photo") {
 		t.Errorf("not searched: %v", found.NotSearched)
 	}
 	other := onPools(t, userdata.Config{}, f.record.Pool, pgtest.Empty(t).Pool)
-	if _, err := other.Find(t.Context(), search.Query{UserID: "ann"}); !errors.Is(err, forms.ErrNotForms) {
+	if _, err := other.Find(t.Context(), userdata.Query{UserID: "ann"}); !errors.Is(err, forms.ErrNotForms) {
 		t.Errorf("%v", err)
 	}
 	if f.record.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
@@ -1054,13 +1052,13 @@ func testNumbers(t *testing.T, on engine) {
 				c.stored,
 			),
 		)
-		found := f.find(search.Query{
+		found := f.find(userdata.Query{
 			UserID:    c.user,
-			Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review", Name: column}},
+			Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review", Name: column}},
 		})
 		if len(found.Instances) == 1 != (c.user != "1") ||
 			(len(found.Instances) > 0 &&
-				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != search.Whole)) {
+				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole)) {
 			t.Errorf("%s in %s %s: %+v", c.user, c.kind, c.stored, found.Instances)
 		}
 	}
@@ -1093,15 +1091,15 @@ func testInstancesByOtherNumbers(t *testing.T, on engine) {
 			),
 		)
 		for _, user := range []string{"ann", "7"} {
-			found := f.find(search.Query{
+			found := f.find(userdata.Query{
 				UserID:    user,
-				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+				Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
 			})
-			if !slices.ContainsFunc(found.Instances, func(i search.Instance) bool { return i.ID == 12 }) {
+			if !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == 12 }) {
 				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
 			}
 			if kind == "numeric" &&
-				!slices.ContainsFunc(found.Instances, func(i search.Instance) bool { return i.ID == math.MaxInt64 }) {
+				!slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == math.MaxInt64 }) {
 				t.Errorf("%s: the largest id there is: %+v", user, found.Instances)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/cleanupd/cleanupd/userdata/search"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // A search never fails, and finds a variable if and only if it contains the user id, for random user ids and values.
@@ -36,7 +36,7 @@ func FuzzFind(f *testing.F) {
 	}
 	forms := newForms(f, 1, 0, false)
 	forms.db.Do("INSERT INTO tb_101 (process_instance_id, applicant, amount) VALUES (1, '', 0)")
-	in := search.Variable{Application: "Loans", Workflow: "apply"}
+	in := userdata.Variable{Application: "Loans", Workflow: "apply"}
 	f.Fuzz(func(t *testing.T, user, value string) {
 		if user == "" || !isText(user) || !isText(value) {
 			return // refused earlier, or impossible in a database
@@ -51,25 +51,25 @@ func FuzzFind(f *testing.F) {
 			Scan(&amount); err != nil {
 			t.Fatal(err)
 		}
-		found, err := forms.Find(t.Context(), search.Query{UserID: user, Variables: []search.Variable{in}})
+		found, err := forms.Find(t.Context(), userdata.Query{UserID: user, Variables: []userdata.Variable{in}})
 		if err != nil {
 			t.Fatalf("%.100q: %v", user, err)
 		}
-		var reasons []search.Reason
+		var reasons []userdata.Reason
 		for _, instance := range found.Instances {
 			reasons = append(reasons, instance.Reasons...)
 		}
-		held := slices.ContainsFunc(reasons, func(r search.Reason) bool {
-			return r.Variable.Name == "applicant" && (r.Match == search.Whole) == (value == user)
+		held := slices.ContainsFunc(reasons, func(r userdata.Reason) bool {
+			return r.Variable.Name == "applicant" && (r.Match == userdata.Whole) == (value == user)
 		})
 		if held != strings.Contains(value, user) {
 			t.Errorf("%q in %q: %v", user, value, reasons)
 		}
 		if amount &&
-			!slices.Contains(reasons, search.Reason{
-				Kind:     search.InVariable,
-				Variable: search.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
-				Match:    search.Whole,
+			!slices.Contains(reasons, userdata.Reason{
+				Kind:     userdata.InVariable,
+				Variable: userdata.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
+				Match:    userdata.Whole,
 			}) {
 			t.Errorf("the number %q is not found: %v", user, reasons)
 		}
@@ -99,10 +99,10 @@ func FuzzVariable(f *testing.F) {
 		if !isText(application) || !isText(workflow) || !isText(variable) {
 			return
 		}
-		v := search.Variable{Application: application, Workflow: workflow, Name: variable}
-		found, err := forms.Find(t.Context(), search.Query{UserID: "ann", Variables: []search.Variable{v}})
+		v := userdata.Variable{Application: application, Workflow: workflow, Name: variable}
+		found, err := forms.Find(t.Context(), userdata.Query{UserID: "ann", Variables: []userdata.Variable{v}})
 		if err != nil {
-			if !errors.Is(err, search.ErrNoVariable) {
+			if !errors.Is(err, userdata.ErrNoVariable) {
 				t.Errorf("%v: %v", v, err)
 			}
 			return
@@ -114,7 +114,7 @@ func FuzzVariable(f *testing.F) {
 		}
 		for _, instance := range found.Instances {
 			for _, r := range instance.Reasons {
-				if r.Kind == search.InVariable &&
+				if r.Kind == userdata.InVariable &&
 					(r.Variable.Application != application || r.Variable.Workflow != workflow ||
 						(variable != "" && r.Variable.Name != variable)) {
 					t.Errorf("%v was looked into for %v", r.Variable, v)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // A hold of everything that is created during an erasure or a sweep waits for the running transaction. Nothing more is
@@ -149,7 +148,7 @@ func holdEverything(t *testing.T, f *fixture, request userdata.Request, left fun
 	}
 	isHeld.Store(false)
 	events, receipt := f.watch(id)
-	if !receipt.Succeeded || left() != 0 || !slices.ContainsFunc(events, func(e report.Event) bool {
+	if !receipt.Succeeded || left() != 0 || !slices.ContainsFunc(events, func(e userdata.Event) bool {
 		return e.Log != nil && e.Log.Message == held.Error()+"; the erasure will then be resumed"
 	}) {
 		t.Errorf("%d are left: %+v", left(), receipt)

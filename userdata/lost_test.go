@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // A replica that loses the connection with its locks stops working in the folder. Another replica that works there
@@ -72,7 +71,7 @@ func TestManyFailedErasures(t *testing.T) {
 	)
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '200ms'")
 	f.record.Reset()
-	if _, err := f.Start(t.Context(), userdata.Request{Query: &search.Query{UserID: "nobody"}}); err != nil {
+	if _, err := f.Start(t.Context(), userdata.Request{Query: &userdata.Query{UserID: "nobody"}}); err != nil {
 		t.Error(err)
 	}
 }

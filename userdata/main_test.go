@@ -24,9 +24,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
@@ -115,7 +112,7 @@ func newRecord(t testing.TB, on engine) *pgtest.DB {
 		if on == onPostgres {
 			_, err = conn.Exec(ctx, formsdb.Schema)
 		}
-		return errors.Join(err, record.Migrate(ctx, conn))
+		return errors.Join(err, userdata.Migrate(ctx, conn))
 	})
 }
 
@@ -128,7 +125,7 @@ func (f *fixture) open() {
 	}
 	defer conn.Release()
 	if err := errors.Join(
-		record.Migrate(f.t.Context(), conn.Conn()), f.config.Forms.Migrate(f.t.Context()),
+		userdata.Migrate(f.t.Context(), conn.Conn()), f.config.Forms.Migrate(f.t.Context()),
 	); err != nil {
 		f.t.Fatal(err)
 	}
@@ -206,7 +203,7 @@ func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	return stop
 }
 
-func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
+func (f *fixture) erase(r userdata.Request) ([]userdata.Event, *userdata.Receipt) {
 	f.t.Helper()
 	id, err := f.Start(f.t.Context(), r)
 	if err != nil {
@@ -215,11 +212,11 @@ func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
 	return f.watch(id)
 }
 
-func (f *fixture) watch(id string) (events []report.Event, receipt *report.Receipt) {
+func (f *fixture) watch(id string) (events []userdata.Event, receipt *userdata.Receipt) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
-	receipt, err := f.Watch(ctx, id, func(e report.Event) error {
+	receipt, err := f.Watch(ctx, id, func(e userdata.Event) error {
 		events = append(events, e)
 		if e.Sequence != int64(len(events)) {
 			f.t.Errorf("sequence %d is the %dth", e.Sequence, len(events))
@@ -232,9 +229,9 @@ func (f *fixture) watch(id string) (events []report.Event, receipt *report.Recei
 	return events, receipt
 }
 
-func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
+func (f *fixture) preview(r userdata.Request) (receipt *userdata.Receipt) {
 	f.t.Helper()
-	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
+	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
 		receipt = e.Receipt
 		return nil
 	}); err != nil {
@@ -243,7 +240,7 @@ func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	return receipt
 }
 
-func (f *fixture) find(q search.Query) *search.Result {
+func (f *fixture) find(q userdata.Query) *userdata.Found {
 	f.t.Helper()
 	found, err := f.Find(f.t.Context(), q)
 	if err != nil {

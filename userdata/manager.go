@@ -9,13 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/readiness"
-	"github.com/cleanupd/cleanupd/userdata/claim"
-	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/purge"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 type Config struct {
@@ -28,7 +22,7 @@ type Config struct {
 	InDatabase bool
 	// Server is asked to erase process instances; if it is nil, they are erased directly in the Forms server's
 	// database.
-	Server erasure.ProcessManager
+	Server ProcessManager
 	// Lease is how long a replica may be silent before any other replica may take over its erasure; 0 means
 	// DefaultLease.
 	Lease time.Duration
@@ -63,16 +57,16 @@ func New(c Config) *Manager {
 	return &Manager{Config: c, wake: make(chan struct{}, 1)}
 }
 
-func (m *Manager) claims() claim.Config {
-	return claim.Config{Record: m.Record, Forms: m.Forms, Lease: m.Lease, Held: m.Held}
+func (m *Manager) claims() claimConfig {
+	return claimConfig{Record: m.Record, Forms: m.Forms, Lease: m.Lease, Held: m.Held}
 }
 
-func (m *Manager) eraser() erasure.Eraser {
-	return erasure.Eraser{Folder: m.Folder, InDatabase: m.InDatabase, Server: m.Server}
+func (m *Manager) eraser() eraser {
+	return eraser{Folder: m.Folder, InDatabase: m.InDatabase, Server: m.Server}
 }
 
-func (m *Manager) rules() purge.Store {
-	return purge.Store{Record: m.Record, FormsID: m.Forms.Identity()}
+func (m *Manager) rules() purgeStore {
+	return purgeStore{Record: m.Record, FormsID: m.Forms.Identity()}
 }
 
 // pingTimeout is how long Ready waits for the Forms database.
@@ -95,9 +89,9 @@ func (m *Manager) Ready(ctx context.Context) error {
 }
 
 // Find reads one snapshot of the database.
-func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Result, err error) {
+func (m *Manager) Find(ctx context.Context, q Query) (result *Found, err error) {
 	err = m.snapshot(ctx, func(tx *forms.Transaction) error {
-		result, err = search.Run(ctx, tx, q)
+		result, err = search(ctx, tx, q)
 		return err
 	})
 	return result, err
@@ -126,13 +120,13 @@ func (m *Manager) BlindSpots() []string {
 	return append(spots, "the contents of documents")
 }
 
-func (m *Manager) Receipt(ctx context.Context, id string) (*report.Receipt, error) {
-	return record.Receipt(ctx, m.Record, id)
+func (m *Manager) Receipt(ctx context.Context, id string) (*Receipt, error) {
+	return readReceipt(ctx, m.Record, id)
 }
 
 // Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
-func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*report.Receipt, string, error) {
-	return record.Receipts(ctx, m.Record, size, token)
+func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*Receipt, string, error) {
+	return readReceipts(ctx, m.Record, size, token)
 }
 
 // pollInterval is how long Watch waits before it looks for new events again.
@@ -140,16 +134,16 @@ const pollInterval = 100 * time.Millisecond
 
 // Watch calls fn for the erasure's past events and then for new ones, until the erasure ends, and returns the
 // receipt.
-func (m *Manager) Watch(ctx context.Context, id string, fn func(report.Event) error) (*report.Receipt, error) {
+func (m *Manager) Watch(ctx context.Context, id string, fn func(Event) error) (*Receipt, error) {
 	for last := int64(0); ; {
-		events, err := record.Events(ctx, m.Record, id, last)
+		events, err := readEvents(ctx, m.Record, id, last)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range events {
 			last = e.Sequence
 			if e.Ended {
-				if e.Receipt, err = record.Receipt(ctx, m.Record, id); err != nil {
+				if e.Receipt, err = readReceipt(ctx, m.Record, id); err != nil {
 					return nil, err
 				}
 			}

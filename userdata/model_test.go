@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
-	"github.com/cleanupd/cleanupd/userdata/search"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // Predicts in plain Go, independently of the code under test, the results of searches and erasures.
@@ -36,8 +36,8 @@ func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 }
 
 // "" if the text does not contain the user id.
-func holds(text, user string) search.Match {
-	best := search.Match("")
+func holds(text, user string) userdata.Match {
+	best := userdata.Match("")
 	for i := range len(text) - len(user) + 1 {
 		if text[i:i+len(user)] != user {
 			continue
@@ -48,11 +48,11 @@ func holds(text, user string) search.Match {
 		}
 		switch {
 		case len(text) == len(user):
-			return search.Whole
+			return userdata.Whole
 		case (len(before) == 0 || !word(before[len(before)-1])) && (len(after) == 0 || !word(after[0])):
-			best = search.Word
+			best = userdata.Word
 		case best == "":
-			best = search.Part
+			best = userdata.Part
 		}
 	}
 	return best
@@ -92,13 +92,13 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 	for table, searched := range map[string][]int{"tb_101": {1, 2, 3}, "tb_102": {1, 2}, "tb_103": {1}} {
 		for _, row := range m.Table(table).Rows {
 			for _, column := range searched {
-				how := search.Match("")
+				how := userdata.Match("")
 				switch value := row[column].(type) {
 				case string:
 					how = holds(value, user)
 				case int64:
 					if fmt.Sprint(value) == user {
-						how = search.Whole
+						how = userdata.Whole
 					}
 				}
 				if how != "" {

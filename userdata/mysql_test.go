@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // On a given server, with some process instances of a person.
@@ -72,7 +71,7 @@ func TestSettingsOfMySQL(t *testing.T) {
 				f := onServer(t, server, []string{"latin1", "utf8mb4"}[seed%2], seed, seed < 2)
 				f.work()
 				user := formsdb.Users[seed]
-				query := search.Query{UserID: user, Variables: allVariables}
+				query := userdata.Query{UserID: user, Variables: allVariables}
 				query.PrincipalIDs = f.find(query).Principals[:1]
 				m := newModel(f.data, seed < 2)
 				reasons, orphans := m.find(user, query.PrincipalIDs)
@@ -126,9 +125,9 @@ func TestExactlyOnMySQL(t *testing.T) {
 			f.config = userdata.Config{Record: f.record.Pool, Forms: openMySQL(t, db.Config("root")), InDatabase: true}
 			f.open()
 			f.work()
-			query := search.Query{
+			query := userdata.Query{
 				UserID:    "bob",
-				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+				Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
 			}
 			found := f.find(query)
 			var instances []int64

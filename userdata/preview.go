@@ -7,21 +7,17 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
-	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
 // Preview reports what an erasure would delete, and changes nothing. The last event is the receipt. fn may be slow,
 // since it is called after the snapshot of the database has ended.
-func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
+func (m *Manager) Preview(ctx context.Context, r Request, fn func(Event) error) error {
 	events, err := m.resolve(ctx, &r)
 	if err != nil {
 		return err
 	}
-	p := &previewer{m: m, request: r, emit: fn, receipt: &report.Receipt{
+	p := &previewer{m: m, request: r, emit: fn, receipt: &Receipt{
 		RequestedBy: r.RequestedBy,
 		CreateTime:  time.Now(),
 		DryRun:      true,
@@ -43,19 +39,19 @@ func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) 
 		return err
 	}
 	p.receipt.EndTime = new(time.Now())
-	return p.report(report.Event{Receipt: p.receipt, Ended: true})
+	return p.report(Event{Receipt: p.receipt, Ended: true})
 }
 
 // previewer finds, numbers and emits the events of a preview, and makes its receipt.
 type previewer struct {
 	m        *Manager
 	request  Request // its query is replaced by ids
-	emit     func(report.Event) error
+	emit     func(Event) error
 	sequence int64
-	receipt  *report.Receipt
+	receipt  *Receipt
 }
 
-func (p *previewer) report(events ...report.Event) error {
+func (p *previewer) report(events ...Event) error {
 	for _, e := range events {
 		p.sequence++
 		e.Sequence, e.Time = p.sequence, time.Now()
@@ -80,7 +76,7 @@ func (p *previewer) report(events ...report.Event) error {
 }
 
 func (p *previewer) sweep(ctx context.Context) error {
-	events, err := sweep.Preview(ctx, p.m.Record, p.m.Forms, p.m.Folder)
+	events, err := previewSweep(ctx, p.m.Record, p.m.Forms, p.m.Folder)
 	if err != nil {
 		return err
 	}
@@ -93,10 +89,10 @@ func (p *previewer) erase(ctx context.Context) error {
 		return err
 	}
 	sessions := slices.Clone(earlier)
-	var events []report.Event
+	var events []Event
 	err = p.m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		remover := forms.NewRemover(tx, true)
-		for ids := range slices.Chunk(p.request.Instances, erasure.ItemsPerTransaction) {
+		for ids := range slices.Chunk(p.request.Instances, itemsPerTransaction) {
 			chunkEvents, chunkSessions, err := p.instances(ctx, tx, remover, ids)
 			if err != nil {
 				return err
@@ -107,14 +103,14 @@ func (p *previewer) erase(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		orphans, _, orphanEvents := erasure.Orphans(tasks)
+		orphans, _, orphanEvents := orphansOf(tasks)
 		events = append(events, orphanEvents...)
 		removed, err := remover.Orphans(ctx, orphans, false)
 		if err != nil {
 			return err
 		}
 		if p.m.InDatabase {
-			documents := append(erasure.WithoutItem(earlier), removed.Sessions...)
+			documents := append(withoutItem(earlier), removed.Sessions...)
 			if err := remover.Documents(ctx, removed, documents); err != nil {
 				return err
 			}
@@ -124,7 +120,7 @@ func (p *previewer) erase(ctx context.Context) error {
 			sessions = append(sessions, s.ID)
 		}
 		for _, o := range orphans {
-			events = append(events, report.Event{Task: &report.TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
+			events = append(events, Event{Task: &TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
 		}
 		return nil
 	})
@@ -141,11 +137,11 @@ func (p *previewer) erase(ctx context.Context) error {
 func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
 	var earlier []string
 	if p.request.Query != nil {
-		if earlier, err = record.ByUser(ctx, p.m.Record, p.m.Forms.Identity(), p.request.Query.UserID); err != nil {
+		if earlier, err = failedErasuresOf(ctx, p.m.Record, p.m.Forms.Identity(), p.request.Query.UserID); err != nil {
 			return nil, err
 		}
 	}
-	leftovers, err := p.m.recordRequest(p.request).Leftovers(ctx, p.m.Record, earlier, "")
+	leftovers, err := p.m.recordRequest(p.request).leftovers(ctx, p.m.Record, earlier, "")
 	for _, l := range leftovers {
 		sessions = append(sessions, l.Session)
 	}
@@ -156,7 +152,7 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 // folder.
 func (p *previewer) instances(
 	ctx context.Context, tx *forms.Transaction, remover *forms.Remover, ids []int64,
-) (events []report.Event, sessions []string, err error) {
+) (events []Event, sessions []string, err error) {
 	instances, err := tx.Instances(ctx, ids, "")
 	if err != nil {
 		return nil, nil, err
@@ -165,7 +161,7 @@ func (p *previewer) instances(
 		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 			unknown := instances[id] != nil && instances[id].Invocation == ""
 			if unknown {
-				events = append(events, erasure.FailedEvent(record.KindInstance, id, erasure.ErrNoInvocation))
+				events = append(events, failedEvent(kindInstance, id, errNoInvocation))
 			}
 			return unknown
 		})
@@ -181,27 +177,27 @@ func (p *previewer) instances(
 		}
 	}
 	for _, id := range ids {
-		events = append(events, p.m.eraser().Events(id, instances[id], removed.Rows[id])...)
+		events = append(events, p.m.eraser().instanceEvents(id, instances[id], removed.Rows[id])...)
 	}
 	return events, sessions, nil
 }
 
 // files returns the events about the documents of the sessions that would be deleted from the folder.
-func (p *previewer) files(ctx context.Context, sessions []string) []report.Event {
+func (p *previewer) files(ctx context.Context, sessions []string) []Event {
 	switch {
 	case p.m.Folder != "":
 		root, err := os.OpenRoot(p.m.Folder)
 		if err != nil {
-			return []report.Event{erasure.Unreadable(err)}
+			return []Event{unreadableEvent(err)}
 		}
 		defer func() { _ = root.Close() }()
-		documents, summary, err := erasure.SearchFolder(ctx, root, sessions)
+		documents, summary, err := searchFolder(ctx, root, sessions)
 		if err != nil {
-			return []report.Event{erasure.Unreadable(err)}
+			return []Event{unreadableEvent(err)}
 		}
-		return append([]report.Event{summary}, erasure.DocumentEvents(documents)...)
+		return append([]Event{summary}, documentEvents(documents)...)
 	case !p.m.InDatabase && len(sessions) > 0:
-		return []report.Event{erasure.UnknownStorageEvent(slices.Sorted(slices.Values(sessions)))}
+		return []Event{unknownStorageEvent(slices.Sorted(slices.Values(sessions)))}
 	}
 	return nil
 }

@@ -12,36 +12,32 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/userdata/claim"
-	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/purge"
-	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 // purgeTask makes a purge a task of runs.
 type purgeTask struct {
 	*Manager
-	rule purge.Rule
+	rule Purge
 }
 
 func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Candidates, error) {
-	criteria := p.rule.At(now)
+	criteria := p.rule.at(now)
 	c := &external.Candidates{
 		Table:  forms.InstanceTable,
-		Rule:   criteria.Describe(),
+		Rule:   criteria.describe(),
 		Cutoff: time.Unix(criteria.Cutoff, 0),
 	}
 	err := p.snapshot(ctx, func(tx *forms.Transaction) error {
 		if err := tx.Each(ctx, "SELECT count(*) FROM "+c.Table, nil, []any{&c.Total}, func() {}); err != nil {
 			return err
 		}
-		s, err := criteria.Search(ctx, tx)
+		s, err := criteria.search(ctx, tx)
 		if err != nil {
 			return err
 		}
 		c.Notes = s.Notes
-		return s.Each(ctx, func(id int64, date time.Time) {
+		return s.each(ctx, func(id int64, date time.Time) {
 			c.Items = append(c.Items, external.Item{ID: id, Date: date})
 		})
 	})
@@ -55,7 +51,7 @@ func (p purgeTask) Preview(
 ) error {
 	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		remover := forms.NewRemover(tx, true)
-		for ids := range slices.Chunk(idsOf(c.Items), erasure.ItemsPerTransaction) {
+		for ids := range slices.Chunk(idsOf(c.Items), itemsPerTransaction) {
 			rows := forms.Rows{forms.InstanceTable: int64(len(ids))}
 			if p.Server == nil {
 				removed, err := remover.Instances(ctx, ids, p.InDatabase)
@@ -98,9 +94,9 @@ func (p purgeTask) Delete(
 		}
 		return done(ctx, rows)
 	}
-	criteria := purge.Criteria{Rule: p.rule, Cutoff: c.Cutoff.Unix()}
+	criteria := criteria{Purge: p.rule, Cutoff: c.Cutoff.Unix()}
 	for ids := idsOf(c.Items); ; {
-		id, err := p.of(run).Unfinished(ctx, p.Record)
+		id, err := p.of(run).unfinished(ctx, p.Record)
 		if err == nil && id == "" {
 			if len(ids) == 0 {
 				break
@@ -116,13 +112,13 @@ func (p purgeTask) Delete(
 			continue
 		}
 		claimed := false
-		err = p.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error {
+		err = p.claims().do(ctx, id, func(ctx context.Context, e *erasure) error {
 			claimed = true
-			stopped, err := p.eraser().Run(ctx, e, progress)
+			stopped, err := p.eraser().run(ctx, e, progress)
 			return cmp.Or(err, stopped)
 		})
 		switch {
-		case errors.As(err, new(*claim.HeldError)): // done lets the run notice the hold and begin the task again
+		case errors.As(err, new(*heldError)): // done lets the run notice the hold and begin the task again
 			return cmp.Or(progress(ctx), err)
 		case err != nil:
 			return p.explain(ctx, err)
@@ -141,25 +137,25 @@ func (p purgeTask) Delete(
 	return p.checkFailures(ctx, run)
 }
 
-func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
+func (p purgeTask) of(run string) purgeRun { return purgeRun{RunID: run, Name: p.rule.Name} }
 
 // request requests an erasure of those process instances that the run has not requested before. It returns "" if
 // there are none.
 func (p purgeTask) request(
-	ctx context.Context, run string, criteria purge.Criteria, ids []int64,
+	ctx context.Context, run string, criteria criteria, ids []int64,
 ) (id string, err error) {
 	err = pgx.BeginFunc(ctx, p.Record, func(tx pgx.Tx) error {
-		fresh, err := p.of(run).New(ctx, tx, ids)
+		fresh, err := p.of(run).unrequested(ctx, tx, ids)
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
-		e, err := record.Request{
+		e, err := request{
 			FormsID:     p.Forms.Identity(),
 			RequestedBy: "run " + run,
 			RunID:       run,
 			Purge:       &criteria,
 			Instances:   fresh,
-		}.Insert(ctx, tx)
+		}.insert(ctx, tx)
 		id = e.ID
 		return err
 	})
@@ -168,7 +164,7 @@ func (p purgeTask) request(
 
 // checkFailures fails if process instances, or their documents, could not be erased in a run.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
-	receipt, instances, sessions, err := p.of(run).Failures(ctx, p.Record)
+	receipt, instances, sessions, err := p.of(run).failures(ctx, p.Record)
 	if err != nil || receipt == "" {
 		return err
 	}
@@ -180,13 +176,13 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 // Deleted counts only process instances if the Forms server purges.
 func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
 	if p.Server != nil {
-		return p.of(run).Instances(ctx, p.Record)
+		return p.of(run).instances(ctx, p.Record)
 	}
-	return p.of(run).Rows(ctx, p.Record)
+	return p.of(run).rows(ctx, p.Record)
 }
 
 func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error) {
-	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
+	return recentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
 
 // explain hides that the Forms database is lost, since the caller would conclude that the run's own database is
@@ -200,9 +196,9 @@ func (p purgeTask) explain(ctx context.Context, err error) error {
 
 func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []external.Statement, err error) {
 	err = p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-		s, err := p.rule.At(now).Search(ctx, tx)
+		s, err := p.rule.at(now).search(ctx, tx)
 		if err == nil {
-			list = s.Statements()
+			list = s.statements()
 		}
 		return err
 	})

@@ -23,11 +23,9 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
-	"github.com/cleanupd/cleanupd/userdata/purge"
-	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-func noNote(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return nil }
+func noNote(context.Context, pgx.Tx, *userdata.Purge, *userdata.Purge) error { return nil }
 
 // The process instances have a date, and there are only the workflows. Documents are in the database unless there are
 // files.
@@ -44,14 +42,14 @@ func newPurges(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
-func (f *fixture) replacePurge(r purge.Rule, etag string, note purge.Note) error {
-	replace := func(*purge.Rule) (purge.Rule, error) { return r, nil }
+func (f *fixture) replacePurge(r userdata.Purge, etag string, note userdata.PurgeNote) error {
+	replace := func(*userdata.Purge) (userdata.Purge, error) { return r, nil }
 	_, err := f.SetPurge(f.t.Context(), r.Name, etag, replace, note)
 	return err
 }
 
 // The rule is stored if it does not exist.
-func (f *fixture) task(p purge.Rule) external.Task {
+func (f *fixture) task(p userdata.Purge) external.Task {
 	f.t.Helper()
 	if err := f.replacePurge(p, "", noNote); err != nil {
 		f.t.Fatal(err)
@@ -155,7 +153,7 @@ func testPurge(t *testing.T, on engine) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		application, workflow, _ := strings.Cut(path, "/")
-		task := f.task(purge.Rule{
+		task := f.task(userdata.Purge{
 			Name:        "p",
 			Application: application,
 			Workflow:    workflow,
@@ -172,7 +170,7 @@ func testPurge(t *testing.T, on engine) {
 			t.Errorf("the date of %d is %s", i.ID, i.Date)
 		}
 	}
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +232,7 @@ func testPurgeOfASharedTable(t *testing.T, on engine) {
 	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
 	f.instance(2, 2, now.AddDate(-1, 0, 0), "tb_102")
 	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil || !slices.Equal(ids(candidates), []int64{2}) || len(candidates.Notes) != 1 ||
 		!strings.Contains(candidates.Notes[0].Text, "tb_101") {
@@ -250,7 +248,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 	for id := int64(1); id <= 4; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(purge.Rule{
+	task := f.task(userdata.Purge{
 		Name:        "p",
 		Application: "Loans",
 		Workflow:    "apply",
@@ -287,7 +285,7 @@ func testPurgeStops(t *testing.T, on engine) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	errEnough := errors.New("enough")
 	rows, err := f.purge(task, uuid.NewString(), func(int64) error { return errEnough })
 	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 ||
@@ -320,7 +318,7 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +352,7 @@ func TestForsakenPurge(t *testing.T) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +377,7 @@ func TestSetPurge(t *testing.T) { onBoth(t, testSetPurge) }
 
 func testSetPurge(t *testing.T, on engine) {
 	f := newPurges(t, on)
-	good := purge.Rule{
+	good := userdata.Purge{
 		Name:        "a-1",
 		Application: "Loans",
 		Workflow:    "folder/sub/review",
@@ -387,21 +385,21 @@ func testSetPurge(t *testing.T, on engine) {
 		Days:        1,
 	}
 	for _, c := range []struct {
-		change func(p *purge.Rule)
+		change func(p *userdata.Purge)
 		fields []string
 	}{
-		{func(p *purge.Rule) { p.Name = "" }, []string{"name"}},
-		{func(p *purge.Rule) { p.Name = "A" }, []string{"name"}},
-		{func(p *purge.Rule) { p.Name = strings.Repeat("a", 41) }, []string{"name"}},
-		{func(p *purge.Rule) { *p = purge.Rule{} }, []string{"name", "application", "date_column", "days"}},
-		{func(p *purge.Rule) { p.Days = 24_856 }, []string{"days"}},
-		{func(p *purge.Rule) { p.Days = -1 }, []string{"days"}},
-		{func(p *purge.Rule) { p.Application = "loans" }, []string{"workflow"}},
-		{func(p *purge.Rule) { p.Workflow = "review" }, []string{"workflow"}},
-		{func(p *purge.Rule) { p.Workflow = "folder/sub/review\x00" }, []string{"workflow"}},
-		{func(p *purge.Rule) { p.DateColumn = "status" }, []string{"date_column"}},
-		{func(p *purge.Rule) { p.DateColumn = `ended" OR 1=1 --` }, []string{"date_column"}},
-		{func(p *purge.Rule) { p.Workflow, p.DateColumn = "x", "x" }, []string{"workflow", "date_column"}},
+		{func(p *userdata.Purge) { p.Name = "" }, []string{"name"}},
+		{func(p *userdata.Purge) { p.Name = "A" }, []string{"name"}},
+		{func(p *userdata.Purge) { p.Name = strings.Repeat("a", 41) }, []string{"name"}},
+		{func(p *userdata.Purge) { *p = userdata.Purge{} }, []string{"name", "application", "date_column", "days"}},
+		{func(p *userdata.Purge) { p.Days = 24_856 }, []string{"days"}},
+		{func(p *userdata.Purge) { p.Days = -1 }, []string{"days"}},
+		{func(p *userdata.Purge) { p.Application = "loans" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.Workflow = "review" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.Workflow = "folder/sub/review\x00" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.DateColumn = "status" }, []string{"date_column"}},
+		{func(p *userdata.Purge) { p.DateColumn = `ended" OR 1=1 --` }, []string{"date_column"}},
+		{func(p *userdata.Purge) { p.Workflow, p.DateColumn = "x", "x" }, []string{"workflow", "date_column"}},
 	} {
 		p := good
 		c.change(&p)
@@ -428,9 +426,9 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 	next := good
 	next.Days = 2
-	var before *purge.Rule
+	var before *userdata.Purge
 	if err := f.replacePurge(
-		next, good.Etag(), func(_ context.Context, _ pgx.Tx, b, _ *purge.Rule) error { before = b; return nil },
+		next, good.Etag(), func(_ context.Context, _ pgx.Tx, b, _ *userdata.Purge) error { before = b; return nil },
 	); err != nil || before == nil ||
 		*before != good {
 		t.Errorf("%+v %v", before, err)
@@ -440,7 +438,7 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 	errUnseen := errors.New("unseen")
 	if err := f.replacePurge(
-		good, "", func(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return errUnseen },
+		good, "", func(context.Context, pgx.Tx, *userdata.Purge, *userdata.Purge) error { return errUnseen },
 	); !errors.Is(err, errUnseen) {
 		t.Error(err)
 	}
@@ -453,7 +451,7 @@ func testSetPurge(t *testing.T, on engine) {
 	if err := f.DeletePurge(t.Context(), "a-1", next.Etag(), noNote); err != nil {
 		t.Error(err)
 	}
-	if err := f.DeletePurge(t.Context(), "a-1", "", noNote); !errors.Is(err, purge.ErrNotFound) {
+	if err := f.DeletePurge(t.Context(), "a-1", "", noNote); !errors.Is(err, userdata.ErrNoPurge) {
 		t.Error(err)
 	}
 }
@@ -473,7 +471,7 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	t.Cleanup(web.Close)
 	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Manager = userdata.New(f.config)
-	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
@@ -508,13 +506,13 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := record.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	f.config.Record = own.Pool
 	f.Manager = userdata.New(f.config)
 	if err := f.replacePurge(
-		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}, "", noNote,
+		userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}, "", noNote,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -567,7 +565,7 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 	f.config.Forms = openMySQL(t, config)
 	f.open()
 	// 30 minutes after
-	candidates, err := f.task(purge.Rule{
+	candidates, err := f.task(userdata.Purge{
 		Name:        "repeated",
 		Application: "Loans",
 		DateColumn:  "ended",

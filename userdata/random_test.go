@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 var (
@@ -21,7 +20,7 @@ var (
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
-var allVariables = []search.Variable{
+var allVariables = []userdata.Variable{
 	{Application: "Loans", Workflow: "apply"},
 	{Application: "Loans", Workflow: "folder/sub/review"},
 	{Application: "Claims", Workflow: "apply"},
@@ -92,12 +91,12 @@ func (f *fixture) compare(m *model) {
 	}
 }
 
-func reasonsOf(found *search.Result) map[int64][]string {
+func reasonsOf(found *userdata.Found) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {
 		for _, r := range in.Reasons {
 			text := string(r.Kind)
-			if r.Kind == search.InVariable {
+			if r.Kind == userdata.InVariable {
 				text = fmt.Sprintf("%s.%s %s", workflows[r.Variable.Application+"/"+r.Variable.Workflow],
 					r.Variable.Name, r.Match)
 			}
@@ -134,7 +133,7 @@ func testRandomDatabases(t *testing.T, on engine) {
 				f.work()
 				m := newModel(f.data, inFiles)
 				user := formsdb.Users[rand.New(rand.NewPCG(seed, 1)).IntN(len(formsdb.Users))]
-				query := search.Query{UserID: user, Variables: allVariables}
+				query := userdata.Query{UserID: user, Variables: allVariables}
 				principals := f.find(query).Principals
 				query.PrincipalIDs = principals[:1]
 				found := f.find(query)
@@ -186,9 +185,9 @@ func testRandomDatabases(t *testing.T, on engine) {
 					t.Errorf("reported %v, want %d and %d", reported, len(sure), len(orphans))
 				}
 				if left := f.find(query); len(left.OrphanTasks) > 0 ||
-					slices.ContainsFunc(left.Instances, func(in search.Instance) bool {
+					slices.ContainsFunc(left.Instances, func(in userdata.Instance) bool {
 						return slices.ContainsFunc(in.Reasons,
-							func(r search.Reason) bool { return r.Match != search.Part })
+							func(r userdata.Reason) bool { return r.Match != userdata.Part })
 					}) {
 					t.Errorf("found after the erasure: %+v", left)
 				}

@@ -12,8 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // file is in deploy.
@@ -83,7 +81,7 @@ func (f *fixture) allWorks() string {
 	if err := f.config.Forms.Migrate(f.t.Context()); err != nil {
 		return err.Error()
 	}
-	query := search.Query{UserID: formsdb.Users[0], Variables: allVariables}
+	query := userdata.Query{UserID: formsdb.Users[0], Variables: allVariables}
 	if _, err := f.Find(f.t.Context(), query); err != nil {
 		return err.Error()
 	}
@@ -97,8 +95,8 @@ func (f *fixture) allWorks() string {
 		}
 	}
 	request := userdata.Request{Instances: instances, Tasks: tasks}
-	var preview *report.Receipt
-	if err := f.Preview(f.t.Context(), request, func(e report.Event) error {
+	var preview *userdata.Receipt
+	if err := f.Preview(f.t.Context(), request, func(e userdata.Event) error {
 		preview = e.Receipt
 		return nil
 	}); err != nil {
@@ -111,9 +109,9 @@ func (f *fixture) allWorks() string {
 	problem := make(chan string, 1)
 	stop := f.workAnd(firstWarning(problem))
 	defer stop()
-	ended := make(chan *report.Receipt, 1)
+	ended := make(chan *userdata.Receipt, 1)
 	go func() {
-		if receipt, err := f.Watch(f.t.Context(), id, func(report.Event) error { return nil }); err == nil {
+		if receipt, err := f.Watch(f.t.Context(), id, func(userdata.Event) error { return nil }); err == nil {
 			ended <- receipt
 		}
 	}()

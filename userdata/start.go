@@ -9,17 +9,14 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // Request asks to erase process instances and orphan tasks by their ids, everything that a query finds, or stale
 // documents.
 type Request struct {
 	Instances, Tasks []int64
-	Query            *search.Query // nil to erase by ids
-	Sweep            bool          // sweep documents; the other fields are empty
+	Query            *Query // nil to erase by ids
+	Sweep            bool   // sweep documents; the other fields are empty
 	RequestedBy      string
 	// Starting is called with the id before the erasure is committed, unless it is nil; if it fails, nothing is
 	// committed.
@@ -50,26 +47,26 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 		return "", err
 	}
 	request := m.recordRequest(r)
-	request.Salt = record.NewSalt()
+	request.Salt = newSalt()
 	var earlier []string
 	if r.Query != nil {
-		if request.UserIDHash, err = record.HashUser(r.Query.UserID, request.Salt); err != nil {
+		if request.UserIDHash, err = hashUser(r.Query.UserID, request.Salt); err != nil {
 			return "", err
 		}
-		if earlier, err = record.ByUser(ctx, m.Record, request.FormsID, r.Query.UserID); err != nil {
+		if earlier, err = failedErasuresOf(ctx, m.Record, request.FormsID, r.Query.UserID); err != nil {
 			return "", err
 		}
 	}
 	err = pgx.BeginFunc(ctx, m.Record, func(tx pgx.Tx) error {
-		e, err := request.Insert(ctx, tx)
+		e, err := request.insert(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if err := request.Inherit(ctx, tx, e, earlier); err != nil {
+		if err := request.inherit(ctx, tx, e, earlier); err != nil {
 			return err
 		}
 		id = e.ID
-		if err := e.Append(ctx, tx, events...); err != nil || r.Starting == nil {
+		if err := e.appendEvents(ctx, tx, events...); err != nil || r.Starting == nil {
 			return err
 		}
 		return r.Starting(ctx, e.ID)
@@ -81,8 +78,8 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	return id, nil
 }
 
-func (m *Manager) recordRequest(r Request) record.Request {
-	return record.Request{
+func (m *Manager) recordRequest(r Request) request {
+	return request{
 		FormsID:     m.Forms.Identity(),
 		RequestedBy: r.RequestedBy,
 		Sweep:       r.Sweep,
@@ -92,7 +89,7 @@ func (m *Manager) recordRequest(r Request) record.Request {
 }
 
 // resolve replaces the query of a request by ids, and returns events about the data that it leaves out.
-func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Event, err error) {
+func (m *Manager) resolve(ctx context.Context, r *Request) (events []Event, err error) {
 	if r.Sweep && !m.InDatabase && m.Folder == "" {
 		return nil, ErrNoStorage
 	}
@@ -108,7 +105,7 @@ func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Even
 	case len(found.Principals) > 1 && len(r.Query.PrincipalIDs) == 0:
 		return nil, fmt.Errorf("%w: %v", ErrManyPrincipals, found.Principals)
 	case len(found.Principals) == 0:
-		events = append(events, report.Infof("no principal of the Forms database has this user id"))
+		events = append(events, infof("no principal of the Forms database has this user id"))
 	}
 	r.Instances, r.Tasks = nil, found.OrphanTasks
 	for _, in := range found.Instances {
@@ -116,14 +113,14 @@ func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Even
 			r.Instances = append(r.Instances, in.ID)
 			continue
 		}
-		events = append(events, report.Warningf(
+		events = append(events, warningf(
 			"process instance %d is retained: a variable contains the user id only as a part of something longer; erase "+
 				"it by its id if it is the person's",
 			in.ID,
 		))
 	}
 	for _, s := range found.NotSearched {
-		events = append(events, report.Warningf("not searched: %s", s))
+		events = append(events, warningf("not searched: %s", s))
 	}
 	return events, nil
 }

@@ -1,16 +1,14 @@
-package userdata_test
+package userdata
 
 import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/storedtest"
-	"github.com/cleanupd/cleanupd/userdata/purge"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 func TestStored(t *testing.T) {
-	storedtest.Check[report.Event](t, "event")
-	storedtest.Check[report.Entry](t, "entry")
-	storedtest.Check[purge.Rule](t, "purge")
-	storedtest.Check[report.Verification](t, "verification")
+	storedtest.Check[Event](t, "event")
+	storedtest.Check[entry](t, "entry")
+	storedtest.Check[Purge](t, "purge")
+	storedtest.Check[Verification](t, "verification")
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // A sweep deletes exactly the documents whose every session names a task or form data that does not exist, in the
@@ -105,7 +104,7 @@ func testSweep(t *testing.T, on engine) {
 		t.Errorf("in the database: %s", retained)
 	}
 	events, receipt := f.erase(request)
-	if !slices.ContainsFunc(events, func(e report.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
+	if !slices.ContainsFunc(events, func(e userdata.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
 		t.Errorf("the sweep does not say %s", retained)
 	}
 	if want := (forms.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
@@ -145,7 +144,7 @@ func (f *fixture) sweepFirst(request userdata.Request) {
 // The message of a sweep's dry run about the retained documents.
 func (f *fixture) retained(r userdata.Request) (text string) {
 	f.t.Helper()
-	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
+	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
 		if e.Log != nil && strings.HasPrefix(e.Log.Message, "documents retained") {
 			text = e.Log.Message
 		}

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/purge"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 func spelledTable(on engine, name string) string {
@@ -45,13 +43,13 @@ func testTableNamesInAnotherCase(t *testing.T, on engine) {
 				f.db.Do(statement)
 			}
 			f.work()
-			found := f.find(search.Query{
-				UserID: "zoe", Variables: []search.Variable{{Application: "Loans", Workflow: "apply"}},
+			found := f.find(userdata.Query{
+				UserID: "zoe", Variables: []userdata.Variable{{Application: "Loans", Workflow: "apply"}},
 			})
 			if len(found.Instances) != 1 || found.Instances[0].ID != 7 {
 				t.Errorf("found %+v", found.Instances)
 			}
-			rule := purge.Rule{
+			rule := userdata.Purge{
 				Name:        "p",
 				Application: "Loans",
 				Workflow:    "apply",
@@ -85,14 +83,14 @@ func testAmbiguousTableNames(t *testing.T, on engine) {
 	f.db.Do("CREATE TABLE " + spelledTable(on, "TB_101") + " (process_instance_id bigint, applicant varchar(255))")
 	f.db.Do("UPDATE omd_object_type SET database_table = 'Tb_101' WHERE database_table = 'tb_101'")
 	f.work()
-	found := f.find(search.Query{
-		UserID: "zoe", Variables: []search.Variable{{Application: "Loans", Workflow: "apply"}},
+	found := f.find(userdata.Query{
+		UserID: "zoe", Variables: []userdata.Variable{{Application: "Loans", Workflow: "apply"}},
 	})
 	if len(found.Instances) != 0 || len(found.NotSearched) != 1 ||
 		!strings.Contains(found.NotSearched[0], "several tables") {
 		t.Errorf("found %+v", found)
 	}
-	rule := purge.Rule{Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true}
+	rule := userdata.Purge{Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true}
 	candidates, err := f.task(rule).Candidates(t.Context(), now)
 	if err != nil || len(candidates.Items) != 0 || len(candidates.Notes) != 2 ||
 		!strings.Contains(candidates.Notes[0].Text, "several tables have the name") {

@@ -6,11 +6,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended yet")
@@ -20,7 +16,7 @@ var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
 // Verify searches again for everything that the erasure was to erase, and adds the result to the receipt. The query
 // must be the erasure's, and only the caller knows its user id; it is nil for an erasure by ids.
-func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*report.Receipt, error) {
+func (m *Manager) Verify(ctx context.Context, id string, q *Query) (*Receipt, error) {
 	r, err := m.Receipt(ctx, id)
 	if err != nil {
 		return nil, err
@@ -31,9 +27,9 @@ func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*repo
 	if byUser := r.UserIDHash != ""; byUser != (q != nil) {
 		return nil, ErrNotUser
 	}
-	v := &report.Verification{Time: time.Now().UTC()}
+	v := &Verification{Time: time.Now().UTC()}
 	if q != nil {
-		same, err := record.IsUser(q.UserID, r.UserIDHash, r.Salt)
+		same, err := isUser(q.UserID, r.UserIDHash, r.Salt)
 		if err != nil {
 			return nil, err
 		}
@@ -51,14 +47,14 @@ func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*repo
 	}
 	v.Instances, v.Tasks = sortedSet(v.Instances), sortedSet(v.Tasks)
 	v.Clean = len(v.Instances)+len(v.Tasks) == 0
-	if err := record.AttachVerification(ctx, m.Record, id, v); err != nil {
+	if err := attachVerification(ctx, m.Record, id, v); err != nil {
 		return nil, err
 	}
 	r.Verification = v
 	return r, nil
 }
 
-func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Verification) error {
+func (m *Manager) verifyUser(ctx context.Context, q Query, v *Verification) error {
 	found, err := m.Find(ctx, q)
 	if err != nil {
 		return err
@@ -75,22 +71,22 @@ func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Veri
 }
 
 func (m *Manager) verifyItems(
-	ctx context.Context, tx *forms.Transaction, r *report.Receipt, v *report.Verification,
+	ctx context.Context, tx *forms.Transaction, r *Receipt, v *Verification,
 ) error {
 	remover := forms.NewRemover(tx, true)
-	for ids := range slices.Chunk(r.Instances, erasure.ItemsPerTransaction) {
+	for ids := range slices.Chunk(r.Instances, itemsPerTransaction) {
 		left, err := remover.Instances(ctx, ids, m.InDatabase)
 		if err != nil {
 			return err
 		}
 		v.Instances = append(v.Instances, left.Items()...)
 	}
-	for ids := range slices.Chunk(r.Tasks, erasure.ItemsPerTransaction) {
+	for ids := range slices.Chunk(r.Tasks, itemsPerTransaction) {
 		tasks, err := remover.FindTasks(ctx, ids, "")
 		if err != nil {
 			return err
 		}
-		orphans, retained, _ := erasure.Orphans(tasks)
+		orphans, retained, _ := orphansOf(tasks)
 		for _, o := range orphans {
 			v.Tasks = append(v.Tasks, o.ID)
 		}

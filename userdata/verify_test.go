@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // A verification finds data that is left, or was added since, and its result is stored with the receipt.
@@ -20,7 +18,7 @@ func testVerify(t *testing.T, on engine) {
 			VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 0), (13, 1, 'P1', 2);
 		INSERT INTO tb_102 VALUES (3, 'joanna', 1)`,
 	)
-	query := search.Query{UserID: "ann", Variables: allVariables}
+	query := userdata.Query{UserID: "ann", Variables: allVariables}
 	id, err := f.Start(t.Context(), userdata.Request{Query: &query})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +45,7 @@ func testVerify(t *testing.T, on engine) {
 		!again.Succeeded {
 		t.Errorf("%+v %v", again, err)
 	}
-	for name, q := range map[string]*search.Query{"no user": nil, "another user": {UserID: "joanna"}} {
+	for name, q := range map[string]*userdata.Query{"no user": nil, "another user": {UserID: "joanna"}} {
 		if _, err := f.Verify(t.Context(), id, q); !errors.Is(err, userdata.ErrNotUser) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -66,7 +64,7 @@ func testVerify(t *testing.T, on engine) {
 		t.Errorf("%+v %v", r.Verification, err)
 	}
 	for _, none := range []string{"", "x", "01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111"} {
-		if _, err := f.Receipt(t.Context(), none); !errors.Is(err, record.ErrNoReceipt) {
+		if _, err := f.Receipt(t.Context(), none); !errors.Is(err, userdata.ErrNoReceipt) {
 			t.Errorf("%q: %v", none, err)
 		}
 	}

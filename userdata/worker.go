@@ -10,10 +10,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
-	"github.com/cleanupd/cleanupd/userdata/claim"
-	"github.com/cleanupd/cleanupd/userdata/record"
-	"github.com/cleanupd/cleanupd/userdata/report"
-	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
 // workInterval is how long a replica waits between two looks for erasures that no replica works on.
@@ -61,7 +57,7 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}
-	ids, err := record.Unfinished(ctx, m.Record, m.Forms.Identity(), m.Lease)
+	ids, err := unfinishedErasures(ctx, m.Record, m.Forms.Identity(), m.Lease)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -80,13 +76,13 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 // carryOut carries out an erasure. If that panics, the erasure fails, so that it does not panic again on every
 // replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
-	err := rescue.Call(func() error { return m.claims().Do(ctx, id, m.run) })
+	err := rescue.Call(func() error { return m.claims().do(ctx, id, m.run) })
 	var panicked *rescue.Panic
 	if !errors.As(err, &panicked) {
 		return err
 	}
 	rescue.Log(log, "erasure "+id, err)
-	return m.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error { return e.Abandon(ctx, panicked) })
+	return m.claims().do(ctx, id, func(ctx context.Context, e *erasure) error { return e.abandon(ctx, panicked) })
 }
 
 // errRunAbandoned stops the erasure of a purge whose run was not continued.
@@ -94,20 +90,20 @@ var errRunAbandoned = errors.New("its run was not continued")
 
 // run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, which no run waits
 // for any more.
-func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
+func (m *Manager) run(ctx context.Context, e *erasure) (err error) {
 	switch {
 	case e.Sweep:
 		var failed bool
-		if failed, err = sweep.Run(ctx, e, m.Folder); err == nil {
-			err = e.Finish(ctx, failed)
+		if failed, err = sweepDocuments(ctx, e, m.Folder); err == nil {
+			err = e.finish(ctx, failed)
 		}
 	case e.Purge != nil:
-		err = m.eraser().Stop(ctx, e, errRunAbandoned)
+		err = m.eraser().stop(ctx, e, errRunAbandoned)
 	default:
-		_, err = m.eraser().Run(ctx, e, nil)
+		_, err = m.eraser().run(ctx, e, nil)
 	}
-	if held := (*claim.HeldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
-		err = errors.Join(err, e.Report(ctx, report.Infof("%v; the erasure will then be resumed", held)))
+	if held := (*heldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
+		err = errors.Join(err, e.report(ctx, infof("%v; the erasure will then be resumed", held)))
 	}
 	return err
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
-	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // minServerVersion is the first PostgreSQL with TID range scans, in the form of server_version_num.
@@ -58,7 +58,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 	if err := store.Migrate(ctx, conn); err != nil {
 		return false, err
 	}
-	return created, record.Migrate(ctx, conn)
+	return created, userdata.Migrate(ctx, conn)
 }
 
 func lacksSchema(ctx context.Context, conn *pgx.Conn) (lacks bool, err error) {
@@ -73,7 +73,7 @@ func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	for _, pending := range []func(context.Context, *pgx.Conn) (bool, error){
-		store.MigrationPending, record.MigrationPending,
+		store.MigrationPending, userdata.MigrationPending,
 	} {
 		if is, err := pending(ctx, conn); is || err != nil {
 			return errors.Join(err, refused)

@@ -21,7 +21,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
-	"github.com/cleanupd/cleanupd/userdata/erasure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
@@ -156,7 +155,7 @@ func (v *formsDatabase) openPostgres(
 }
 
 // processManager returns nil if no Forms server is given.
-func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
+func (c *FormsConfig) processManager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
 			return nil, flags.Errorf(

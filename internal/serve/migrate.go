@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
-	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 func NewMigrate() *cobra.Command {
@@ -89,7 +89,7 @@ func NewSchema() *cobra.Command {
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := "CREATE SCHEMA cleanupd;\n\n"
-			for _, part := range []func() (string, error){store.SchemaSQL, record.SchemaSQL} {
+			for _, part := range []func() (string, error){store.SchemaSQL, userdata.SchemaSQL} {
 				sql, err := part()
 				if err != nil {
 					return err

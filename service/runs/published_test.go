@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be created all the same,
@@ -35,7 +35,7 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 				if err := store.Migrate(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
-				if err := record.Migrate(t.Context(), conn); err != nil {
+				if err := userdata.Migrate(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
 			}
