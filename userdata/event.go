@@ -1,11 +1,16 @@
 package userdata
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -62,9 +67,6 @@ func logf(level severity.Level, format string, args ...any) Event {
 	return Event{Log: &Line{level, clean(fmt.Sprintf(format, args...))}}
 }
 
-// FileDeleted makes the name valid UTF-8, as protobuf messages require.
-func fileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
-
 // maxMessage is in characters.
 const maxMessage = 1000
 
@@ -81,4 +83,71 @@ func clean(message string) string {
 		text = append(text[:maxMessage-1], '…')
 	}
 	return string(text)
+}
+
+// FileDeleted makes the name valid UTF-8, as protobuf messages require.
+func fileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
+
+// pollInterval is how long Watch waits before it looks for new events again.
+const pollInterval = 100 * time.Millisecond
+
+// Watch calls fn for the erasure's past events and then for new ones, until the erasure ends, and returns the
+// receipt.
+func (m *Manager) Watch(ctx context.Context, id string, fn func(Event) error) (*Receipt, error) {
+	for last := int64(0); ; {
+		events, err := readEvents(ctx, m.Record, id, last)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			last = e.Sequence
+			if e.Ended {
+				if e.Receipt, err = readReceipt(ctx, m.Record, id); err != nil {
+					return nil, err
+				}
+			}
+			if err := fn(e); err != nil || e.Ended {
+				return e.Receipt, err
+			}
+		}
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func readEvents(ctx context.Context, db external.Querier, erasure string, after int64) ([]Event, error) {
+	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
+		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
+		var sequence int64
+		var when time.Time
+		var body []byte
+		if err := row.Scan(&sequence, &when, &body); err != nil {
+			return e, err
+		}
+		err = json.Unmarshal(body, &e)
+		e.Erasure, e.Sequence, e.Time = erasure, sequence, when
+		return e, err
+	})
+}
+
+// Append adds events to the erasure. It locks the erasure's row until the transaction ends, so that events are
+// committed in the order of their sequence numbers.
+func (e record) appendEvents(ctx context.Context, tx pgx.Tx, events ...Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	_, err := e.exec(ctx, tx, `WITH last AS (
+			UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[])
+			WHERE id = $1::text::uuid RETURNING last_sequence)
+		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
+		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body
+			FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`, events)
+	return err
 }

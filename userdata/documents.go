@@ -3,15 +3,73 @@ package userdata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/gds"
 )
+
+// deleteDocuments deletes the documents of all sessions in the record, including those that earlier erasures could
+// not delete. It reports documents that cannot be deleted, and keeps their sessions in the record for the next
+// attempt.
+func (x eraser) deleteDocuments(ctx context.Context, e *erasure) error {
+	sessions, err := e.sessions(ctx, e.Record)
+	switch {
+	case err != nil || len(sessions) == 0:
+		return err
+	case x.InDatabase:
+		return deleteLeftovers(ctx, e, sessions)
+	case x.Folder == "":
+		return e.report(ctx, unknownStorageEvent(sessions))
+	}
+	return deleteInFolder(ctx, e, x.Folder, sessions)
+}
+
+// UnknownStorageEvent says that documents are retained because the document storage is unknown.
+func unknownStorageEvent(sessions []string) Event {
+	const most = 10
+	list := strings.Join(sessions[:min(most, len(sessions))], ", ")
+	if more := len(sessions) - most; more > 0 {
+		list += fmt.Sprintf(", and %d more", more)
+	}
+	return errorf(
+		"the documents of these sessions are retained, if they have any: %s; the location of the document storage (GDS) "+
+			"is unknown: erase again with --forms-gds-dir or --forms-gds-in-database",
+		list,
+	)
+}
+
+// deleteLeftovers deletes documents in the database that earlier erasures left there. The documents of this
+// erasure's own items were deleted together with the items.
+func deleteLeftovers(ctx context.Context, e *erasure, sessions []string) error {
+	problem := e.change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*entry, error) {
+		removed := &forms.Removal{Rows: map[int64]forms.Rows{}}
+		err := forms.NewRemover(tx, false).Documents(ctx, removed, withoutItem(sessions))
+		return &entry{Rows: removed.Total(), Settled: sessions}, err
+	})
+	if problem == nil || e.interrupts(ctx, problem) {
+		return problem
+	}
+	return e.report(ctx,
+		errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
+}
+
+// WithoutItem returns the sessions with these ids, whose process instances or tasks no longer exist.
+func withoutItem(ids []string) (sessions []forms.Session) {
+	for _, id := range ids {
+		sessions = append(sessions, forms.Session{ID: id})
+	}
+	return sessions
+}
 
 // deleteInFolder deletes the documents of the sessions. It reports those that cannot be deleted, and keeps their
 // sessions in the record for the next attempt.
@@ -198,4 +256,66 @@ func documentEvents(documents []gds.Document) (events []Event) {
 		}
 	}
 	return events
+}
+
+// Sessions returns the sessions whose documents the erasure must still delete.
+func (e record) sessions(ctx context.Context, db external.Querier) ([]string, error) {
+	const query = "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id"
+	rows, _ := db.Query(ctx, query, e.ID)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// addSessions adds sessions to the erasure. A session of an earlier erasure is moved to this one.
+func (e record) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []forms.Session) error {
+	var ids []string
+	var items []int64
+	for _, s := range sessions {
+		ids, items = append(ids, s.ID), append(items, s.Item)
+	}
+	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms_id)
+			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
+		ON CONFLICT (forms_id, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.FormsID)
+	return err
+}
+
+// RemoveSessions removes sessions, whose documents have been deleted, except those in except.
+func (e record) removeSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
+	_, err := e.exec(ctx, tx, `DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid
+		AND session_id = ANY ($2) AND session_id <> ALL ($3)`, sessions, append([]string{}, except...))
+	return err
+}
+
+// Files returns the files that the erasure is about to delete.
+func (e record) files(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.ID)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var name []byte
+		err := row.Scan(&name)
+		return string(name), err
+	})
+}
+
+// AddFiles records files before they are deleted, so that each is reported once, even after a crash.
+func (e record) addFiles(ctx context.Context, tx pgx.Tx, names []string) error {
+	const insert = "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])"
+	_, err := e.exec(ctx, tx, insert, asBytes(names))
+	return err
+}
+
+// SettleFiles records that the files are no longer about to be deleted, with events that say what happened to them.
+func (e record) settleFiles(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
+	const settle = "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)"
+	if _, err := e.exec(ctx, tx, settle, asBytes(names)); err != nil {
+		return err
+	}
+	return e.appendEvents(ctx, tx, events...)
+}
+
+// asBytes converts file names for a column of bytes, since they may not be valid UTF-8, as a text column requires.
+func asBytes(names []string) [][]byte {
+	list := make([][]byte, len(names))
+	for i, name := range names {
+		list[i] = []byte(name)
+	}
+	return list
 }

@@ -1,13 +1,25 @@
+// Package userdata finds and erases one person's data in the workflows of AEM Forms: in the Forms server's database
+// and in its Global Document Storage (GDS), which is a folder or tables. It also purges process instances that ended
+// long ago, as tasks of runs, and sweeps stale documents. Package service calls the Manager, which ties the packages
+// below together.
+//
+// An erasure is recorded in the service's own database. Each transaction that erases also writes an entry to a
+// journal in the Forms database, and the record is brought up to date from that journal. So an erasure continues
+// after a crash, and its receipt is exact. Files are deleted afterwards: the record keeps the ids of their sessions
+// until then.
 package userdata
 
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/readiness"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -69,6 +81,15 @@ func (m *Manager) rules() purgeStore {
 	return purgeStore{Record: m.Record, FormsID: m.Forms.Identity()}
 }
 
+func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
+	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
 // pingTimeout is how long Ready waits for the Forms database.
 const pingTimeout = 1500 * time.Millisecond
 
@@ -88,76 +109,16 @@ func (m *Manager) Ready(ctx context.Context) error {
 	})
 }
 
-// Find reads one snapshot of the database.
-func (m *Manager) Find(ctx context.Context, q Query) (result *Found, err error) {
-	err = m.snapshot(ctx, func(tx *forms.Transaction) error {
-		result, err = search(ctx, tx, q)
-		return err
-	})
-	return result, err
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+func Migrate(ctx context.Context, conn *pgx.Conn) error {
+	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
 }
 
-func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
-	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	return migrate.Pending(ctx, conn, migrations, "forms_schema_version")
 }
 
-// BlindSpots describes, for people, data that cannot be found in the tables of the database.
-func (m *Manager) BlindSpots() []string {
-	spots := []string{
-		"process instances that a watched folder started: who started them is encoded in their stored data",
-		"process instances that a publish instance started: they do not store who started them",
-		"process instances that an e-mail started: the sender is in an opaque column of tb_job_instance",
-	}
-	if m.Server == nil {
-		spots = append(spots,
-			"documents of process variables in the document storage (GDS): only the Forms server knows which they are")
-	}
-	return append(spots, "the contents of documents")
-}
-
-func (m *Manager) Receipt(ctx context.Context, id string) (*Receipt, error) {
-	return readReceipt(ctx, m.Record, id)
-}
-
-// Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
-func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*Receipt, string, error) {
-	return readReceipts(ctx, m.Record, size, token)
-}
-
-// pollInterval is how long Watch waits before it looks for new events again.
-const pollInterval = 100 * time.Millisecond
-
-// Watch calls fn for the erasure's past events and then for new ones, until the erasure ends, and returns the
-// receipt.
-func (m *Manager) Watch(ctx context.Context, id string, fn func(Event) error) (*Receipt, error) {
-	for last := int64(0); ; {
-		events, err := readEvents(ctx, m.Record, id, last)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range events {
-			last = e.Sequence
-			if e.Ended {
-				if e.Receipt, err = readReceipt(ctx, m.Record, id); err != nil {
-					return nil, err
-				}
-			}
-			if err := fn(e); err != nil || e.Ended {
-				return e.Receipt, err
-			}
-		}
-		if len(events) > 0 {
-			continue
-		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
+// SchemaSQL returns the statements that create the tables. It adds no rows.
+func SchemaSQL() (string, error) { return migrate.SQL(migrations, "forms_schema_version") }

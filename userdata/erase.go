@@ -1,0 +1,421 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+)
+
+type eraser struct {
+	// Folder is the folder of the document storage, or InDatabase is true; otherwise, the storage is unknown.
+	Folder     string
+	InDatabase bool
+	// Server is asked to erase process instances; if it is nil, they are erased directly in the database.
+	Server ProcessManager
+}
+
+// ItemsPerTransaction is high, because each transaction reads a whole table if an index is missing.
+const itemsPerTransaction = 100
+
+// stopError stops an erasure before the process instances that were not begun.
+type stopError struct{ error }
+
+// Run carries out the erasure. It fails only if the work is interrupted and must be resumed. If progress is not nil,
+// it is called after each transaction that erases items. If progress fails, or everything is put on hold during a
+// purge, no further process instances are erased: Run ends the erasure, and returns the reason as stopped.
+func (x eraser) run(
+	ctx context.Context, e *erasure, progress func(ctx context.Context) error,
+) (stopped, err error) {
+	erase, size := x.eraseInstances, itemsPerTransaction
+	if x.Server != nil {
+		erase, size = x.eraseByServer, 1
+	}
+	err = eraseItems(ctx, e, kindInstance, size, erase, progress)
+	var stop *stopError
+	switch {
+	case errors.As(err, &stop):
+		return stop.error, x.stop(ctx, e, stop.error)
+	case err != nil:
+		return nil, err
+	}
+	return nil, x.finish(ctx, e)
+}
+
+// Stop ends the erasure without beginning further process instances.
+func (x eraser) stop(ctx context.Context, e *erasure, reason error) error {
+	if err := e.transact(ctx, func(tx pgx.Tx) error {
+		n, err := e.dropPendingItems(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return e.appendEvents(ctx, tx, infof("%v: %d process instances were not begun, and are retained", reason, n))
+	}); err != nil {
+		return err
+	}
+	return x.finish(ctx, e)
+}
+
+func (x eraser) finish(ctx context.Context, e *erasure) error {
+	if err := eraseItems(ctx, e, kindTask, itemsPerTransaction, x.eraseOrphans, nil); err != nil {
+		return err
+	}
+	if err := x.deleteDocuments(ctx, e); err != nil {
+		return err
+	}
+	return e.finish(ctx, false)
+}
+
+type eraseFunc func(ctx context.Context, e *erasure, ids []int64) error
+
+// eraseItems erases the unsettled items of a kind, at most size of them at once.
+func eraseItems(
+	ctx context.Context, e *erasure, kind string, size int, erase eraseFunc,
+	progress func(ctx context.Context) error,
+) error {
+	ids, err := e.unsettledItems(ctx, e.Record, kind)
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(ids, size) {
+		if err := eraseOrBisect(ctx, e, kind, chunk, erase); err != nil {
+			if e.Purge != nil && errors.As(err, new(*heldError)) {
+				err = &stopError{err}
+			}
+			return err
+		}
+		if progress == nil {
+			continue
+		}
+		if err := progress(ctx); err != nil {
+			return &stopError{err}
+		}
+	}
+	return nil
+}
+
+// eraseOrBisect erases items. If that fails, it tries each half of them, so that only the items that cannot be
+// erased are recorded as failed. It fails only if the work is interrupted.
+func eraseOrBisect(ctx context.Context, e *erasure, kind string, ids []int64, erase eraseFunc) error {
+	problem := erase(ctx, e, ids)
+	if problem == nil || e.interrupts(ctx, problem) {
+		return problem
+	}
+	if half := len(ids) / 2; half > 0 {
+		if err := eraseOrBisect(ctx, e, kind, ids[:half], erase); err != nil {
+			return err
+		}
+		return eraseOrBisect(ctx, e, kind, ids[half:], erase)
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.markFailed(ctx, tx, kind, ids...); err != nil {
+			return err
+		}
+		return e.appendEvents(ctx, tx, failedEvent(kind, ids[0], problem))
+	})
+}
+
+func failedEvent(kind string, id int64, problem error) Event {
+	noun := "process instance"
+	if kind == kindTask {
+		noun = "orphan task"
+	}
+	return errorf("%s %d could not be erased: %s", noun, id, sqlstate.Explain(problem))
+}
+
+func (x eraser) eraseInstances(ctx context.Context, e *erasure, ids []int64) error {
+	tries, lock := attempts(ids)
+	return e.change(ctx, tries, func(tx *forms.Transaction) (*entry, error) {
+		matches := ids
+		var others []int64
+		if e.Purge != nil {
+			var err error
+			if matches, others, err = e.Purge.stillMatching(ctx, tx, ids, lock); err != nil {
+				return nil, err
+			}
+		}
+		instances, err := tx.Instances(ctx, matches, lock)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE tb_process_instance SET status = @terminated WHERE id IN (@ids) AND (status IN (@ended)) IS NOT "+
+				"TRUE",
+			forms.Args{"ids": matches, "terminated": forms.Terminated, "ended": forms.EndedStatuses},
+		); err != nil {
+			return nil, err
+		}
+		removed, err := forms.NewRemover(tx, false).Instances(ctx, matches, x.InDatabase)
+		if err != nil {
+			return nil, err
+		}
+		events := notMatchingEvents(others)
+		for _, id := range matches {
+			if instances[id] != nil && removed.Rows[id][forms.InstanceTable] == 0 {
+				return nil, forms.ErrKept
+			}
+			events = append(events, x.instanceEvents(id, instances[id], removed.Rows[id])...)
+		}
+		return x.entry(kindInstance, slices.Concat(matches, others), removed, events), nil
+	})
+}
+
+// attempts returns how often a transaction about the items is tried, and the clause that locks their rows. With
+// several items, the transaction does not wait for locked rows, since the items are tried again in halves.
+func attempts(ids []int64) (tries uint, lock string) {
+	if len(ids) > 1 {
+		return 1, " FOR UPDATE NOWAIT"
+	}
+	return forms.MaxTries, " FOR UPDATE"
+}
+
+// Events returns the events about a process instance whose rows were deleted, or would be. If the process instance
+// no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
+func (x eraser) instanceEvents(id int64, in *forms.Instance, rows forms.Rows) []Event {
+	switch {
+	case in != nil:
+		return []Event{{Instance: &InstanceErased{
+			ID:         id,
+			Invocation: in.Invocation,
+			Terminated: !in.Ended(),
+			Rows:       rows,
+		}}}
+	case len(rows) == 0:
+		return []Event{infof("process instance %d does not exist", id)}
+	case x.Server != nil:
+		return []Event{errorf(
+			"process instance %d no longer exists, but rows of it are retained in %s: the Forms server purges only "+
+				"process instances that exist; erase it again with the database alone, while the Forms server is switched off",
+			id, strings.Join(slices.Sorted(maps.Keys(rows)), ", "),
+		)}
+	}
+	return []Event{
+		infof("process instance %d no longer exists; its remaining rows are deleted", id),
+		{Instance: &InstanceErased{ID: id, Rows: rows}},
+	}
+}
+
+func notMatchingEvents(ids []int64) (events []Event) {
+	for _, id := range ids {
+		events = append(events,
+			infof("process instance %d no longer exists, or no longer matches the purge: it is retained", id))
+	}
+	return events
+}
+
+// entry returns the journal's entry for a transaction that removed items with everything that depends on them.
+func (x eraser) entry(kind string, ids []int64, removed *forms.Removal, events []Event) *entry {
+	entry := &entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
+	if !x.InDatabase {
+		entry.Sessions = removed.Sessions
+	}
+	return entry
+}
+
+// eraseOrphans erases orphan tasks. It reports tasks that now belong to a process instance or do not exist.
+func (x eraser) eraseOrphans(ctx context.Context, e *erasure, ids []int64) error {
+	tries, lock := attempts(ids)
+	return e.change(ctx, tries, func(tx *forms.Transaction) (*entry, error) {
+		r := forms.NewRemover(tx, false)
+		tasks, err := r.FindTasks(ctx, ids, lock)
+		if err != nil {
+			return nil, err
+		}
+		orphans, retained, events := orphansOf(tasks)
+		removed, err := r.Orphans(ctx, orphans, x.InDatabase)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range orphans {
+			if o.Exists && removed.Rows[o.ID]["tb_task"] == 0 {
+				return nil, forms.ErrKept
+			}
+			events = append(events, Event{Task: &TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
+		}
+		erased := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(retained, id) })
+		entry := x.entry(kindTask, erased, removed, events)
+		entry.Kept = retained
+		return entry, nil
+	})
+}
+
+// Orphans splits tasks into orphans and tasks that are retained, with events that explain what is not simply erased.
+func orphansOf(tasks []forms.Task) (orphans []forms.Task, retained []int64, events []Event) {
+	for _, t := range tasks {
+		switch {
+		case !t.Exists && !t.Left:
+			events = append(events, infof("task %d does not exist", t.ID))
+			continue
+		case t.Instance == nil:
+			events = append(events,
+				errorf("task %d is retained: it is unknown whether it belongs to a process instance", t.ID))
+			retained = append(retained, t.ID)
+			continue
+		case *t.Instance != 0:
+			events = append(events,
+				errorf("task %d is retained: it belongs to process instance %d", t.ID, *t.Instance))
+			retained = append(retained, t.ID)
+			continue
+		case t.Left:
+			events = append(events, infof("task %d no longer exists; its remaining rows are deleted", t.ID))
+		}
+		orphans = append(orphans, t)
+	}
+	return orphans, retained, events
+}
+
+// ProcessManager is the Forms server, which identifies process instances by their long-lived invocation ids.
+type ProcessManager interface {
+	// TerminateProcess may return before the process instance has ended.
+	TerminateProcess(ctx context.Context, invocation string) error
+	// PurgeProcessInstance deletes everything that an ended process instance has in the database and in the document
+	// storage.
+	PurgeProcessInstance(ctx context.Context, invocation string) error
+}
+
+const (
+	// terminateTimeout is how long a process instance may take to end after it was told to terminate.
+	terminateTimeout = 5 * time.Minute
+	statusInterval   = time.Second
+)
+
+// ErrNoInvocation refuses a process instance without an id, since the Forms server might purge another one instead.
+var errNoInvocation = errors.New(
+	"it has no long-lived invocation id, by which the Forms server identifies it; erase it with the database alone, " +
+		"while the Forms server is switched off",
+)
+
+var errStillRunning = errors.New("it was still running five minutes after it was to terminate")
+
+// eraseByServer lets the Forms server erase the process instance that is the only element of ids.
+func (x eraser) eraseByServer(ctx context.Context, e *erasure, ids []int64) error {
+	id := ids[0]
+	purging, err := e.isPurging(ctx, e.Record, id)
+	if err != nil {
+		return err
+	}
+	in, err := e.Forms.Instance(ctx, id)
+	if err != nil {
+		return err
+	}
+	if in == nil {
+		return x.recordMissing(ctx, e, id, purging)
+	}
+	if e.Purge != nil && !purging {
+		var others []int64
+		if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
+			_, others, err = e.Purge.stillMatching(ctx, tx, ids, "")
+			return err
+		}); err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			return settleEntry(ctx, e, &entry{
+				Kind:   kindInstance,
+				Items:  others,
+				Events: notMatchingEvents(others),
+			})
+		}
+	}
+	if err := x.purge(ctx, e, in); err != nil {
+		return err
+	}
+	return settleEntry(ctx, e, &entry{Kind: kindInstance, Items: ids, Events: x.instanceEvents(id, in, nil)})
+}
+
+// recordMissing settles a process instance that no longer exists. It counts as erased if the Forms server was asked
+// to purge it. It counts as failed if other rows of it are left, which the Forms server does not purge.
+func (x eraser) recordMissing(ctx context.Context, e *erasure, id int64, purging bool) error {
+	ids := []int64{id}
+	entry := &entry{Kind: kindInstance, Items: ids}
+	if purging {
+		in := &forms.Instance{ID: id, Status: forms.Terminated}
+		entry.Events = x.instanceEvents(id, in, nil)
+		return settleEntry(ctx, e, entry)
+	}
+	var left *forms.Removal
+	if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
+		left, err = forms.NewRemover(tx, true).Instances(ctx, ids, x.InDatabase)
+		return err
+	}); err != nil {
+		return err
+	}
+	entry.Events = x.instanceEvents(id, nil, left.Rows[id])
+	if len(left.Rows[id]) > 0 {
+		entry.Items, entry.Kept = nil, ids
+	}
+	return settleEntry(ctx, e, entry)
+}
+
+func settleEntry(ctx context.Context, e *erasure, entry *entry) error {
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.settle(ctx, tx, entry) })
+}
+
+// purge asks the Forms server to purge the process instance, after terminating it if it is running.
+func (x eraser) purge(ctx context.Context, e *erasure, in *forms.Instance) error {
+	if in.Invocation == "" {
+		return errNoInvocation
+	}
+	if !in.Ended() {
+		if err := askServer(ctx, e, in, "terminateProcess", x.Server.TerminateProcess); err != nil {
+			return err
+		}
+		if exists, err := waitForEnd(ctx, e, in.ID); err != nil || !exists {
+			return err
+		}
+	}
+	problem := askServer(ctx, e, in, "purgeProcessInstance", x.Server.PurgeProcessInstance)
+	if left, err := e.Forms.Instance(ctx, in.ID); err != nil || left == nil { // deleted, even if the response was lost
+		return err
+	}
+	if problem != nil {
+		return problem
+	}
+	return errors.New("the Forms server reported that it was purged, but it still exists")
+}
+
+// waitForEnd waits until the process instance has ended or no longer exists, and reports whether it still exists.
+func waitForEnd(ctx context.Context, e *erasure, id int64) (exists bool, err error) {
+	limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRunning)
+	defer cancel()
+	for {
+		select {
+		case <-time.After(statusInterval):
+		case <-limited.Done():
+			return false, context.Cause(limited)
+		}
+		in, err := e.Forms.Instance(ctx, id)
+		switch {
+		case err != nil || in == nil:
+			return false, err
+		case in.Ended():
+			return true, nil
+		}
+	}
+}
+
+// request calls the Forms server, unless everything is on hold. It first records the request, so that a process
+// instance that is missing after a crash counts as erased.
+func askServer(
+	ctx context.Context, e *erasure, in *forms.Instance, operation string,
+	call func(ctx context.Context, invocation string) error,
+) error {
+	return e.unlessHeld(ctx, func() error {
+		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.markPurging(ctx, tx, in.ID) }); err != nil {
+			return err
+		}
+		if err := call(ctx, in.Invocation); err != nil {
+			// not wrapped, since an error of the database would count as an interruption
+			return errors.New("the Forms server, " + operation + ": " + err.Error())
+		}
+		return nil
+	})
+}
