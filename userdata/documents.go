@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/gds"
@@ -21,20 +20,20 @@ import (
 // deleteDocuments deletes the documents of all sessions in the record, including those that earlier erasures could
 // not delete. It reports documents that cannot be deleted, and keeps their sessions in the record for the next
 // attempt.
-func (x eraser) deleteDocuments(ctx context.Context, e *erasure) error {
-	sessions, err := e.sessions(ctx, e.Record)
+func (e *erasure) deleteDocuments(ctx context.Context) error {
+	sessions, err := e.sessions(ctx)
 	switch {
 	case err != nil || len(sessions) == 0:
 		return err
-	case x.InDatabase:
-		return deleteLeftovers(ctx, e, sessions)
-	case x.Folder == "":
+	case e.InDatabase:
+		return e.deleteLeftovers(ctx, sessions)
+	case e.Folder == "":
 		return e.report(ctx, unknownStorageEvent(sessions))
 	}
-	return deleteInFolder(ctx, e, x.Folder, sessions)
+	return e.deleteInFolder(ctx, sessions)
 }
 
-// UnknownStorageEvent says that documents are retained because the document storage is unknown.
+// unknownStorageEvent says that documents are retained because the document storage is unknown.
 func unknownStorageEvent(sessions []string) Event {
 	const most = 10
 	list := strings.Join(sessions[:min(most, len(sessions))], ", ")
@@ -50,7 +49,7 @@ func unknownStorageEvent(sessions []string) Event {
 
 // deleteLeftovers deletes documents in the database that earlier erasures left there. The documents of this
 // erasure's own items were deleted together with the items.
-func deleteLeftovers(ctx context.Context, e *erasure, sessions []string) error {
+func (e *erasure) deleteLeftovers(ctx context.Context, sessions []string) error {
 	problem := e.change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*entry, error) {
 		removed := &forms.Removal{Rows: map[int64]forms.Rows{}}
 		err := forms.NewRemover(tx, false).Documents(ctx, removed, withoutItem(sessions))
@@ -63,7 +62,7 @@ func deleteLeftovers(ctx context.Context, e *erasure, sessions []string) error {
 		errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
 }
 
-// WithoutItem returns the sessions with these ids, whose process instances or tasks no longer exist.
+// withoutItem returns the sessions with these ids, whose process instances or tasks no longer exist.
 func withoutItem(ids []string) (sessions []forms.Session) {
 	for _, id := range ids {
 		sessions = append(sessions, forms.Session{ID: id})
@@ -73,8 +72,8 @@ func withoutItem(ids []string) (sessions []forms.Session) {
 
 // deleteInFolder deletes the documents of the sessions. It reports those that cannot be deleted, and keeps their
 // sessions in the record for the next attempt.
-func deleteInFolder(ctx context.Context, e *erasure, folder string, sessions []string) error {
-	root, err := openFolder(ctx, e, folder)
+func (e *erasure) deleteInFolder(ctx context.Context, sessions []string) error {
+	root, err := e.openFolder(ctx)
 	if err != nil || root == nil {
 		return err
 	}
@@ -86,22 +85,22 @@ func deleteInFolder(ctx context.Context, e *erasure, folder string, sessions []s
 	if err := e.report(ctx, summary); err != nil {
 		return err
 	}
-	failed, err := deleteDocuments(ctx, e, root, documents)
+	failed, err := e.deleteFiles(ctx, root, documents)
 	if err != nil {
 		return err
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error { return e.removeSessions(ctx, tx, sessions, failed) })
 }
 
-// OpenFolder opens the folder, locks it for one erasure, and reports the files that an earlier attempt deleted there. If
+// openFolder opens the folder, locks it for one erasure, and reports the files that an earlier attempt deleted there. If
 // the folder cannot be opened, it reports that and returns nil.
-func openFolder(ctx context.Context, e *erasure, folder string) (*os.Root, error) {
-	root, err := os.OpenRoot(folder)
+func (e *erasure) openFolder(ctx context.Context) (*os.Root, error) {
+	root, err := os.OpenRoot(e.Folder)
 	if err != nil {
 		return nil, e.report(ctx, unreadableEvent(err))
 	}
 	if err = e.lockFolder(ctx); err == nil {
-		err = reportDeleted(ctx, e, root)
+		err = e.reportDeleted(ctx, root)
 	}
 	if err != nil {
 		_ = root.Close()
@@ -112,7 +111,7 @@ func openFolder(ctx context.Context, e *erasure, folder string) (*os.Root, error
 
 // reportDeleted reports files that an earlier attempt deleted but did not report. It forgets the other files of that
 // attempt, since a new search finds out whether they must be deleted.
-func reportDeleted(ctx context.Context, e *erasure, root *os.Root) error {
+func (e *erasure) reportDeleted(ctx context.Context, root *os.Root) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.files(ctx, tx)
 		if err != nil {
@@ -128,7 +127,7 @@ func reportDeleted(ctx context.Context, e *erasure, root *os.Root) error {
 	})
 }
 
-// SearchFolder returns the documents of the sessions, and an event with the number of files.
+// searchFolder returns the documents of the sessions, and an event with the number of files.
 func searchFolder(ctx context.Context, root *os.Root, sessions []string) ([]gds.Document, Event, error) {
 	documents, count, err := gds.Search(ctx, root, sessions)
 	return documents, infof("searched the %d files of the document storage: %d documents belong to erased tasks",
@@ -142,13 +141,13 @@ func unreadableEvent(problem error) Event {
 // documentsPerBatch is how many documents a transaction deletes, with their markers.
 const documentsPerBatch = 100
 
-// DeleteDocuments deletes documents. It reports those that cannot be deleted, and returns their sessions.
-func deleteDocuments(
-	ctx context.Context, e *erasure, root *os.Root, documents []gds.Document,
+// deleteFiles deletes documents. It reports those that cannot be deleted, and returns their sessions.
+func (e *erasure) deleteFiles(
+	ctx context.Context, root *os.Root, documents []gds.Document,
 ) (failed []string, err error) {
 	for batch := range slices.Chunk(documents, documentsPerBatch) {
 		if err := e.unlessHeld(ctx, func() error {
-			sessions, err := deleteBatch(ctx, e, root, batch)
+			sessions, err := e.deleteBatch(ctx, root, batch)
 			failed = append(failed, sessions...)
 			return err
 		}); err != nil {
@@ -159,8 +158,8 @@ func deleteDocuments(
 }
 
 // deleteBatch records files before it deletes them, so that each is reported once, even after a crash.
-func deleteBatch(
-	ctx context.Context, e *erasure, root *os.Root, documents []gds.Document,
+func (e *erasure) deleteBatch(
+	ctx context.Context, root *os.Root, documents []gds.Document,
 ) (failed []string, err error) {
 	var names []string
 	err = e.transact(ctx, func(tx pgx.Tx) error {
@@ -244,7 +243,7 @@ func irregularEvent(d gds.Document) Event {
 	)
 }
 
-// DocumentEvents returns the events that deleting the documents would cause.
+// documentEvents returns the events that deleting the documents would cause.
 func documentEvents(documents []gds.Document) (events []Event) {
 	for _, d := range documents {
 		if d.Irregular {
@@ -258,15 +257,15 @@ func documentEvents(documents []gds.Document) (events []Event) {
 	return events
 }
 
-// Sessions returns the sessions whose documents the erasure must still delete.
-func (e record) sessions(ctx context.Context, db external.Querier) ([]string, error) {
+// sessions returns the sessions whose documents the erasure must still delete.
+func (e *erasure) sessions(ctx context.Context) ([]string, error) {
 	const query = "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id"
-	rows, _ := db.Query(ctx, query, e.ID)
+	rows, _ := e.Record.Query(ctx, query, e.id)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // addSessions adds sessions to the erasure. A session of an earlier erasure is moved to this one.
-func (e record) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []forms.Session) error {
+func (e *erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []forms.Session) error {
 	var ids []string
 	var items []int64
 	for _, s := range sessions {
@@ -274,20 +273,20 @@ func (e record) addSessions(ctx context.Context, tx pgx.Tx, kind string, session
 	}
 	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms_id)
 			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-		ON CONFLICT (forms_id, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.FormsID)
+		ON CONFLICT (forms_id, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.formsID)
 	return err
 }
 
-// RemoveSessions removes sessions, whose documents have been deleted, except those in except.
-func (e record) removeSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
+// removeSessions removes sessions, whose documents have been deleted, except those in except.
+func (e *erasure) removeSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
 	_, err := e.exec(ctx, tx, `DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid
 		AND session_id = ANY ($2) AND session_id <> ALL ($3)`, sessions, append([]string{}, except...))
 	return err
 }
 
-// Files returns the files that the erasure is about to delete.
-func (e record) files(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.ID)
+// files returns the files that the erasure is about to delete.
+func (e *erasure) files(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.id)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var name []byte
 		err := row.Scan(&name)
@@ -295,15 +294,15 @@ func (e record) files(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	})
 }
 
-// AddFiles records files before they are deleted, so that each is reported once, even after a crash.
-func (e record) addFiles(ctx context.Context, tx pgx.Tx, names []string) error {
+// addFiles records files before they are deleted, so that each is reported once, even after a crash.
+func (e *erasure) addFiles(ctx context.Context, tx pgx.Tx, names []string) error {
 	const insert = "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])"
 	_, err := e.exec(ctx, tx, insert, asBytes(names))
 	return err
 }
 
-// SettleFiles records that the files are no longer about to be deleted, with events that say what happened to them.
-func (e record) settleFiles(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
+// settleFiles records that the files are no longer about to be deleted, with events that say what happened to them.
+func (e *erasure) settleFiles(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
 	const settle = "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)"
 	if _, err := e.exec(ctx, tx, settle, asBytes(names)); err != nil {
 		return err

@@ -14,43 +14,35 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-type eraser struct {
-	// Folder is the folder of the document storage, or InDatabase is true; otherwise, the storage is unknown.
-	Folder     string
-	InDatabase bool
-	// Server is asked to erase process instances; if it is nil, they are erased directly in the database.
-	Server ProcessManager
-}
-
-// ItemsPerTransaction is high, because each transaction reads a whole table if an index is missing.
+// itemsPerTransaction is high, because each transaction reads a whole table if an index is missing.
 const itemsPerTransaction = 100
 
 // stopError stops an erasure before the process instances that were not begun.
 type stopError struct{ error }
 
-// Run carries out the erasure. It fails only if the work is interrupted and must be resumed. If progress is not nil,
+// erase carries out the erasure of process instances and tasks. It fails only if the work is interrupted and must be resumed. If progress is not nil,
 // it is called after each transaction that erases items. If progress fails, or everything is put on hold during a
-// purge, no further process instances are erased: Run ends the erasure, and returns the reason as stopped.
-func (x eraser) run(
-	ctx context.Context, e *erasure, progress func(ctx context.Context) error,
+// purge, no further process instances are erased: erase ends the erasure, and returns the reason as stopped.
+func (e *erasure) erase(
+	ctx context.Context, progress func(ctx context.Context) error,
 ) (stopped, err error) {
-	erase, size := x.eraseInstances, itemsPerTransaction
-	if x.Server != nil {
-		erase, size = x.eraseByServer, 1
+	erase, size := e.eraseInstances, itemsPerTransaction
+	if e.Server != nil {
+		erase, size = e.eraseByServer, 1
 	}
-	err = eraseItems(ctx, e, kindInstance, size, erase, progress)
+	err = e.eraseItems(ctx, kindInstance, size, erase, progress)
 	var stop *stopError
 	switch {
 	case errors.As(err, &stop):
-		return stop.error, x.stop(ctx, e, stop.error)
+		return stop.error, e.stop(ctx, stop.error)
 	case err != nil:
 		return nil, err
 	}
-	return nil, x.finish(ctx, e)
+	return nil, e.eraseRest(ctx)
 }
 
-// Stop ends the erasure without beginning further process instances.
-func (x eraser) stop(ctx context.Context, e *erasure, reason error) error {
+// stop ends the erasure without beginning further process instances.
+func (e *erasure) stop(ctx context.Context, reason error) error {
 	if err := e.transact(ctx, func(tx pgx.Tx) error {
 		n, err := e.dropPendingItems(ctx, tx)
 		if err != nil {
@@ -60,33 +52,33 @@ func (x eraser) stop(ctx context.Context, e *erasure, reason error) error {
 	}); err != nil {
 		return err
 	}
-	return x.finish(ctx, e)
+	return e.eraseRest(ctx)
 }
 
-func (x eraser) finish(ctx context.Context, e *erasure) error {
-	if err := eraseItems(ctx, e, kindTask, itemsPerTransaction, x.eraseOrphans, nil); err != nil {
+// eraseRest erases orphan tasks and documents, and ends the erasure.
+func (e *erasure) eraseRest(ctx context.Context) error {
+	if err := e.eraseItems(ctx, kindTask, itemsPerTransaction, e.eraseOrphans, nil); err != nil {
 		return err
 	}
-	if err := x.deleteDocuments(ctx, e); err != nil {
+	if err := e.deleteDocuments(ctx); err != nil {
 		return err
 	}
 	return e.finish(ctx, false)
 }
 
-type eraseFunc func(ctx context.Context, e *erasure, ids []int64) error
+type eraseFunc func(ctx context.Context, ids []int64) error
 
 // eraseItems erases the unsettled items of a kind, at most size of them at once.
-func eraseItems(
-	ctx context.Context, e *erasure, kind string, size int, erase eraseFunc,
-	progress func(ctx context.Context) error,
+func (e *erasure) eraseItems(
+	ctx context.Context, kind string, size int, erase eraseFunc, progress func(ctx context.Context) error,
 ) error {
-	ids, err := e.unsettledItems(ctx, e.Record, kind)
+	ids, err := e.unsettledItems(ctx, kind)
 	if err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(ids, size) {
-		if err := eraseOrBisect(ctx, e, kind, chunk, erase); err != nil {
-			if e.Purge != nil && errors.As(err, new(*heldError)) {
+		if err := e.eraseOrBisect(ctx, kind, chunk, erase); err != nil {
+			if e.purge != nil && errors.As(err, new(*heldError)) {
 				err = &stopError{err}
 			}
 			return err
@@ -103,16 +95,16 @@ func eraseItems(
 
 // eraseOrBisect erases items. If that fails, it tries each half of them, so that only the items that cannot be
 // erased are recorded as failed. It fails only if the work is interrupted.
-func eraseOrBisect(ctx context.Context, e *erasure, kind string, ids []int64, erase eraseFunc) error {
-	problem := erase(ctx, e, ids)
+func (e *erasure) eraseOrBisect(ctx context.Context, kind string, ids []int64, erase eraseFunc) error {
+	problem := erase(ctx, ids)
 	if problem == nil || e.interrupts(ctx, problem) {
 		return problem
 	}
 	if half := len(ids) / 2; half > 0 {
-		if err := eraseOrBisect(ctx, e, kind, ids[:half], erase); err != nil {
+		if err := e.eraseOrBisect(ctx, kind, ids[:half], erase); err != nil {
 			return err
 		}
-		return eraseOrBisect(ctx, e, kind, ids[half:], erase)
+		return e.eraseOrBisect(ctx, kind, ids[half:], erase)
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.markFailed(ctx, tx, kind, ids...); err != nil {
@@ -130,14 +122,14 @@ func failedEvent(kind string, id int64, problem error) Event {
 	return errorf("%s %d could not be erased: %s", noun, id, sqlstate.Explain(problem))
 }
 
-func (x eraser) eraseInstances(ctx context.Context, e *erasure, ids []int64) error {
+func (e *erasure) eraseInstances(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.change(ctx, tries, func(tx *forms.Transaction) (*entry, error) {
 		matches := ids
 		var others []int64
-		if e.Purge != nil {
+		if e.purge != nil {
 			var err error
-			if matches, others, err = e.Purge.stillMatching(ctx, tx, ids, lock); err != nil {
+			if matches, others, err = e.purge.stillMatching(ctx, tx, ids, lock); err != nil {
 				return nil, err
 			}
 		}
@@ -153,7 +145,7 @@ func (x eraser) eraseInstances(ctx context.Context, e *erasure, ids []int64) err
 		); err != nil {
 			return nil, err
 		}
-		removed, err := forms.NewRemover(tx, false).Instances(ctx, matches, x.InDatabase)
+		removed, err := forms.NewRemover(tx, false).Instances(ctx, matches, e.InDatabase)
 		if err != nil {
 			return nil, err
 		}
@@ -162,9 +154,9 @@ func (x eraser) eraseInstances(ctx context.Context, e *erasure, ids []int64) err
 			if instances[id] != nil && removed.Rows[id][forms.InstanceTable] == 0 {
 				return nil, forms.ErrKept
 			}
-			events = append(events, x.instanceEvents(id, instances[id], removed.Rows[id])...)
+			events = append(events, e.instanceEvents(id, instances[id], removed.Rows[id])...)
 		}
-		return x.entry(kindInstance, slices.Concat(matches, others), removed, events), nil
+		return e.entry(kindInstance, slices.Concat(matches, others), removed, events), nil
 	})
 }
 
@@ -177,9 +169,9 @@ func attempts(ids []int64) (tries uint, lock string) {
 	return forms.MaxTries, " FOR UPDATE"
 }
 
-// Events returns the events about a process instance whose rows were deleted, or would be. If the process instance
+// instanceEvents returns the events about a process instance whose rows were deleted, or would be. If the process instance
 // no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
-func (x eraser) instanceEvents(id int64, in *forms.Instance, rows forms.Rows) []Event {
+func (m *Manager) instanceEvents(id int64, in *forms.Instance, rows forms.Rows) []Event {
 	switch {
 	case in != nil:
 		return []Event{{Instance: &InstanceErased{
@@ -190,7 +182,7 @@ func (x eraser) instanceEvents(id int64, in *forms.Instance, rows forms.Rows) []
 		}}}
 	case len(rows) == 0:
 		return []Event{infof("process instance %d does not exist", id)}
-	case x.Server != nil:
+	case m.Server != nil:
 		return []Event{errorf(
 			"process instance %d no longer exists, but rows of it are retained in %s: the Forms server purges only "+
 				"process instances that exist; erase it again with the database alone, while the Forms server is switched off",
@@ -212,16 +204,16 @@ func notMatchingEvents(ids []int64) (events []Event) {
 }
 
 // entry returns the journal's entry for a transaction that removed items with everything that depends on them.
-func (x eraser) entry(kind string, ids []int64, removed *forms.Removal, events []Event) *entry {
+func (e *erasure) entry(kind string, ids []int64, removed *forms.Removal, events []Event) *entry {
 	entry := &entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
-	if !x.InDatabase {
+	if !e.InDatabase {
 		entry.Sessions = removed.Sessions
 	}
 	return entry
 }
 
 // eraseOrphans erases orphan tasks. It reports tasks that now belong to a process instance or do not exist.
-func (x eraser) eraseOrphans(ctx context.Context, e *erasure, ids []int64) error {
+func (e *erasure) eraseOrphans(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.change(ctx, tries, func(tx *forms.Transaction) (*entry, error) {
 		r := forms.NewRemover(tx, false)
@@ -230,7 +222,7 @@ func (x eraser) eraseOrphans(ctx context.Context, e *erasure, ids []int64) error
 			return nil, err
 		}
 		orphans, retained, events := orphansOf(tasks)
-		removed, err := r.Orphans(ctx, orphans, x.InDatabase)
+		removed, err := r.Orphans(ctx, orphans, e.InDatabase)
 		if err != nil {
 			return nil, err
 		}
@@ -241,13 +233,13 @@ func (x eraser) eraseOrphans(ctx context.Context, e *erasure, ids []int64) error
 			events = append(events, Event{Task: &TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
 		}
 		erased := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(retained, id) })
-		entry := x.entry(kindTask, erased, removed, events)
+		entry := e.entry(kindTask, erased, removed, events)
 		entry.Kept = retained
 		return entry, nil
 	})
 }
 
-// Orphans splits tasks into orphans and tasks that are retained, with events that explain what is not simply erased.
+// orphansOf splits tasks into orphans and tasks that are retained, with events that explain what is not simply erased.
 func orphansOf(tasks []forms.Task) (orphans []forms.Task, retained []int64, events []Event) {
 	for _, t := range tasks {
 		switch {
@@ -287,7 +279,7 @@ const (
 	statusInterval   = time.Second
 )
 
-// ErrNoInvocation refuses a process instance without an id, since the Forms server might purge another one instead.
+// errNoInvocation refuses a process instance without an id, since the Forms server might purge another one instead.
 var errNoInvocation = errors.New(
 	"it has no long-lived invocation id, by which the Forms server identifies it; erase it with the database alone, " +
 		"while the Forms server is switched off",
@@ -296,9 +288,9 @@ var errNoInvocation = errors.New(
 var errStillRunning = errors.New("it was still running five minutes after it was to terminate")
 
 // eraseByServer lets the Forms server erase the process instance that is the only element of ids.
-func (x eraser) eraseByServer(ctx context.Context, e *erasure, ids []int64) error {
+func (e *erasure) eraseByServer(ctx context.Context, ids []int64) error {
 	id := ids[0]
-	purging, err := e.isPurging(ctx, e.Record, id)
+	purging, err := e.isPurging(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -307,72 +299,72 @@ func (x eraser) eraseByServer(ctx context.Context, e *erasure, ids []int64) erro
 		return err
 	}
 	if in == nil {
-		return x.recordMissing(ctx, e, id, purging)
+		return e.recordMissing(ctx, id, purging)
 	}
-	if e.Purge != nil && !purging {
+	if e.purge != nil && !purging {
 		var others []int64
 		if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
-			_, others, err = e.Purge.stillMatching(ctx, tx, ids, "")
+			_, others, err = e.purge.stillMatching(ctx, tx, ids, "")
 			return err
 		}); err != nil {
 			return err
 		}
 		if len(others) > 0 {
-			return settleEntry(ctx, e, &entry{
+			return e.settleEntry(ctx, &entry{
 				Kind:   kindInstance,
 				Items:  others,
 				Events: notMatchingEvents(others),
 			})
 		}
 	}
-	if err := x.purge(ctx, e, in); err != nil {
+	if err := e.purgeByServer(ctx, in); err != nil {
 		return err
 	}
-	return settleEntry(ctx, e, &entry{Kind: kindInstance, Items: ids, Events: x.instanceEvents(id, in, nil)})
+	return e.settleEntry(ctx, &entry{Kind: kindInstance, Items: ids, Events: e.instanceEvents(id, in, nil)})
 }
 
 // recordMissing settles a process instance that no longer exists. It counts as erased if the Forms server was asked
 // to purge it. It counts as failed if other rows of it are left, which the Forms server does not purge.
-func (x eraser) recordMissing(ctx context.Context, e *erasure, id int64, purging bool) error {
+func (e *erasure) recordMissing(ctx context.Context, id int64, purging bool) error {
 	ids := []int64{id}
 	entry := &entry{Kind: kindInstance, Items: ids}
 	if purging {
 		in := &forms.Instance{ID: id, Status: forms.Terminated}
-		entry.Events = x.instanceEvents(id, in, nil)
-		return settleEntry(ctx, e, entry)
+		entry.Events = e.instanceEvents(id, in, nil)
+		return e.settleEntry(ctx, entry)
 	}
 	var left *forms.Removal
 	if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
-		left, err = forms.NewRemover(tx, true).Instances(ctx, ids, x.InDatabase)
+		left, err = forms.NewRemover(tx, true).Instances(ctx, ids, e.InDatabase)
 		return err
 	}); err != nil {
 		return err
 	}
-	entry.Events = x.instanceEvents(id, nil, left.Rows[id])
+	entry.Events = e.instanceEvents(id, nil, left.Rows[id])
 	if len(left.Rows[id]) > 0 {
 		entry.Items, entry.Kept = nil, ids
 	}
-	return settleEntry(ctx, e, entry)
+	return e.settleEntry(ctx, entry)
 }
 
-func settleEntry(ctx context.Context, e *erasure, entry *entry) error {
+func (e *erasure) settleEntry(ctx context.Context, entry *entry) error {
 	return e.transact(ctx, func(tx pgx.Tx) error { return e.settle(ctx, tx, entry) })
 }
 
-// purge asks the Forms server to purge the process instance, after terminating it if it is running.
-func (x eraser) purge(ctx context.Context, e *erasure, in *forms.Instance) error {
+// purgeByServer asks the Forms server to purge the process instance, after terminating it if it is running.
+func (e *erasure) purgeByServer(ctx context.Context, in *forms.Instance) error {
 	if in.Invocation == "" {
 		return errNoInvocation
 	}
 	if !in.Ended() {
-		if err := askServer(ctx, e, in, "terminateProcess", x.Server.TerminateProcess); err != nil {
+		if err := e.askServer(ctx, in, "terminateProcess", e.Server.TerminateProcess); err != nil {
 			return err
 		}
-		if exists, err := waitForEnd(ctx, e, in.ID); err != nil || !exists {
+		if exists, err := e.waitForEnd(ctx, in.ID); err != nil || !exists {
 			return err
 		}
 	}
-	problem := askServer(ctx, e, in, "purgeProcessInstance", x.Server.PurgeProcessInstance)
+	problem := e.askServer(ctx, in, "purgeProcessInstance", e.Server.PurgeProcessInstance)
 	if left, err := e.Forms.Instance(ctx, in.ID); err != nil || left == nil { // deleted, even if the response was lost
 		return err
 	}
@@ -383,7 +375,7 @@ func (x eraser) purge(ctx context.Context, e *erasure, in *forms.Instance) error
 }
 
 // waitForEnd waits until the process instance has ended or no longer exists, and reports whether it still exists.
-func waitForEnd(ctx context.Context, e *erasure, id int64) (exists bool, err error) {
+func (e *erasure) waitForEnd(ctx context.Context, id int64) (exists bool, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRunning)
 	defer cancel()
 	for {
@@ -404,8 +396,7 @@ func waitForEnd(ctx context.Context, e *erasure, id int64) (exists bool, err err
 
 // request calls the Forms server, unless everything is on hold. It first records the request, so that a process
 // instance that is missing after a crash counts as erased.
-func askServer(
-	ctx context.Context, e *erasure, in *forms.Instance, operation string,
+func (e *erasure) askServer(ctx context.Context, in *forms.Instance, operation string,
 	call func(ctx context.Context, invocation string) error,
 ) error {
 	return e.unlessHeld(ctx, func() error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -60,7 +59,7 @@ func infof(format string, args ...any) Event { return logf(severity.Info, format
 
 func warningf(format string, args ...any) Event { return logf(severity.Warning, format, args...) }
 
-// Errorf returns an event that makes its erasure count as failed.
+// errorf returns an event that makes its erasure count as failed.
 func errorf(format string, args ...any) Event { return logf(severity.Error, format, args...) }
 
 func logf(level severity.Level, format string, args ...any) Event {
@@ -85,7 +84,7 @@ func clean(message string) string {
 	return string(text)
 }
 
-// FileDeleted makes the name valid UTF-8, as protobuf messages require.
+// fileDeleted makes the name valid UTF-8, as protobuf messages require.
 func fileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
 
 // pollInterval is how long Watch waits before it looks for new events again.
@@ -95,14 +94,14 @@ const pollInterval = 100 * time.Millisecond
 // receipt.
 func (m *Manager) Watch(ctx context.Context, id string, fn func(Event) error) (*Receipt, error) {
 	for last := int64(0); ; {
-		events, err := readEvents(ctx, m.Record, id, last)
+		events, err := m.events(ctx, id, last)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range events {
 			last = e.Sequence
 			if e.Ended {
-				if e.Receipt, err = readReceipt(ctx, m.Record, id); err != nil {
+				if e.Receipt, err = m.Receipt(ctx, id); err != nil {
 					return nil, err
 				}
 			}
@@ -121,8 +120,8 @@ func (m *Manager) Watch(ctx context.Context, id string, fn func(Event) error) (*
 	}
 }
 
-func readEvents(ctx context.Context, db external.Querier, erasure string, after int64) ([]Event, error) {
-	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
+func (m *Manager) events(ctx context.Context, erasure string, after int64) ([]Event, error) {
+	rows, _ := m.Record.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
 		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
 		var sequence int64
@@ -137,7 +136,7 @@ func readEvents(ctx context.Context, db external.Querier, erasure string, after 
 	})
 }
 
-// Append adds events to the erasure. It locks the erasure's row until the transaction ends, so that events are
+// appendEvents adds events to the erasure. It locks the erasure's row until the transaction ends, so that events are
 // committed in the order of their sequence numbers.
 func (e record) appendEvents(ctx context.Context, tx pgx.Tx, events ...Event) error {
 	if len(events) == 0 {

@@ -9,11 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
+// entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
 type entry struct {
 	Kind     string          `json:"Kind,omitempty"`     // the kind of Items and Kept
 	Items    []int64         `json:"Items,omitempty"`    // the items that were erased
@@ -24,8 +23,8 @@ type entry struct {
 	Events   []Event         `json:"Events,omitempty"`
 }
 
-// Change runs fn in a transaction of the Forms database, and again after transient errors, at most tries times. The
-// transaction also writes the entry that fn returns to the journal, and Change then copies the entry to the record.
+// change runs fn in a transaction of the Forms database, and again after transient errors, at most tries times. The
+// transaction also writes the entry that fn returns to the journal, and change then copies the entry to the record.
 func (e *erasure) change(ctx context.Context, tries uint, fn func(tx *forms.Transaction) (*entry, error)) error {
 	err := forms.Retry(ctx, tries, e.Forms.Transient, func() error {
 		return e.unlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
@@ -51,7 +50,7 @@ func (e *erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction)
 		if err != nil {
 			return err
 		}
-		if err := tx.AddEntry(ctx, e.ID, entries+1, body); err != nil {
+		if err := tx.AddEntry(ctx, e.id, entries+1, body); err != nil {
 			return err
 		}
 		return e.conn.Ping(ctx)
@@ -61,7 +60,7 @@ func (e *erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction)
 // fence fails if another replica has taken the erasure over, and prevents a takeover until the transaction ends. It
 // returns how many entries of the erasure the journal has.
 func (e *erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int64, err error) {
-	epoch, entries, err := tx.LockErasure(ctx, e.ID)
+	epoch, entries, err := tx.LockErasure(ctx, e.id)
 	if err == nil && epoch != e.epoch {
 		err = errTaken
 	}
@@ -70,12 +69,12 @@ func (e *erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int
 
 // catchUp copies the journal's entries that are not yet in the record to it.
 func (e *erasure) catchUp(ctx context.Context) error {
-	applied, err := e.appliedEntries(ctx, e.Record)
+	applied, err := e.appliedEntries(ctx)
 	if err != nil {
 		return err
 	}
 	for number := applied + 1; ; number++ {
-		body, err := e.Forms.Entry(ctx, e.ID, number)
+		body, err := e.Forms.Entry(ctx, e.id, number)
 		if err != nil || body == nil {
 			return err
 		}
@@ -89,13 +88,13 @@ func (e *erasure) catchUp(ctx context.Context) error {
 	}
 }
 
-func (e record) appliedEntries(ctx context.Context, db external.Querier) (n int64, err error) {
-	err = db.QueryRow(ctx, "SELECT entries_applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.ID).Scan(&n)
+func (e *erasure) appliedEntries(ctx context.Context) (n int64, err error) {
+	err = e.Record.QueryRow(ctx, "SELECT entries_applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.id).Scan(&n)
 	return n, err
 }
 
-// ApplyEntry does nothing if the entry has already been recorded, for example by another replica.
-func (e record) applyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *entry) error {
+// applyEntry does nothing if the entry has already been recorded, for example by another replica.
+func (e *erasure) applyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *entry) error {
 	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = " +
 		"$2 - 1"
 	n, err := e.exec(ctx, tx, advance, number)
@@ -105,9 +104,9 @@ func (e record) applyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *
 	return e.settle(ctx, tx, entry)
 }
 
-// Settle records what a transaction did: which items were erased or failed, which rows were deleted, and which
+// settle records what a transaction did: which items were erased or failed, which rows were deleted, and which
 // sessions have documents that must be deleted afterwards.
-func (e record) settle(ctx context.Context, tx pgx.Tx, entry *entry) error {
+func (e *erasure) settle(ctx context.Context, tx pgx.Tx, entry *entry) error {
 	if len(entry.Items) > 0 {
 		if err := e.mark(ctx, tx, "DONE", entry.Kind, entry.Items...); err != nil {
 			return err
@@ -136,8 +135,8 @@ const (
 	kindTask     = "task"
 )
 
-// mark changes the state of unsettled items. It fails with ErrTaken if one of the items is already settled.
-func (e record) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
+// mark changes the state of unsettled items. It fails with errTaken if one of the items is already settled.
+func (e *erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid
 		AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')`, kind, ids, state)
 	if err == nil && n != int64(len(ids)) {
@@ -146,54 +145,54 @@ func (e record) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...
 	return err
 }
 
-func (e record) addRows(ctx context.Context, tx pgx.Tx, rows forms.Rows) error {
+func (e *erasure) addRows(ctx context.Context, tx pgx.Tx, rows forms.Rows) error {
 	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows)
 		SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
 		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, rows)
 	return err
 }
 
-// UnsettledItems returns the items that are neither erased nor failed.
-func (e record) unsettledItems(ctx context.Context, db external.Querier, kind string) ([]int64, error) {
-	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
-		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)
+// unsettledItems returns the items that are neither erased nor failed.
+func (e *erasure) unsettledItems(ctx context.Context, kind string) ([]int64, error) {
+	rows, _ := e.Record.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
+		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.id, kind)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// IsPurging reports whether the Forms server was asked to purge the process instance.
-func (e record) isPurging(ctx context.Context, db external.Querier, instance int64) (purging bool, err error) {
-	err = db.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
-		"kind = $2 AND item_id = $3", e.ID, kindInstance, instance).
+// isPurging reports whether the Forms server was asked to purge the process instance.
+func (e *erasure) isPurging(ctx context.Context, instance int64) (purging bool, err error) {
+	err = e.Record.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
+		"kind = $2 AND item_id = $3", e.id, kindInstance, instance).
 		Scan(&purging)
 	return purging, err
 }
 
-// MarkPurging is called before the Forms server is asked to purge the process instance.
-func (e record) markPurging(ctx context.Context, tx pgx.Tx, instance int64) error {
+// markPurging is called before the Forms server is asked to purge the process instance.
+func (e *erasure) markPurging(ctx context.Context, tx pgx.Tx, instance int64) error {
 	return e.mark(ctx, tx, "PURGING", kindInstance, instance)
 }
 
-func (e record) markFailed(ctx context.Context, tx pgx.Tx, kind string, ids ...int64) error {
+func (e *erasure) markFailed(ctx context.Context, tx pgx.Tx, kind string, ids ...int64) error {
 	return e.mark(ctx, tx, "FAILED", kind, ids...)
 }
 
-func (e record) failUnsettledItems(ctx context.Context, tx pgx.Tx) error {
+func (e *erasure) failUnsettledItems(ctx context.Context, tx pgx.Tx) error {
 	_, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid
 		AND state IN ('PENDING', 'PURGING')`)
 	return err
 }
 
-// DropPendingItems removes items whose erasure has not begun, and returns how many there were.
-func (e record) dropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
+// dropPendingItems removes items whose erasure has not begun, and returns how many there were.
+func (e *erasure) dropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return e.exec(ctx, tx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'")
 }
 
-// HeldError means that everything is on hold, or that this cannot be determined.
+// heldError means that everything is on hold, or that this cannot be determined.
 type heldError struct{ error }
 
 func (e *heldError) Unwrap() error { return e.error }
 
-// UnlessHeld calls fn, which deletes something, or fails with a HeldError if everything is on hold. A shared lock
+// unlessHeld calls fn, which deletes something, or fails with a heldError if everything is on hold. A shared lock
 // makes a new hold of everything wait until fn has returned.
 func (e *erasure) unlessHeld(ctx context.Context, fn func() error) error {
 	if err := advisory.Squatted(ctx, e.conn, advisory.Erasing, true); err != nil {
@@ -218,7 +217,7 @@ func (e *erasure) unlessHeld(ctx context.Context, fn func() error) error {
 // erasures searched the folder at once, each would leave a document to the other if sessions of both refer to it.
 const folderLock = 0x666f6c646572
 
-// LockFolder waits until no other erasure works in the folder of the document storage. It fails if a session of
+// lockFolder waits until no other erasure works in the folder of the document storage. It fails if a session of
 // another database role holds the lock. The lock is released with the claim.
 func (e *erasure) lockFolder(ctx context.Context) error {
 	if err := advisory.Squatted(ctx, e.conn, folderLock, false); err != nil {

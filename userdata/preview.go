@@ -76,7 +76,11 @@ func (p *previewer) report(events ...Event) error {
 }
 
 func (p *previewer) sweep(ctx context.Context) error {
-	events, err := previewSweep(ctx, p.m.Record, p.m.Forms, p.m.Folder)
+	preview := p.m.previewFolderSweep
+	if p.m.InDatabase {
+		preview = p.m.previewDatabaseSweep
+	}
+	events, err := preview(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,11 +141,11 @@ func (p *previewer) erase(ctx context.Context) error {
 func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
 	var earlier []string
 	if p.request.Query != nil {
-		if earlier, err = failedErasuresOf(ctx, p.m.Record, p.m.Forms.Identity(), p.request.Query.UserID); err != nil {
+		if earlier, err = p.m.failedErasuresOf(ctx, p.request.Query.UserID); err != nil {
 			return nil, err
 		}
 	}
-	leftovers, err := p.m.recordRequest(p.request).leftovers(ctx, p.m.Record, earlier, "")
+	leftovers, err := p.m.leftovers(ctx, p.m.Record, p.request, earlier, "")
 	for _, l := range leftovers {
 		sessions = append(sessions, l.Session)
 	}
@@ -177,7 +181,7 @@ func (p *previewer) instances(
 		}
 	}
 	for _, id := range ids {
-		events = append(events, p.m.eraser().instanceEvents(id, instances[id], removed.Rows[id])...)
+		events = append(events, p.m.instanceEvents(id, instances[id], removed.Rows[id])...)
 	}
 	return events, sessions, nil
 }

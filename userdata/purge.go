@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/etag"
@@ -17,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Rule says which process instances a purge deletes, with everything that belongs to them.
+// Purge is a rule that says which process instances are deleted, with everything that belongs to them.
 type Purge struct {
 	Name string `json:"Name"`
 	// An empty Workflow means all workflows of the application.
@@ -50,12 +49,18 @@ var ErrNoPurge = failure.New(failure.NotFound, "there is no purge of this name")
 
 func NoPurge(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPurge, name) }
 
-// Note is called in the transaction that changes a rule. before is nil for a new rule, and after for a deleted one.
+// PurgeNote is called in the transaction that changes a rule. before is nil for a new rule, and after for a deleted one.
 type PurgeNote func(ctx context.Context, tx pgx.Tx, before, after *Purge) error
 
+const selectPurges = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
+	"WHERE forms_id = $1 "
+
 // Purges returns the purges of this Forms database, ordered by name.
-func (m *Manager) Purges(ctx context.Context) ([]Purge, error) {
-	return m.rules().list(ctx, m.Record)
+func (m *Manager) Purges(ctx context.Context) ([]Purge, error) { return m.purges(ctx, m.Record) }
+
+func (m *Manager) purges(ctx context.Context, db external.Querier) ([]Purge, error) {
+	rows, _ := db.Query(ctx, selectPurges+`ORDER BY name COLLATE "C"`, m.Forms.Identity())
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Purge])
 }
 
 // SetPurge creates or changes a purge: change gets the current rule, or nil if it does not exist, and returns the
@@ -63,29 +68,76 @@ func (m *Manager) Purges(ctx context.Context) ([]Purge, error) {
 // not the current rule's.
 func (m *Manager) SetPurge(
 	ctx context.Context, name, givenEtag string, change func(before *Purge) (Purge, error), note PurgeNote,
-) (Purge, error) {
+) (r Purge, err error) {
 	if err := m.Own(ctx); err != nil {
-		return Purge{}, err
-	}
-	return m.rules().set(ctx, name, givenEtag, func(before *Purge) (Purge, error) {
-		r, err := change(before)
-		if err == nil {
-			err = r.validate()
-		}
-		if err == nil {
-			err = m.snapshot(ctx, func(tx *forms.Transaction) error { return r.check(ctx, tx) })
-		}
 		return r, err
-	}, note)
+	}
+	err = pgx.BeginFunc(ctx, m.Record, func(tx pgx.Tx) error {
+		before, err := m.lockPurge(ctx, tx, name, givenEtag)
+		if err != nil {
+			return err
+		}
+		if r, err = change(before); err != nil {
+			return err
+		}
+		if err := r.validate(); err != nil {
+			return err
+		}
+		if err := m.snapshot(ctx, func(tx *forms.Transaction) error { return r.check(ctx, tx) }); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(
+			ctx,
+			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms_id, name) DO UPDATE
+			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column,
+				days = excluded.days, enabled = excluded.enabled`,
+			m.Forms.Identity(), r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled,
+		); err != nil {
+			return err
+		}
+		return note(ctx, tx, before, &r)
+	})
+	return r, err
 }
 
-// DeletePurge fails with purge.ErrNotFound if there is no such purge, and with etag.ErrStale if the given etag is
-// not the rule's.
+// lockPurge returns nil if there is no such purge. It fails with etag.ErrStale if the given etag is not the purge's.
+func (m *Manager) lockPurge(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Purge, error) {
+	// a row that does not exist cannot be locked
+	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		return nil, err
+	}
+	rows, _ := tx.Query(ctx, selectPurges+"AND name = $2", m.Forms.Identity(), name)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Purge])
+	current := ""
+	switch {
+	case err == nil:
+		current = r.Etag()
+	case !errors.Is(err, pgx.ErrNoRows):
+		return nil, err
+	}
+	return r, etag.Check(givenEtag, current, "the purge")
+}
+
+// DeletePurge fails with ErrNoPurge if there is no such purge, and with etag.ErrStale if the given etag is not the
+// rule's.
 func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note PurgeNote) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}
-	return m.rules().delete(ctx, name, givenEtag, note)
+	return pgx.BeginFunc(ctx, m.Record, func(tx pgx.Tx) error {
+		before, err := m.lockPurge(ctx, tx, name, givenEtag)
+		switch {
+		case err != nil:
+			return err
+		case before == nil:
+			return NoPurge(name)
+		}
+		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms_id = $1 AND name = $2"
+		if _, err := tx.Exec(ctx, deleteRule, m.Forms.Identity(), name); err != nil {
+			return err
+		}
+		return note(ctx, tx, before, nil)
+	})
 }
 
 var purgeName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
@@ -96,7 +148,7 @@ const maxDays = 24_855
 // maxName limits the name of an application, workflow or column, in bytes.
 const maxName = 255
 
-// Validate fails with failure.Violations if the rule is wrong for any database.
+// validate fails with failure.Violations if the rule is wrong for any database.
 func (r Purge) validate() error {
 	var wrong failure.Violations
 	if !purgeName.MatchString(r.Name) {
@@ -123,7 +175,7 @@ func (r Purge) validate() error {
 	return wrong.Err()
 }
 
-// Check fails with failure.Violations if the rule does not fit the Forms database.
+// check fails with failure.Violations if the rule does not fit the Forms database.
 func (r Purge) check(ctx context.Context, tx *forms.Transaction) error {
 	var wrong failure.Violations
 	_, known, err := tx.WorkflowColumns(ctx, r.covers)
@@ -154,83 +206,4 @@ func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, 
 		}
 	}
 	return c, ok, strings.Join(list, ", ")
-}
-
-// Store keeps the rules for one Forms database in the service's own database.
-type purgeStore struct {
-	Record  *pgxpool.Pool
-	FormsID string // the identity of the Forms database
-}
-
-const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
-	"WHERE forms_id = $1 "
-
-// List returns the rules ordered by name.
-func (s purgeStore) list(ctx context.Context, db external.Querier) ([]Purge, error) {
-	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Purge])
-}
-
-// Set calls change with the rule, or nil if it does not exist, and stores the result. It fails with etag.ErrStale if
-// the given etag is not the current rule's.
-func (s purgeStore) set(
-	ctx context.Context, name, givenEtag string, change func(before *Purge) (Purge, error), note PurgeNote,
-) (r Purge, err error) {
-	err = pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
-		before, err := s.lock(ctx, tx, name, givenEtag)
-		if err != nil {
-			return err
-		}
-		if r, err = change(before); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(
-			ctx,
-			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms_id, name) DO UPDATE
-			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column,
-				days = excluded.days, enabled = excluded.enabled`,
-			s.FormsID, r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled,
-		); err != nil {
-			return err
-		}
-		return note(ctx, tx, before, &r)
-	})
-	return r, err
-}
-
-// lock returns nil if there is no such rule. It fails with etag.ErrStale if the given etag is not the rule's.
-func (s purgeStore) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Purge, error) {
-	// a row that does not exist cannot be locked
-	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-		return nil, err
-	}
-	rows, _ := tx.Query(ctx, selectRules+"AND name = $2", s.FormsID, name)
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Purge])
-	current := ""
-	switch {
-	case err == nil:
-		current = r.Etag()
-	case !errors.Is(err, pgx.ErrNoRows):
-		return nil, err
-	}
-	return r, etag.Check(givenEtag, current, "the purge")
-}
-
-// Delete fails with ErrNotFound if there is no such rule, and with etag.ErrStale if the given etag is not the
-// rule's.
-func (s purgeStore) delete(ctx context.Context, name, givenEtag string, note PurgeNote) error {
-	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
-		before, err := s.lock(ctx, tx, name, givenEtag)
-		switch {
-		case err != nil:
-			return err
-		case before == nil:
-			return NoPurge(name)
-		}
-		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms_id = $1 AND name = $2"
-		if _, err := tx.Exec(ctx, deleteRule, s.FormsID, name); err != nil {
-			return err
-		}
-		return note(ctx, tx, before, nil)
-	})
 }

@@ -23,7 +23,7 @@ const TaskPrefix = "forms/"
 
 // Tasks is the external.Source of runs: each purge is a task.
 func (m *Manager) Tasks(ctx context.Context, db external.Querier) (list []external.Task, err error) {
-	rules, err := m.rules().list(ctx, db)
+	rules, err := m.purges(ctx, db)
 	for _, r := range rules {
 		list = append(list, external.Task{
 			Name:     TaskPrefix + r.Name,
@@ -119,7 +119,7 @@ func (p purgeTask) Delete(
 	}
 	criteria := criteria{Purge: p.rule, Cutoff: c.Cutoff.Unix()}
 	for ids := idsOf(c.Items); ; {
-		id, err := p.of(run).unfinished(ctx, p.Record)
+		id, err := p.unfinished(ctx, run)
 		if err == nil && id == "" {
 			if len(ids) == 0 {
 				break
@@ -135,9 +135,9 @@ func (p purgeTask) Delete(
 			continue
 		}
 		claimed := false
-		err = p.claims().do(ctx, id, func(ctx context.Context, e *erasure) error {
+		err = p.claim(ctx, id, func(e *erasure) error {
 			claimed = true
-			stopped, err := p.eraser().run(ctx, e, progress)
+			stopped, err := e.erase(ctx, progress)
 			return cmp.Or(err, stopped)
 		})
 		switch {
@@ -160,7 +160,18 @@ func (p purgeTask) Delete(
 	return p.checkFailures(ctx, run)
 }
 
-func (p purgeTask) of(run string) purgeRun { return purgeRun{RunID: run, Name: p.rule.Name} }
+// ofPurge is the condition that the erasure e belongs to the purge $2 in the run $1.
+const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
+
+// unfinished returns an erasure of the purge that has not ended, or "" if all have ended.
+func (p purgeTask) unfinished(ctx context.Context, run string) (id string, err error) {
+	err = p.Record.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge,
+		run, p.rule.Name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return id, err
+}
 
 // request requests an erasure of those process instances that the run has not requested before. It returns "" if
 // there are none.
@@ -168,26 +179,37 @@ func (p purgeTask) request(
 	ctx context.Context, run string, criteria criteria, ids []int64,
 ) (id string, err error) {
 	err = pgx.BeginFunc(ctx, p.Record, func(tx pgx.Tx) error {
-		fresh, err := p.of(run).unrequested(ctx, tx, ids)
+		rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
+			WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
+				WHERE i.item_id = candidate.id AND i.kind = $4 AND `+ofPurge+") ORDER BY id",
+			run, p.rule.Name, ids, kindInstance)
+		fresh, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
-		e, err := request{
-			FormsID:     p.Forms.Identity(),
+		e, err := p.insert(ctx, tx, Request{
 			RequestedBy: "run " + run,
-			RunID:       run,
-			Purge:       &criteria,
+			runID:       run,
+			purge:       &criteria,
 			Instances:   fresh,
-		}.insert(ctx, tx)
-		id = e.ID
+		})
+		id = e.id
 		return err
 	})
 	return id, err
 }
 
-// checkFailures fails if process instances, or their documents, could not be erased in a run.
+// checkFailures fails if process instances could not be erased in a run, or documents of sessions not deleted. It
+// names a receipt that has the reasons.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
-	receipt, instances, sessions, err := p.of(run).failures(ctx, p.Record)
+	var receipt string
+	var instances, sessions int64
+	err := p.Record.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''),
+		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
+			WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
+		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_session WHERE erasure_id = e.id)), 0)::bigint
+			FROM cleanupd.erasure e WHERE e.state = 'FAILED' AND `+ofPurge, run, p.rule.Name).
+		Scan(&receipt, &instances, &sessions)
 	if err != nil || receipt == "" {
 		return err
 	}
@@ -198,14 +220,29 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 
 // Deleted counts only process instances if the Forms server purges.
 func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
+	query := "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r " +
+		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "
 	if p.Server != nil {
-		return p.of(run).instances(ctx, p.Record)
+		query = "SELECT count(*) FROM cleanupd.erasure_item i " +
+			"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "
 	}
-	return p.of(run).rows(ctx, p.Record)
+	err = p.Record.QueryRow(ctx, query+ofPurge, run, p.rule.Name).Scan(&rows)
+	return rows, err
 }
 
+// RecentlyDeleted counts the process instances that all purges of the Forms database deleted in the given run and in
+// runs that began less than a period before it. It leaves out runs for which the guard on the table's share was
+// accepted. It still counts the process instances of runs whose record has been deleted.
 func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error) {
-	return recentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
+	err = p.Record.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e
+		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT
+		JOIN cleanupd.run r ON r.id = e.run_id
+		WHERE e.forms_id = $1 AND e.purge IS NOT NULL
+			AND (r.accepted_guards @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
+		AND (e.run_id = $3::text::uuid OR COALESCE(r.start_time, e.create_time) > (SELECT start_time FROM cleanupd.run
+			WHERE id = $3::text::uuid) - $4::bigint * interval '1 microsecond')`,
+		p.Forms.Identity(), forms.InstanceTable, run, period.Microseconds()).Scan(&items)
+	return items, err
 }
 
 // explain hides that the Forms database is lost, since the caller would conclude that the run's own database is
@@ -228,81 +265,13 @@ func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []extern
 	return list, p.explain(ctx, err)
 }
 
-// Purge identifies the erasures of a purge in a run.
-type purgeRun struct{ RunID, Name string }
-
-// ofPurge is the condition that the erasure e belongs to the purge $2 in the run $1.
-const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
-
-// Unfinished returns an erasure of the purge that has not ended, or "" if all have ended.
-func (p purgeRun) unfinished(ctx context.Context, db external.Querier) (id string, err error) {
-	err = db.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge, p.RunID,
-		p.Name).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
-	return id, err
-}
-
-// New returns those of the process instances that are not an item of any erasure of the purge.
-func (p purgeRun) unrequested(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, error) {
-	rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
-		WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
-			WHERE i.item_id = candidate.id AND i.kind = $4 AND `+ofPurge+") ORDER BY id",
-		p.RunID, p.Name, instances, kindInstance)
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
-}
-
-func (p purgeRun) rows(ctx context.Context, db external.Querier) (n int64, err error) {
-	err = db.QueryRow(ctx, "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r "+
-		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "+ofPurge, p.RunID, p.Name).Scan(&n)
-	return n, err
-}
-
-func (p purgeRun) instances(ctx context.Context, db external.Querier) (n int64, err error) {
-	err = db.QueryRow(ctx, "SELECT count(*) FROM cleanupd.erasure_item i "+
-		"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "+ofPurge, p.RunID, p.Name).Scan(&n)
-	return n, err
-}
-
-// Failures counts the process instances that could not be erased and the sessions whose documents could not be
-// deleted. It returns a receipt that has the reasons, or "" if nothing failed.
-func (p purgeRun) failures(
-	ctx context.Context, db external.Querier,
-) (receipt string, instances, sessions int64, err error) {
-	err = db.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''), COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
-		WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
-		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_session WHERE erasure_id = e.id)), 0)::bigint
-			FROM cleanupd.erasure e WHERE e.state = 'FAILED' AND `+ofPurge, p.RunID, p.Name).
-		Scan(&receipt, &instances, &sessions)
-	return receipt, instances, sessions, err
-}
-
-// RecentlyPurged counts the process instances that all purges of a Forms database deleted in the given run and in
-// runs that began less than a period before it. It leaves out runs for which the guard on the table's share was
-// accepted. It still counts the process instances of runs whose record has been deleted.
-func recentlyPurged(
-	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
-) (n int64, err error) {
-	err = db.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e
-		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT
-		JOIN cleanupd.run r ON r.id = e.run_id
-		WHERE e.forms_id = $1 AND e.purge IS NOT NULL
-			AND (r.accepted_guards @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
-		AND (e.run_id = $3::text::uuid OR COALESCE(r.start_time, e.create_time) > (SELECT start_time FROM cleanupd.run
-			WHERE id = $3::text::uuid) - $4::bigint * interval '1 microsecond')`,
-		forms, table, run, period.Microseconds()).
-		Scan(&n)
-	return n, err
-}
-
-// Criteria are a rule and its cutoff, stored with the erasures of a purge.
+// criteria are a rule and its cutoff, stored with the erasures of a purge.
 type criteria struct {
 	Purge
 	Cutoff int64 `json:"Cutoff"` // in seconds since 1970, which every database understands alike
 }
 
-// At returns the criteria at the reference time now.
+// at returns the criteria at the reference time now.
 func (r Purge) at(now time.Time) criteria {
 	return criteria{r, now.Add(-time.Duration(r.Days) * 24 * time.Hour).Unix()}
 }
@@ -312,7 +281,7 @@ func (c criteria) describe() string {
 		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
-// Search finds process instances in one transaction.
+// purgeSearch finds process instances in one transaction.
 type purgeSearch struct {
 	criteria
 	// Notes say which tables cannot be used, and why.
@@ -323,7 +292,7 @@ type purgeSearch struct {
 	tables []forms.Column // the columns of the workflows' tables that name the process instance
 }
 
-// Search does not use tables that several workflows share, since the workflow of their rows is unknown.
+// search does not use tables that several workflows share, since the workflow of their rows is unknown.
 func (c criteria) search(ctx context.Context, tx *forms.Transaction) (*purgeSearch, error) {
 	s := &purgeSearch{criteria: c, tx: tx}
 	dates, err := tx.DateColumns(ctx)
@@ -362,7 +331,7 @@ func (c criteria) search(ctx context.Context, tx *forms.Transaction) (*purgeSear
 	return s, nil
 }
 
-// Each calls found for each process instance that matches, in the order of ids.
+// each calls found for each process instance that matches, in the order of ids.
 func (s *purgeSearch) each(ctx context.Context, found func(id int64, date time.Time)) error {
 	for after := int64(0); len(s.tables) > 0; {
 		matches, dates, err := s.matching(ctx, pageCondition, forms.Args{"after": after}, pageTail)
@@ -423,7 +392,7 @@ var (
 	pageTail      = fmt.Sprintf(" LIMIT %d", instancesPerPage)
 )
 
-// StillMatching splits ids into process instances that still match, and others. The clause lock locks the rows of
+// stillMatching splits ids into process instances that still match, and others. The clause lock locks the rows of
 // the matches.
 func (c criteria) stillMatching(
 	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
@@ -439,7 +408,7 @@ func (c criteria) stillMatching(
 	return matches, others, nil
 }
 
-// Statements returns the statements that find process instances, for people to read.
+// statements returns the statements that find process instances, for people to read.
 func (s *purgeSearch) statements() []external.Statement {
 	values := strings.NewReplacer("@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
 		"@cutoff", fmt.Sprint(s.Cutoff), "@after", "0")

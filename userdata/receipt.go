@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -68,16 +67,12 @@ SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEED
   e.verification
 FROM cleanupd.erasure AS e `
 
-func (m *Manager) Receipt(ctx context.Context, id string) (*Receipt, error) {
-	return readReceipt(ctx, m.Record, id)
-}
-
 // Receipt fails with ErrNoReceipt if there is no such erasure.
-func readReceipt(ctx context.Context, db external.Querier, id string) (*Receipt, error) {
+func (m *Manager) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
 	}
-	rows, _ := db.Query(ctx, fmt.Sprintf(selectReceipt, "true")+"WHERE e.id = $1::text::uuid", id)
+	rows, _ := m.Record.Query(ctx, fmt.Sprintf(selectReceipt, "true")+"WHERE e.id = $1::text::uuid", id)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Receipt])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: %s", ErrNoReceipt, id)
@@ -86,21 +81,16 @@ func readReceipt(ctx context.Context, db external.Querier, id string) (*Receipt,
 }
 
 // Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
-func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*Receipt, string, error) {
-	return readReceipts(ctx, m.Record, size, token)
-}
-
-// Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
 // Receipts of purges do not list items and files. The order relies on ids that grow with time.
-func readReceipts(
-	ctx context.Context, db external.Querier, size int, token string,
+func (m *Manager) Receipts(
+	ctx context.Context, size int, token string,
 ) (list []*Receipt, next string, err error) {
 	before, err := pagetoken.Parse[uuid.UUID](token)
 	if err != nil {
 		return nil, "", err
 	}
 	query := fmt.Sprintf(selectReceipt, "e.purge IS NULL") + "WHERE $1 OR e.id < $2 ORDER BY e.id DESC LIMIT $3"
-	rows, _ := db.Query(ctx, query, token == "", before, size+1)
+	rows, _ := m.Record.Query(ctx, query, token == "", before, size+1)
 	if list, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Receipt]); err != nil {
 		return nil, "", err
 	}
@@ -146,7 +136,8 @@ func (m *Manager) Verify(ctx context.Context, id string, q *Query) (*Receipt, er
 	}
 	v.Instances, v.Tasks = sortedSet(v.Instances), sortedSet(v.Tasks)
 	v.Clean = len(v.Instances)+len(v.Tasks) == 0
-	if err := attachVerification(ctx, m.Record, id, v); err != nil {
+	const attach = "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid"
+	if _, err := m.Record.Exec(ctx, attach, id, v); err != nil {
 		return nil, err
 	}
 	r.Verification = v
@@ -192,9 +183,4 @@ func (m *Manager) verifyItems(
 		v.Tasks = append(v.Tasks, retained...)
 	}
 	return nil
-}
-
-func attachVerification(ctx context.Context, db execer, id string, v *Verification) error {
-	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid", id, v)
-	return err
 }

@@ -293,11 +293,11 @@ func inWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_.-@", r)
 }
 
-const instancesPerQuery = 1000
+const idsPerQuery = 1000
 
 // instances returns the process instances that were found, ordered by id.
 func (s *searcher) instances(ctx context.Context) (list []Instance, err error) {
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(s.reasons)), instancesPerQuery) {
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(s.reasons)), idsPerQuery) {
 		existing, err := s.tx.Instances(ctx, ids, "")
 		if err != nil {
 			return nil, fmt.Errorf("read the process instances: %w", err)

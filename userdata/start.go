@@ -28,6 +28,10 @@ type Request struct {
 	// Starting is called with the id before the erasure is committed, unless it is nil; if it fails, nothing is
 	// committed.
 	Starting func(ctx context.Context, id string) error
+
+	userIDHash, salt string
+	runID            string    // the run that the erasure belongs to; empty if a user requested it
+	purge            *criteria // set together with runID
 }
 
 // ErrManyPrincipals means that the user id has several principals, and the query does not choose among them.
@@ -53,30 +57,29 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	request := m.recordRequest(r)
-	request.Salt = newSalt()
+	r.salt = newSalt()
 	var earlier []string
 	if r.Query != nil {
-		if request.UserIDHash, err = hashUser(r.Query.UserID, request.Salt); err != nil {
+		if r.userIDHash, err = hashUser(r.Query.UserID, r.salt); err != nil {
 			return "", err
 		}
-		if earlier, err = failedErasuresOf(ctx, m.Record, request.FormsID, r.Query.UserID); err != nil {
+		if earlier, err = m.failedErasuresOf(ctx, r.Query.UserID); err != nil {
 			return "", err
 		}
 	}
 	err = pgx.BeginFunc(ctx, m.Record, func(tx pgx.Tx) error {
-		e, err := request.insert(ctx, tx)
+		e, err := m.insert(ctx, tx, r)
 		if err != nil {
 			return err
 		}
-		if err := request.inherit(ctx, tx, e, earlier); err != nil {
+		if err := m.inherit(ctx, tx, r, e, earlier); err != nil {
 			return err
 		}
-		id = e.ID
+		id = e.id
 		if err := e.appendEvents(ctx, tx, events...); err != nil || r.Starting == nil {
 			return err
 		}
-		return r.Starting(ctx, e.ID)
+		return r.Starting(ctx, e.id)
 	})
 	if err != nil {
 		return "", fmt.Errorf("store the erasure: %w", err)
@@ -124,34 +127,13 @@ func (m *Manager) resolve(ctx context.Context, r *Request) (events []Event, err 
 
 func sortedSet(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
-func (m *Manager) recordRequest(r Request) request {
-	return request{
-		FormsID:     m.Forms.Identity(),
-		RequestedBy: r.RequestedBy,
-		Sweep:       r.Sweep,
-		Instances:   r.Instances,
-		Tasks:       r.Tasks,
-	}
-}
-
-type request struct {
-	FormsID          string
-	RequestedBy      string
-	UserIDHash       string // empty unless a user id was given
-	Salt             string
-	Sweep            bool
-	RunID            string    // the run that the erasure belongs to; empty if a user requested it
-	Purge            *criteria // set together with RunID
-	Instances, Tasks []int64
-}
-
-// Insert stores the request. The id of the erasure is higher than the ids of all earlier requests.
-func (r request) insert(ctx context.Context, tx pgx.Tx) (e record, err error) {
+// insert stores the request. The id of the erasure is higher than the ids of all earlier requests.
+func (m *Manager) insert(ctx context.Context, tx pgx.Tx, r Request) (e record, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return e, err
 	}
-	e = record{id.String(), r.FormsID}
+	e = record{id.String(), m.Forms.Identity()}
 	if _, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.erasure
@@ -159,31 +141,27 @@ func (r request) insert(ctx context.Context, tx pgx.Tx) (e record, err error) {
 		VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, NULLIF($8::text, '')::uuid,
 			CASE WHEN $8::text = '' THEN 'RUNNING' ELSE 'PURGING' END,
 			CASE WHEN $8::text = '' THEN NULL ELSE clock_timestamp() END)`,
-		e.ID, r.FormsID, connection.Text(r.RequestedBy), r.UserIDHash, r.Salt, r.Sweep, r.Purge, r.RunID,
+		e.id, e.formsID, connection.Text(r.RequestedBy), r.userIDHash, r.salt, r.Sweep, r.purge, r.runID,
 	); err != nil {
 		return e, err
 	}
-	return e, e.insertItems(ctx, tx, r.Instances, r.Tasks)
-}
-
-func (e record) insertItems(ctx context.Context, tx pgx.Tx, instances, tasks []int64) error {
-	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id)
+	_, err = e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id)
 		SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
-		kindInstance, instances, kindTask, tasks)
-	return err
+		kindInstance, r.Instances, kindTask, r.Tasks)
+	return e, err
 }
 
-// Leftover is a session of an erasure that ended before the session's documents were deleted.
+// leftover is a session of an erasure that ended before the session's documents were deleted.
 type leftover struct{ Session, Erasure string }
 
-// ByUser returns earlier erasures of a user that have leftovers. Comparing the user id with the hashes of many
-// erasures takes longer than a transaction may be idle.
-func failedErasuresOf(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
-	rows, _ := db.Query(
+// failedErasuresOf returns earlier erasures of a user that have leftovers. Comparing the user id with the hashes of
+// many erasures takes longer than a transaction may be idle.
+func (m *Manager) failedErasuresOf(ctx context.Context, user string) (erasures []string, err error) {
+	rows, _ := m.Record.Query(
 		ctx,
 		"SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms_id = $1 AND state = 'FAILED' AND "+
 			"user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)",
-		forms,
+		m.Forms.Identity(),
 	)
 	var id, hash, salt string
 	_, err = pgx.ForEachRow(rows, []any{&id, &hash, &salt}, func() error {
@@ -196,10 +174,10 @@ func failedErasuresOf(ctx context.Context, db external.Querier, forms, user stri
 	return erasures, err
 }
 
-// Leftovers returns the leftovers of the given earlier erasures, and of earlier erasures of the request's items. The
+// leftovers returns the leftovers of the given earlier erasures, and of earlier erasures of the request's items. The
 // clause lock locks their rows, unless it is empty.
-func (r request) leftovers(
-	ctx context.Context, db external.Querier, earlier []string, lock string,
+func (m *Manager) leftovers(
+	ctx context.Context, db external.Querier, r Request, earlier []string, lock string,
 ) ([]leftover, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -207,14 +185,14 @@ func (r request) leftovers(
 			JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
 		WHERE e.forms_id = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3)
 			OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
-		earlier, kindInstance, r.Instances, kindTask, r.Tasks, r.FormsID,
+		earlier, kindInstance, r.Instances, kindTask, r.Tasks, m.Forms.Identity(),
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[leftover])
 }
 
-// Inherit moves the leftovers of earlier erasures to e, with the files that the earlier erasures could not report.
-func (r request) inherit(ctx context.Context, tx pgx.Tx, e record, earlier []string) error {
-	leftovers, err := r.leftovers(ctx, tx, earlier, " FOR UPDATE OF s")
+// inherit moves the leftovers of earlier erasures to e, with the files that the earlier erasures could not report.
+func (m *Manager) inherit(ctx context.Context, tx pgx.Tx, r Request, e record, earlier []string) error {
+	leftovers, err := m.leftovers(ctx, tx, r, earlier, " FOR UPDATE OF s")
 	if err != nil {
 		return err
 	}
@@ -223,7 +201,7 @@ func (r request) inherit(ctx context.Context, tx pgx.Tx, e record, earlier []str
 		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
 	}
 	if _, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid
-		WHERE forms_id = $3 AND session_id = ANY ($2)`, sessions, r.FormsID); err != nil {
+		WHERE forms_id = $3 AND session_id = ANY ($2)`, sessions, e.formsID); err != nil {
 		return err
 	}
 	_, err = e.exec(ctx, tx, `UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid
@@ -231,7 +209,7 @@ func (r request) inherit(ctx context.Context, tx pgx.Tx, e record, earlier []str
 	return err
 }
 
-// NewSalt returns a random salt in hexadecimal.
+// newSalt returns a random salt in hexadecimal.
 func newSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails
@@ -241,7 +219,7 @@ func newSalt() string {
 // hashing is locked while a user id is hashed, since each hash takes 64 MiB of memory.
 var hashing sync.Mutex
 
-// HashUser uses a slow hash, so that guessing user ids is expensive.
+// hashUser uses a slow hash, so that guessing user ids is expensive.
 func hashUser(user, salt string) (string, error) {
 	raw, err := hex.DecodeString(salt)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -23,26 +22,16 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/gds"
 )
 
-// Run sweeps the folder, or the database if folder is empty. It returns failed as true if some
-// stale documents could not be deleted.
-func sweepDocuments(ctx context.Context, e *erasure, folder string) (failed bool, err error) {
-	if folder == "" {
-		return sweepDatabase(ctx, e)
+// sweep deletes stale documents: those whose sessions all name a task or form data that does not exist. It returns
+// failed as true if some could not be deleted.
+func (e *erasure) sweep(ctx context.Context) (failed bool, err error) {
+	if e.InDatabase {
+		return e.sweepDatabase(ctx)
 	}
-	return sweepFolder(ctx, e, folder)
+	return e.sweepFolder(ctx)
 }
 
-// Preview reports what a sweep would delete, and changes nothing.
-func previewSweep(
-	ctx context.Context, record *pgxpool.Pool, db *forms.Database, folder string,
-) ([]Event, error) {
-	if folder == "" {
-		return previewDatabase(ctx, record, db)
-	}
-	return previewFolder(ctx, record, db, folder)
-}
-
-func sweepDatabase(ctx context.Context, e *erasure) (failed bool, err error) {
+func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	var documents map[string][]string
 	var o observation
 	if err := e.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
@@ -51,7 +40,7 @@ func sweepDatabase(ctx context.Context, e *erasure) (failed bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	confirmed, err := confirm(ctx, e, o)
+	confirmed, err := e.confirm(ctx, o)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +64,7 @@ func sweepDatabase(ctx context.Context, e *erasure) (failed bool, err error) {
 			return false, err
 		}
 	}
-	return failed, reportRetained(ctx, e, func() (event Event, err error) {
+	return failed, e.reportRetained(ctx, func() (event Event, err error) {
 		err = e.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 			sessions, err := tx.AllReferences(ctx)
 			if err == nil {
@@ -129,13 +118,13 @@ func deleteStale(
 	return entry, nil
 }
 
-func previewDatabase(ctx context.Context, record *pgxpool.Pool, db *forms.Database) (events []Event, err error) {
-	err = db.Snapshot(ctx, func(tx *forms.Transaction) error {
+func (m *Manager) previewDatabaseSweep(ctx context.Context) (events []Event, err error) {
+	err = m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		documents, o, err := observeDatabase(ctx, tx)
 		if err != nil {
 			return err
 		}
-		confirmed, unconfirmed, err := confirmedSessions(ctx, record, db.Identity(), o)
+		confirmed, unconfirmed, err := confirmedSessions(ctx, m.Record, m.Forms.Identity(), o)
 		if err != nil {
 			return err
 		}
@@ -157,8 +146,8 @@ func previewDatabase(ctx context.Context, record *pgxpool.Pool, db *forms.Databa
 // minFileAge protects younger documents, since they may belong to a task that is not stored yet.
 const minFileAge = 24 * time.Hour
 
-func sweepFolder(ctx context.Context, e *erasure, folder string) (failed bool, err error) {
-	root, err := openFolder(ctx, e, folder)
+func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
+	root, err := e.openFolder(ctx)
 	if err != nil || root == nil {
 		return root == nil, err
 	}
@@ -169,11 +158,11 @@ func sweepFolder(ctx context.Context, e *erasure, folder string) (failed bool, e
 		}
 		return true, e.report(ctx, unreadableEvent(err))
 	}
-	o, err := observeFolder(ctx, e.Forms, root)
+	o, err := e.observeFolder(ctx, root)
 	if err != nil {
 		return fail(err)
 	}
-	confirmed, err := confirm(ctx, e, o)
+	confirmed, err := e.confirm(ctx, o)
 	if err != nil {
 		return false, err
 	}
@@ -184,15 +173,15 @@ func sweepFolder(ctx context.Context, e *erasure, folder string) (failed bool, e
 	if err := e.report(ctx, young...); err != nil {
 		return false, err
 	}
-	stuck, err := deleteDocuments(ctx, e, root, documents)
+	stuck, err := e.deleteFiles(ctx, root, documents)
 	if err != nil {
 		return false, err
 	}
-	return len(stuck) > 0, reportRetained(ctx, e,
+	return len(stuck) > 0, e.reportRetained(ctx,
 		func() (Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
-func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o observation, err error) {
+func (m *Manager) observeFolder(ctx context.Context, root *os.Root) (o observation, err error) {
 	sessions := map[string]bool{}
 	if err := gds.EachFile(ctx, root, func(_ string, entry fs.DirEntry) {
 		if _, session, ok := gds.ParseMarker(entry.Name()); ok {
@@ -201,7 +190,7 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 	}); err != nil {
 		return o, err
 	}
-	err = db.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
+	err = m.Forms.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
 		o, err = observe(ctx, tx, slices.Collect(maps.Keys(sessions)))
 		return err
 	})
@@ -236,19 +225,17 @@ func staleDocuments(
 	return stale, young, nil
 }
 
-func previewFolder(
-	ctx context.Context, record *pgxpool.Pool, db *forms.Database, folder string,
-) ([]Event, error) {
-	root, err := os.OpenRoot(folder)
+func (m *Manager) previewFolderSweep(ctx context.Context) ([]Event, error) {
+	root, err := os.OpenRoot(m.Folder)
 	if err != nil {
 		return []Event{unreadableEvent(err)}, nil
 	}
 	defer func() { _ = root.Close() }()
-	o, err := observeFolder(ctx, db, root)
+	o, err := m.observeFolder(ctx, root)
 	if err != nil {
 		return nil, err
 	}
-	confirmed, unconfirmed, err := confirmedSessions(ctx, record, db.Identity(), o)
+	confirmed, unconfirmed, err := confirmedSessions(ctx, m.Record, m.Forms.Identity(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -294,14 +281,14 @@ func (o observation) isAbove(session string) bool {
 	return owner.id > o.highest[owner.table]
 }
 
-// confirm records the observation, reports sessions that are not confirmed, and returns the confirmed ones.
-func confirm(ctx context.Context, e *erasure, o observation) (confirmed map[string]bool, err error) {
+// confirm stores the observation, reports sessions that are not confirmed, and returns the confirmed ones.
+func (e *erasure) confirm(ctx context.Context, o observation) (confirmed map[string]bool, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		if err := o.record(ctx, tx, e.FormsID); err != nil {
+		if err := o.store(ctx, tx, e.formsID); err != nil {
 			return err
 		}
 		var events []Event
-		if confirmed, events, err = confirmedSessions(ctx, tx, e.FormsID, o); err != nil {
+		if confirmed, events, err = confirmedSessions(ctx, tx, e.formsID, o); err != nil {
 			return err
 		}
 		return e.appendEvents(ctx, tx, events...)
@@ -309,8 +296,8 @@ func confirm(ctx context.Context, e *erasure, o observation) (confirmed map[stri
 	return confirmed, err
 }
 
-// record stores the observation, which later sweeps need.
-func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) error {
+// store stores the observation, which later sweeps need.
+func (o observation) store(ctx context.Context, tx pgx.Tx, formsID string) error {
 	for table, id := range o.highest {
 		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms_id, relation, id) VALUES ($1, $2, $3)
 			ON CONFLICT (forms_id, relation) DO UPDATE SET id = greatest(h.id, EXCLUDED.id) RETURNING id`,
@@ -410,8 +397,6 @@ func ownerOf(session string) owner {
 	return owner{"tb_form_data", id}
 }
 
-const idsPerQuery = 1000
-
 // deadSessions returns the sessions whose owners do not exist, with their owners.
 func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string) (map[string]owner, error) {
 	dead, ids := map[string]owner{}, map[string]map[int64]bool{} // ids by table
@@ -459,7 +444,7 @@ func onlyDead(
 }
 
 // reportRetained reports the retained documents. If they cannot be counted, the sweep does not fail.
-func reportRetained(ctx context.Context, e *erasure, count func() (Event, error)) error {
+func (e *erasure) reportRetained(ctx context.Context, count func() (Event, error)) error {
 	event, err := count()
 	if e.interrupts(ctx, err) {
 		return err

@@ -69,18 +69,6 @@ func New(c Config) *Manager {
 	return &Manager{Config: c, wake: make(chan struct{}, 1)}
 }
 
-func (m *Manager) claims() claimConfig {
-	return claimConfig{Record: m.Record, Forms: m.Forms, Lease: m.Lease, Held: m.Held}
-}
-
-func (m *Manager) eraser() eraser {
-	return eraser{Folder: m.Folder, InDatabase: m.InDatabase, Server: m.Server}
-}
-
-func (m *Manager) rules() purgeStore {
-	return purgeStore{Record: m.Record, FormsID: m.Forms.Identity()}
-}
-
 func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
 	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {

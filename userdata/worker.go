@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
-	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -67,7 +66,7 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}
-	ids, err := unfinishedErasures(ctx, m.Record, m.Forms.Identity(), m.Lease)
+	ids, err := m.unfinished(ctx)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -86,14 +85,14 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 // Any replica may take over an erasure whose run has been silent for abandonedAfter leases.
 const abandonedAfter = 20
 
-// Unfinished returns erasures that any replica may work on: those that users requested, and those of purges that
+// unfinished returns erasures that any replica may work on: those that users requested, and those of purges that
 // were abandoned by their runs.
-func unfinishedErasures(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
-	rows, _ := db.Query(
+func (m *Manager) unfinished(ctx context.Context) ([]string, error) {
+	rows, _ := m.Record.Query(
 		ctx,
 		`SELECT id::text FROM cleanupd.erasure WHERE forms_id = $1 AND (state = 'RUNNING'
 		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`,
-		forms, (abandonedAfter * lease).Microseconds(),
+		m.Forms.Identity(), (abandonedAfter * m.Lease).Microseconds(),
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
@@ -101,79 +100,38 @@ func unfinishedErasures(ctx context.Context, db external.Querier, forms string, 
 // carryOut carries out an erasure. If that panics, the erasure fails, so that it does not panic again on every
 // replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
-	err := rescue.Call(func() error { return m.claims().do(ctx, id, m.run) })
+	err := rescue.Call(func() error { return m.claim(ctx, id, func(e *erasure) error { return e.run(ctx) }) })
 	var panicked *rescue.Panic
 	if !errors.As(err, &panicked) {
 		return err
 	}
 	rescue.Log(log, "erasure "+id, err)
-	return m.claims().do(ctx, id, func(ctx context.Context, e *erasure) error { return e.abandon(ctx, panicked) })
+	return m.claim(ctx, id, func(e *erasure) error { return e.abandon(ctx, panicked) })
 }
 
 // errRunAbandoned stops the erasure of a purge whose run was not continued.
 var errRunAbandoned = errors.New("its run was not continued")
 
-// run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, which no run waits
-// for any more.
-func (m *Manager) run(ctx context.Context, e *erasure) (err error) {
-	switch {
-	case e.Sweep:
-		var failed bool
-		if failed, err = sweepDocuments(ctx, e, m.Folder); err == nil {
-			err = e.finish(ctx, failed)
-		}
-	case e.Purge != nil:
-		err = m.eraser().stop(ctx, e, errRunAbandoned)
-	default:
-		_, err = m.eraser().run(ctx, e, nil)
-	}
-	if held := (*heldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
-		err = errors.Join(err, e.report(ctx, infof("%v; the erasure will then be resumed", held)))
-	}
-	return err
-}
-
-// Erasure is an erasure that this replica works on. Its connection holds the erasure's advisory lock and also does
+// erasure is an erasure that this replica works on. Its connection holds the erasure's advisory lock and also does
 // the work, so that the work ends when the lock is lost.
 type erasure struct {
+	*Manager
 	record
-	state
-	claimConfig
-	conn  *pgxpool.Conn
-	epoch int64 // the epoch of this replica in the Forms database
+	isSweep bool
+	purge   *criteria // nil if a user requested the erasure
+	conn    *pgxpool.Conn
+	epoch   int64 // the epoch of this replica in the Forms database
 }
 
-type claimConfig struct {
-	// Record is the service's own database, with the record of erasures.
-	Record *pgxpool.Pool
-	Forms  *forms.Database
-	// Lease is how long a replica may be silent before any other replica may take over its erasure.
-	Lease time.Duration
-	// Held fails while everything is on hold, so that nothing may be erased.
-	Held func(ctx context.Context) error
-}
-
-// Erasure identifies an erasure and its Forms database.
-type record struct {
-	ID      string
-	FormsID string
-}
-
-type state struct {
-	Ended bool
-	Sweep bool
-	Purge *criteria // nil if a user requested the erasure
-}
-
-// Do locks the erasure for this replica and calls work. It does nothing if another replica works on the erasure, or
+// claim locks the erasure for this replica and calls work. It does nothing if another replica works on the erasure, or
 // if the erasure has ended.
-func (c claimConfig) do(ctx context.Context, id string, work func(ctx context.Context, e *erasure) error) (err error) {
-	conn, err := c.Record.Acquire(ctx)
+func (m *Manager) claim(ctx context.Context, id string, work func(e *erasure) error) (err error) {
+	conn, err := m.Record.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	e := &erasure{record: record{ID: id, FormsID: c.Forms.Identity()}, claimConfig: c, conn: conn}
+	e := &erasure{Manager: m, record: record{id: id, formsID: m.Forms.Identity()}, conn: conn}
 	lock := lockOf(id)
 	var locked bool
 	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", lock).Scan(&locked); err != nil {
@@ -191,7 +149,9 @@ func (c claimConfig) do(ctx context.Context, id string, work func(ctx context.Co
 		}
 		err = errors.Join(err, unlockErr)
 	}()
-	if e.state, err = e.readState(ctx, conn); err != nil || e.Ended {
+	var ended bool
+	if err := conn.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
+		"WHERE id = $1::text::uuid", id).Scan(&ended, &e.isSweep, &e.purge); err != nil || ended {
 		return err
 	}
 	if err := e.beat(ctx, conn); err != nil {
@@ -202,29 +162,17 @@ func (c claimConfig) do(ctx context.Context, id string, work func(ctx context.Co
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	wg.Go(func() { e.keepBeating(beating) })
-	e.epoch, err = e.Forms.TakeOver(ctx, id)
+	e.epoch, err = m.Forms.TakeOver(ctx, id)
 	if err := errors.Join(err, e.catchUp(ctx)); err != nil {
 		return err
 	}
-	return work(ctx, e)
+	return work(e)
 }
 
 func lockOf(id string) int64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(id)) // never fails
 	return int64(hash.Sum64())
-}
-
-func (e record) readState(ctx context.Context, db external.Querier) (s state, err error) {
-	err = db.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
-		"WHERE id = $1::text::uuid", e.ID).
-		Scan(&s.Ended, &s.Sweep, &s.Purge)
-	return s, err
-}
-
-func (e record) beat(ctx context.Context, db execer) error {
-	_, err := e.exec(ctx, db, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid")
-	return err
 }
 
 // keepBeating records heartbeats, also while a statement is running. If one cannot be recorded, the next one may be;
@@ -242,17 +190,42 @@ func (e *erasure) keepBeating(ctx context.Context) {
 	}
 }
 
+func (e *erasure) beat(ctx context.Context, db execer) error {
+	_, err := e.exec(ctx, db, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid")
+	return err
+}
+
 // depose ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a
 // frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
 func (e *erasure) depose(ctx context.Context, lock int64) error {
 	_, err := e.conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
 		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
 			AND heartbeat < clock_timestamp() - $3::bigint * interval '1 microsecond')`,
-		lock, e.ID, e.Lease.Microseconds())
+		lock, e.id, e.Lease.Microseconds())
 	return err
 }
 
-// Transact runs fn in a transaction of the service's own database, and again after transient errors.
+// run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, which no run waits
+// for any more.
+func (e *erasure) run(ctx context.Context) (err error) {
+	switch {
+	case e.isSweep:
+		var failed bool
+		if failed, err = e.sweep(ctx); err == nil {
+			err = e.finish(ctx, failed)
+		}
+	case e.purge != nil:
+		err = e.stop(ctx, errRunAbandoned)
+	default:
+		_, err = e.erase(ctx, nil)
+	}
+	if held := (*heldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
+		err = errors.Join(err, e.report(ctx, infof("%v; the erasure will then be resumed", held)))
+	}
+	return err
+}
+
+// transact runs fn in a transaction of the service's own database, and again after transient errors.
 func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	options := pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
@@ -262,18 +235,21 @@ func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error 
 	})
 }
 
-// Transient reports whether a transaction of the record may succeed when it is tried again.
+// isTransient reports whether a transaction of the record may succeed when it is tried again.
 func isTransient(err error) bool {
 	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
 }
 
-// Execer is a pool, a connection or a transaction.
+// record is what the service's own database knows of an erasure of one Forms database.
+type record struct{ id, formsID string }
+
+// execer is a pool, a connection or a transaction.
 type execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
 func (e record) exec(ctx context.Context, db execer, sql string, args ...any) (int64, error) {
-	tag, err := db.Exec(ctx, sql, append([]any{e.ID}, args...)...)
+	tag, err := db.Exec(ctx, sql, append([]any{e.id}, args...)...)
 	return tag.RowsAffected(), err
 }
 
@@ -281,14 +257,13 @@ func (e *erasure) report(ctx context.Context, events ...Event) error {
 	return e.transact(ctx, func(tx pgx.Tx) error { return e.appendEvents(ctx, tx, events...) })
 }
 
-// Finish ends the erasure. It counts as failed if failed is true, if an item has failed, or if documents are left.
+// finish ends the erasure. It counts as failed if failed is true, if an item has failed, or if documents are left.
 func (e *erasure) finish(ctx context.Context, failed bool) error {
 	return e.transact(ctx, func(tx pgx.Tx) error { return e.end(ctx, tx, failed) })
 }
 
-// End does nothing if the erasure has already ended. The erasure fails if failed is true, if an item has failed, or
-// if documents are left.
-func (e record) end(ctx context.Context, tx pgx.Tx, failed bool) error {
+// end does nothing if the erasure has already ended.
+func (e *erasure) end(ctx context.Context, tx pgx.Tx, failed bool) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')
 		OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
@@ -299,7 +274,7 @@ func (e record) end(ctx context.Context, tx pgx.Tx, failed bool) error {
 	return e.appendEvents(ctx, tx, Event{Ended: true})
 }
 
-// Abandon ends the erasure as failed because of a problem, although it is not complete.
+// abandon ends the erasure as failed because of a problem, although it is not complete.
 func (e *erasure) abandon(ctx context.Context, problem error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.failUnsettledItems(ctx, tx); err != nil {
@@ -317,10 +292,10 @@ func (e *erasure) abandon(ctx context.Context, problem error) error {
 	})
 }
 
-// ErrTaken means that another replica works on the erasure and has already recorded this change.
+// errTaken means that another replica works on the erasure and has already recorded this change.
 var errTaken = errors.New("another replica works on the erasure")
 
-// Interrupts reports whether the problem interrupts all work on the erasure, because a database is lost, another
+// interrupts reports whether the problem interrupts all work on the erasure, because a database is lost, another
 // replica has taken over, or everything is on hold. Other problems concern single items.
 func (e *erasure) interrupts(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || e.Forms.Lost(problem) || errors.Is(problem, errTaken) ||
