@@ -8,20 +8,6 @@ import (
 	"strings"
 )
 
-type Column struct {
-	Table  string // the table's name as stored
-	Quoted string // the table's name in a statement
-	Name   string // the column's name as stored
-	Type   string
-	Cast   string // the type to compare an id in
-	Number bool   // the column holds numbers
-	Date   bool   // the column holds dates
-	// Instance says that the column of a workflow's table names the process instance that a row belongs to.
-	Instance bool
-	// Ambiguous says that the table is one of several whose names match that of a workflow's table.
-	Ambiguous bool
-}
-
 const (
 	// InstanceTable has a row for each process instance.
 	InstanceTable = "tb_process_instance"
@@ -55,9 +41,62 @@ func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 	return nil
 }
 
-func (t *Transaction) Existing(ctx context.Context, tables []string) ([]string, error) {
+func (t *Transaction) existing(ctx context.Context, tables []string) ([]string, error) {
 	missing, err := t.missing(ctx, t, tables)
 	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return slices.Contains(missing, t) }), err
+}
+
+type Instance struct {
+	ID         int64
+	Invocation string // the long-lived invocation id
+	Status     int32
+}
+
+// Complete and Terminated are the statuses of process instances that have ended.
+const (
+	Complete   = 2
+	Terminated = 4
+)
+
+var EndedStatuses = []int64{Complete, Terminated}
+
+func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Terminated }
+
+// Instances returns the process instances that exist, by id. lock is the clause that locks their rows, or "".
+func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
+	instances := map[int64]*Instance{}
+	var in Instance
+	query := "SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance " +
+		"WHERE id IN (@ids) ORDER BY id" + lock
+	err := t.Each(ctx, query, Args{"ids": ids}, []any{&in.ID, &in.Invocation, &in.Status}, func() {
+		found := in
+		instances[in.ID] = &found
+	})
+	return instances, err
+}
+
+// Instance returns nil if the process instance does not exist.
+func (d *Database) Instance(ctx context.Context, id int64) (in *Instance, err error) {
+	err = d.Snapshot(ctx, func(tx *Transaction) error {
+		instances, err := tx.Instances(ctx, []int64{id}, "")
+		in = instances[id]
+		return err
+	})
+	return in, err
+}
+
+type Column struct {
+	Table  string // the table's name as stored
+	Quoted string // the table's name in a statement
+	Name   string // the column's name as stored
+	Type   string
+	Cast   string // the type to compare an id in
+	Number bool   // the column holds numbers
+	Date   bool   // the column holds dates
+	// Instance says that the column of a workflow's table names the process instance that a row belongs to.
+	Instance bool
+	// Ambiguous says that the table is one of several whose names match that of a workflow's table.
+	Ambiguous bool
 }
 
 func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {

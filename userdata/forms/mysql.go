@@ -58,7 +58,7 @@ func (mysqlDialect) literal(text string) string { return fmt.Sprintf("_utf8mb4 X
 
 func (mysqlDialect) Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-func (mysqlDialect) OwnTable(table string) string { return "cleanupd_" + table }
+func (mysqlDialect) ownTable(table string) string { return "cleanupd_" + table }
 
 func (d mysqlDialect) schema() []string {
 	list := ownTables(d, "char(36) CHARACTER SET ascii COLLATE ascii_bin", "longtext")
@@ -71,12 +71,12 @@ func (d mysqlDialect) schema() []string {
 // binary makes comparisons use bytes, since collations treat different texts as equal and ignore trailing blanks.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
-// In joins two conditions: an index can answer the first, and the second is exact.
-func (mysqlDialect) In(column, list string) string {
+// in joins two conditions: an index can answer the first, and the second is exact.
+func (mysqlDialect) in(column, list string) string {
 	return fmt.Sprintf("%[1]s IN (%[2]s) AND %[3]s IN (%[2]s)", column, list, binary(column))
 }
 
-func (mysqlDialect) Same(a, b string) string {
+func (mysqlDialect) same(a, b string) string {
 	return fmt.Sprintf("%s = %s AND %s = %s", a, b, binary(a), binary(b))
 }
 
@@ -90,7 +90,7 @@ func (d mysqlDialect) HasID(c Column, ids []int64) string {
 	}
 	switch {
 	case slices.Contains(mysqlTexts, c.Type):
-		return d.In(name, strings.Join(texts, ", "))
+		return d.in(name, strings.Join(texts, ", "))
 	case slices.Contains(mysqlFloats, c.Type):
 		name = "CAST(" + name + " AS DECIMAL(65, 10))"
 	}
@@ -163,7 +163,7 @@ func (mysqlDialect) delete(
 	return counts, err
 }
 
-func (mysqlDialect) LockClause() string { return " FOR UPDATE" }
+func (mysqlDialect) lockClause() string { return " FOR UPDATE" }
 
 func (mysqlDialect) lockReferences(context.Context, *Transaction) error { return nil }
 
@@ -172,3 +172,93 @@ func (mysqlDialect) Transient(err error) bool { return mysqlerr.Is(err, mysqlerr
 func (mysqlDialect) Lost(err error) bool { return mysqlerr.Lost(err) || sqlstate.Lost(err) }
 
 func (mysqlDialect) duplicate(err error) bool { return mysqlerr.Is(err, mysqlerr.Duplicate) }
+
+// missing also fails if the user may not see whether a table exists, or if a table is unsuitable: rows behind a view
+// would be retained, and changes outside InnoDB could not be rolled back.
+func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []string) (missing []string, err error) {
+	engines := map[string]string{}
+	var name string
+	var engine sql.NullString
+	if err := tx.Each(
+		ctx,
+		"SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = "+
+			"'BASE TABLE' AND table_name IN (@tables)",
+		Args{"tables": tables}, []any{&name, &engine}, func() { engines[name] = engine.String },
+	); err != nil {
+		return nil, err
+	}
+	for _, name := range tables {
+		switch engine, exists := engines[name]; {
+		case exists && engine != "InnoDB":
+			return nil, fmt.Errorf("%w that can be used: %s is not InnoDB, and deletes in %s cannot be rolled back",
+				ErrNotForms, name, engine)
+		case exists:
+			continue
+		}
+		_, err := tx.Exec(ctx, "SELECT 1 FROM "+d.Quote(name)+" LIMIT 0", nil)
+		switch {
+		case err == nil:
+			return nil, fmt.Errorf("%w that can be used: %s is a view, and the rows behind it would be retained",
+				ErrNotForms, name)
+		case !mysqlerr.Is(err, mysqlerr.NoTable):
+			return nil, fmt.Errorf("cannot determine whether the table %s exists, and its rows would be retained: %w",
+				name, err)
+		}
+		missing = append(missing, name)
+	}
+	return missing, checkCase(ctx, tx, missing)
+}
+
+// checkCase fails if a missing table exists with a name in upper case, which a server with lower_case_table_names =
+// 0 distinguishes.
+func checkCase(ctx context.Context, tx *Transaction, missing []string) error {
+	var name string
+	var names []string
+	if len(missing) == 0 {
+		return nil
+	}
+	err := tx.Each(
+		ctx,
+		"SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LOWER(table_name) IN "+
+			"(@tables) ORDER BY table_name",
+		Args{"tables": missing}, []any{&name}, func() { names = append(names, name) },
+	)
+	if err == nil && len(names) > 0 {
+		err = fmt.Errorf(
+			"%w that can be used: its tables have names in lower case, but %s do not, and this server distinguishes "+
+				"them (lower_case_table_names = 0): use RENAME TABLE",
+			ErrNotForms, strings.Join(names, ", "),
+		)
+	}
+	return err
+}
+
+func (mysqlDialect) tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error) {
+	return tx.texts(
+		ctx,
+		"SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' "+
+			"AND LOWER(table_name) IN (@names)",
+		Args{"names": names},
+	)
+}
+
+func (d mysqlDialect) columns(ctx context.Context, tx *Transaction, tables []string) (list []Column, err error) {
+	tables, err = tx.existing(ctx, tables)
+	if err != nil {
+		return nil, err
+	}
+	var c Column
+	err = tx.Each(
+		ctx,
+		"SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = DATABASE() "+
+			"AND table_name IN (@tables) ORDER BY table_name, ordinal_position",
+		Args{"tables": tables}, []any{&c.Table, &c.Name, &c.Type},
+		func() {
+			c.Quoted, c.Type = d.Quote(c.Table), strings.ToLower(c.Type)
+			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)
+			c.Date = slices.Contains(mysqlDates, c.Type)
+			list = append(list, c)
+		},
+	)
+	return list, err
+}

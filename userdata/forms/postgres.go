@@ -34,7 +34,7 @@ func (postgres) literal(text string) string {
 
 func (postgres) Quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-func (postgres) OwnTable(table string) string { return "cleanupd.forms_" + table }
+func (postgres) ownTable(table string) string { return "cleanupd.forms_" + table }
 
 func (d postgres) schema() []string {
 	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
@@ -57,9 +57,9 @@ func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Unpublished(ctx, conn)
 }
 
-func (postgres) In(column, list string) string { return fmt.Sprintf("%s IN (%s)", column, list) }
+func (postgres) in(column, list string) string { return fmt.Sprintf("%s IN (%s)", column, list) }
 
-func (postgres) Same(a, b string) string { return a + " = " + b }
+func (postgres) same(a, b string) string { return a + " = " + b }
 
 func (d postgres) HasID(c Column, ids []int64) string {
 	list := make([]string, len(ids))
@@ -107,12 +107,12 @@ func (postgres) missing(ctx context.Context, tx *Transaction, tables []string) (
 	for i, t := range tables {
 		list[i] = "(" + tx.literal(t) + ")"
 	}
-	return tx.Texts(ctx,
+	return tx.texts(ctx,
 		"SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil)
 }
 
 func (postgres) tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error) {
-	return tx.Texts(
+	return tx.texts(
 		ctx,
 		`SELECT relname::text FROM pg_class WHERE lower(relname) IN (@names) AND relkind IN ('r', 'p') AND relnamespace =
 			(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))`,
@@ -156,14 +156,14 @@ func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 func (postgres) delete(
 	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {
-	return tx.Counts(ctx,
+	return tx.counts(ctx,
 		fmt.Sprintf(
 			"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM deleted GROUP BY key",
 			table, condition, key),
 		a)
 }
 
-func (postgres) LockClause() string { return "" }
+func (postgres) lockClause() string { return "" }
 
 func (postgres) lockReferences(ctx context.Context, tx *Transaction) error {
 	_, err := tx.tx.ExecContext(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE")
