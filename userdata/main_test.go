@@ -157,6 +157,35 @@ func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *u
 	return userdata.New(c)
 }
 
+// In PostgreSQL, without rows. With files, it has a folder with these files.
+func bareForms(t *testing.T, files ...string) *fixture {
+	t.Helper()
+	return bareFormsOn(t, onPostgres, files...)
+}
+
+func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
+	t.Helper()
+	f := newFormsOn(t, on, 0, 0, true)
+	f.clear("tb_task", "tb_assignment", "tb_form_data", "tb_process_instance", "tb_task_acl", "tb_task_attachment")
+	for _, name := range f.files() {
+		if err := os.Remove(filepath.Join(f.folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Join(f.folder, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(f.folder, name)
+		if err := errors.Join(
+			os.WriteFile(path, nil, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour)),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
 func (f *fixture) clear(tables ...string) {
 	f.t.Helper()
 	for _, table := range tables {
@@ -265,6 +294,14 @@ func (f *fixture) files() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// One warning or error of the erasure has all parts.
+func (f *fixture) logged(events []userdata.Event, parts ...string) bool {
+	return slices.ContainsFunc(events, func(e userdata.Event) bool {
+		return e.Log != nil &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
+	})
 }
 
 func firstWarning(to chan<- string) *slog.Logger {
