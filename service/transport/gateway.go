@@ -11,12 +11,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"github.com/klauspost/compress/gzhttp"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -227,4 +229,133 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// ndjson is the type of a stream of JSON objects, one per line.
+const ndjson = "application/x-ndjson"
+
+type ndjsonMarshaler struct{ strictJSON }
+
+func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
+
+// negotiate sends a stream as lines unless the caller accepts application/json. It compresses long responses, and
+// answers HEAD with the headers of GET.
+func negotiate(next http.Handler) http.Handler {
+	compressed := gzhttp.GzipHandler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := r.Method == http.MethodHead
+		if _, ok := operationsOf(r.URL)[http.MethodGet]; head && ok {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			r = r.Clone(ctx)
+			r.Method = http.MethodGet
+			w = &headOnly{w, cancel}
+		}
+		if operationsOf(r.URL)[r.Method].stream {
+			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
+			r = r.Clone(r.Context())
+			if !accepts(r, "application/json") {
+				r.Header.Set("Accept", ndjson)
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		compressed.ServeHTTP(w, r)
+	})
+}
+
+func accepts(r *http.Request, want string) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(header, ",") {
+			if given, _, err := mime.ParseMediaType(one); err == nil && given == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
+type headOnly struct {
+	http.ResponseWriter
+	end context.CancelFunc
+}
+
+func (w *headOnly) Write(p []byte) (int, error) {
+	defer w.end()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// operation is what the OpenAPI description says about one method of a path.
+type operation struct {
+	query  []string // the names of its query parameters, in both spellings
+	body   bool     // it takes a body
+	stream bool     // it responds with a stream
+}
+
+type path struct {
+	template   string
+	pattern    *regexp.Regexp
+	operations map[string]operation
+}
+
+// paths has the longest template first, because /v1/runs/{runId}:cancel must be tried before /v1/runs/{runId},
+// which matches it too.
+var paths = readPaths(cleanupd.OpenAPI)
+
+var (
+	placeholder = regexp.MustCompile(`\{\w+\}`)
+	capital     = regexp.MustCompile(`[A-Z]`)
+)
+
+func readPaths(description string) (list []path) {
+	var api struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Schema   struct{ Pattern string }
+			}
+			RequestBody *struct{}
+			Responses   map[string]struct{ Content map[string]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(description), &api); err != nil {
+		panic(err)
+	}
+	for template, methods := range api.Paths {
+		p := path{template, nil, map[string]operation{}}
+		pattern := template
+		for method, described := range methods {
+			o := operation{
+				body:   described.RequestBody != nil,
+				stream: described.Responses["200"].Content[ndjson] != nil,
+			}
+			for _, parameter := range described.Parameters {
+				switch {
+				case parameter.In == "path" && parameter.Schema.Pattern != "": // the value may contain slashes
+					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
+				case parameter.In == "query":
+					o.query = append(o.query, parameter.Name,
+						strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
+				}
+			}
+			p.operations[strings.ToUpper(method)] = o
+		}
+		p.pattern = regexp.MustCompile("^" + placeholder.ReplaceAllString(pattern, "[^/]+") + "$")
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b path) int { return len(b.template) - len(a.template) })
+	return list
+}
+
+// operationsOf returns the operations of a path by method, or nil if the API has no such path.
+func operationsOf(u *url.URL) map[string]operation {
+	for _, p := range paths {
+		if p.pattern.MatchString(u.EscapedPath()) {
+			return p.operations
+		}
+	}
+	return nil
 }

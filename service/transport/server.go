@@ -1,3 +1,8 @@
+// Package transport serves the API on two listeners: gRPC, and HTTP with a REST gateway, the console, metrics and
+// health. It stands between the network and the handlers of package service. It limits connections, requests and
+// callers, identifies the caller, checks the role and the audit rule of each RPC, sets deadlines, ends calls that
+// panic, and turns errors into statuses. Package service gives it the handlers; transport knows none of the
+// packages below them.
 package transport
 
 import (
@@ -24,9 +29,12 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
@@ -209,4 +217,84 @@ func (s *Server) stop() {
 		server.GracefulStop()
 		force.Stop()
 	}
+}
+
+// refreshInterval is how often the health is checked while a client watches it.
+const refreshInterval = 5 * time.Second
+
+// healthServer reports the gRPC health of each service. That of the whole server is the same as /readyz.
+type healthServer struct {
+	*health.Server
+	cleanup, userData func(context.Context) error // say why a service is not ready; nil if it is
+	log               *slog.Logger
+}
+
+func (h healthServer) notReady(ctx context.Context) error {
+	return cmp.Or(h.cleanup(ctx), h.userData(ctx))
+}
+
+func (h healthServer) refresh(ctx context.Context) {
+	checks := map[string]func(context.Context) error{
+		"": h.notReady, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
+	}
+	for _, name := range cleanupServices {
+		checks[name] = h.cleanup
+	}
+	for name, ready := range checks {
+		status := healthv1.HealthCheckResponse_SERVING
+		if ready(ctx) != nil {
+			status = healthv1.HealthCheckResponse_NOT_SERVING
+		}
+		h.SetServingStatus(name, status)
+	}
+}
+
+func (h healthServer) Check(
+	ctx context.Context, req *healthv1.HealthCheckRequest,
+) (*healthv1.HealthCheckResponse, error) {
+	h.refresh(ctx)
+	return h.Server.Check(ctx, req)
+}
+
+func (h healthServer) List(ctx context.Context, req *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
+	h.refresh(ctx)
+	return h.Server.List(ctx, req)
+}
+
+func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.Health_WatchServer) error {
+	ctx, stop := context.WithCancel(stream.Context())
+	defer stop()
+	h.refresh(ctx)
+	go func() {
+		ticker := time.NewTicker(refreshInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				rescue.Log(h.log, "check the health", rescue.Call(func() error { h.refresh(ctx); return nil }))
+			}
+		}
+	}()
+	return h.Server.Watch(req, stream)
+}
+
+// redactingHandler gives spans the same error texts as the log (logText).
+type redactingHandler struct{ stats.Handler }
+
+type methodKey struct{}
+
+func (d redactingHandler) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	return d.Handler.TagRPC(context.WithValue(ctx, methodKey{}, info.FullMethodName), info)
+}
+
+func (d redactingHandler) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if end, ok := s.(*stats.End); ok && end.Error != nil {
+		method, _ := ctx.Value(methodKey{}).(string)
+		quiet := *end
+		quiet.Error = status.Error(status.Code(end.Error), logText(method, end.Error))
+		s = &quiet
+	}
+	d.Handler.HandleRPC(ctx, s)
 }
