@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io/fs"
-	"log/slog"
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/web"
 )
 
-func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (http.Handler, error) {
+func (s *Server) handler(g *gate, registry *prometheus.Registry, c Config) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 		mux.HandleFunc("POST /v1/auth:exchange", g.exchange)
 	}
 	mux.Handle("/",
-		otelhttp.NewHandler(recovery{c.Log}.handler(g.requireRole(access.Viewer, known)), "HTTP",
+		otelhttp.NewHandler(g.requireRole(access.Viewer, known), "HTTP",
 			otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", getOnly(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", getOnly(func(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +55,58 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
-	return http.MaxBytesHandler(withHeaders(sameOrigin(mux, c.HTTPLoopback)), maxRequest), nil
+	return g.guarded(http.MaxBytesHandler(withHeaders(sameOrigin(mux, c.HTTPLoopback)), maxRequest)), nil
 }
+
+// guarded answers a request whose handler panics, and limits how long each write may wait for the client.
+// http.Server.WriteTimeout would limit the whole stream.
+func (g *gate) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: g.timeouts.Stall}
+		err := g.rescued(r.Method+" "+r.URL.Path, func() error { next.ServeHTTP(out, r); return nil })
+		switch {
+		case err == nil:
+		case out.started: // nobody may take half a response for a whole one
+			panic(http.ErrAbortHandler)
+		default:
+			writeError(out, r, toStatus(r.Context(), err))
+		}
+		out.setDeadline() // the end of the response is written later
+	})
+}
+
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	started bool
+}
+
+// Unwrap and FlushError are for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) FlushError() error {
+	w.setDeadline()
+	defer w.clearDeadline()
+	return w.control.Flush()
+}
+
+func (w *response) WriteHeader(code int) {
+	w.started = true
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *response) Write(p []byte) (int, error) {
+	w.started = true
+	w.setDeadline()
+	defer w.clearDeadline()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *response) setDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
+
+// clearDeadline is needed because over HTTP/2 the deadline would also end a stream that writes nothing for a while.
+func (w *response) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -140,44 +190,9 @@ func console() http.Handler {
 	})
 }
 
-// httpGate protects the HTTP routes that do not lead to the gateway.
-type httpGate struct {
-	guard      *access.Guard
-	limits     *limits
-	rejections *rejections
-	log        *slog.Logger
-}
-
-func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := identifyHTTP(g.guard, r)
-		switch {
-		case err != nil:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			err = credentialsStatus(err)
-		case c.Role < role:
-			err = status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role)
-		default:
-			err = g.limits.authenticated(r.Context(), c.String())
-		}
-		if err == nil {
-			next.ServeHTTP(w, r.WithContext(access.NewContext(r.Context(), c)))
-			return
-		}
-		code := status.Code(err)
-		g.rejections.report(rejection{c.String(), "", code}, func() {
-			g.log.Warn("rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address,
-				"error", status.Convert(err).Message())
-		}, func(who string, times int) {
-			g.log.Warn("rejected", "who", who, "code", codeName(code), "times", times)
-		})
-		writeError(w, r, err)
-	})
-}
-
 // methods answers which credentials are accepted, and where a browser goes to sign in. The caller needs no
 // credentials.
-func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
+func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.guard.Authorization(r.Context())
 	if err != nil {
 		g.log.Warn("sign-in does not work", "error", err)
@@ -194,7 +209,7 @@ func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 }
 
 // exchange lets the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
-func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
+func (g *gate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
 		writeStatus(w, r, http.StatusUnsupportedMediaType,
 			status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
@@ -227,7 +242,7 @@ func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 }
 
 // reject answers with the error. Repeated errors are logged together.
-func (g httpGate) reject(w http.ResponseWriter, r *http.Request, err error) {
+func (g *gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	address, code := networkOf(r.RemoteAddr), status.Code(err)
 	g.rejections.report(rejection{address, "auth:exchange", code},
 		func() { g.log.Warn("a sign-in failed", "address", address, "error", err) },

@@ -14,7 +14,7 @@ func TestResponseThatPanics(t *testing.T) {
 	t.Parallel()
 	for begun, want := range map[string]int{"": http.StatusInternalServerError, `{"half":`: http.StatusOK} {
 		web := httptest.NewServer(
-			recovery{slog.New(slog.DiscardHandler)}.handler(
+			(&gate{log: slog.New(slog.DiscardHandler), timeouts: Timeouts{}.withDefaults()}).guarded(
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					if begun != "" {
 						_, _ = io.WriteString(w, begun)

@@ -105,6 +105,10 @@ const (
 	reservedStreams = 100
 )
 
+// maxConnStreams is how many calls and streams a connection may have. All those over REST are on one, that of the
+// gateway, where more than these wait.
+const maxConnStreams = 2 * (maxAllStreams + reservedStreams)
+
 // maxActiveCalls is how many calls of a caller may use the database at once. After a call, its slot stays taken for
 // restFactor times as long as the call took, but at most maxRest. A caller that never pauses therefore uses the
 // database only a quarter of the time, and leaves the rest to runs (TestFloodOfReaders).

@@ -2,11 +2,9 @@ package transport
 
 import (
 	"bytes"
-	"context"
 	"regexp"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -20,53 +18,30 @@ import (
 // masked stands for a value that the caller may not see.
 const masked = "…"
 
-// maskUnary hides the values of policies from viewers, because they may be personal data such as addresses.
-func maskUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	out, err := handler(ctx, req)
-	if !isViewer(ctx) {
-		return out, err
-	}
-	if m, ok := out.(protobuf.Message); ok && err == nil {
-		out = maskedCopy(m)
-	}
-	return out, maskStatus(err)
-}
+// isMasked reports whether the values of policies are hidden from the caller, because they may be personal data such
+// as addresses.
+func (c *call) isMasked() bool { return c.caller.Role < access.Operator }
 
-func maskStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !isViewer(stream.Context()) {
-		return handler(srv, stream)
-	}
-	return maskStatus(handler(srv, maskingStream{stream}))
-}
-
-func isViewer(ctx context.Context) bool { return access.FromContext(ctx).Role < access.Operator }
-
-type maskingStream struct{ grpc.ServerStream }
-
-// SendMsg does not decode encoded events that name no policy, because a thousand viewers may watch.
-func (s maskingStream) SendMsg(m any) error {
-	switch message := m.(type) {
+// maskedMessage masks a copy, because other callers may get the same message. It does not decode encoded events that
+// name no policy, because a thousand viewers may watch.
+func maskedMessage(m any) (any, error) {
+	switch m := m.(type) {
 	case Encoded:
-		if !bytes.Contains(message, []byte(policies.Prefix)) {
+		if !bytes.Contains(m, []byte(policies.Prefix)) {
 			break
 		}
 		var event cleanupv1.WatchRunResponse // RunCleanupResponse is the same on the wire
-		if err := protobuf.Unmarshal(message, &event); err != nil {
-			return err
+		if err := protobuf.Unmarshal(m, &event); err != nil {
+			return nil, err
 		}
 		mask(event.ProtoReflect())
-		m = &event
+		return &event, nil
 	case protobuf.Message:
-		m = maskedCopy(message)
+		masked := protobuf.Clone(m)
+		mask(masked.ProtoReflect())
+		return masked, nil
 	}
-	return s.ServerStream.SendMsg(m)
-}
-
-// maskedCopy copies the message before it masks it, because other callers may get the same message.
-func maskedCopy(m protobuf.Message) protobuf.Message {
-	m = protobuf.Clone(m)
-	mask(m.ProtoReflect())
-	return m
+	return m, nil
 }
 
 func maskStatus(err error) error {

@@ -1,16 +1,12 @@
 package transport
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
-	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -110,18 +106,4 @@ func (r rule) needs(req any) access.Role {
 		return r.dryRun
 	}
 	return r.role
-}
-
-func authorize(ctx context.Context, method string, req any) error {
-	if needed := rules[method].needs(req); access.FromContext(ctx).Role < needed {
-		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", shortName(method), needed)
-	}
-	return nil
-}
-
-func credentialsStatus(err error) error {
-	if errors.Is(err, access.ErrUnavailable) {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return status.Error(codes.Unauthenticated, err.Error())
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -43,11 +44,11 @@ import (
 const stopTimeout = 5 * time.Second
 
 type Server struct {
-	grpc, gatewayServer *grpc.Server
-	health              healthServer
-	pipe                *bufconn.Listener
-	gatewayConn         *grpc.ClientConn // the gateway's connection to gatewayServer
-	http                *http.Server
+	grpc        *grpc.Server
+	http        *http.Server
+	health      healthServer
+	pipe        pipe
+	gatewayConn *grpc.ClientConn // the gateway's connection to grpc, through the pipe
 }
 
 // Cleanup has the services that work on the database that is cleaned.
@@ -88,6 +89,17 @@ type Config struct {
 	Log         *slog.Logger
 }
 
+// Timeouts limit how long a client may take; 0 means the default.
+type Timeouts struct {
+	Headers time.Duration // for the headers, or for a whole request that needs no credentials; default 10 seconds
+	Body    time.Duration // to send a whole request; default 30 seconds
+	Stall   time.Duration // to read a message of a stream; default 5 minutes
+}
+
+func (t Timeouts) withDefaults() Timeouts {
+	return Timeouts{cmp.Or(t.Headers, 10*time.Second), cmp.Or(t.Body, 30*time.Second), cmp.Or(t.Stall, 5*time.Minute)}
+}
+
 func NewServer(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -97,51 +109,56 @@ func NewServer(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(redactingHandler{
-		otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
-			otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))),
-	})
-	out := &Server{
-		health: healthServer{health.NewServer(), c.CleanupReady, c.UserDataReady, c.Log},
-		pipe:   bufconn.Listen(1 << 20),
-	}
 	timeouts := c.Timeouts.withDefaults()
-	limits := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}}
-	rejections := &rejections{counts: map[rejection]int{}}
-	recovery := recovery{c.Log}
-	build := func(
-		identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption,
-	) (*grpc.Server, error) {
-		g := &gate{identify, limits, timeouts, rejections, c.Audit, c.Log}
-		server := grpc.NewServer(append(
-			more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxResponse),
-			grpc.MaxHeaderListSize(maxHeaders),
-			grpc.ChainUnaryInterceptor(maskUnary, limits.limitActive, recovery.unaryStatus),
-			grpc.ChainStreamInterceptor(recovery.stream, g.stream, maskStream, timeouts.stream, recovery.streamStatus),
-		)...)
-		gated := gatedRegistrar{server, g, recovery}
-		cleanupv1.RegisterCleanupServiceServer(gated, c.Cleanup)
-		cleanupv1.RegisterGuardServiceServer(gated, c.Cleanup)
-		cleanupv1.RegisterPolicyServiceServer(gated, c.Cleanup)
-		cleanupv1.RegisterInsightServiceServer(gated, c.Cleanup)
-		cleanupv1.RegisterServerServiceServer(gated, c.Cleanup)
-		cleanupv1.RegisterUserDataServiceServer(gated, c.UserData)
-		healthv1.RegisterHealthServer(gated, out.health)
-		reflection.Register(gated)
-		return server, checkRules(server)
+	g := &gate{
+		guard:      c.Guard,
+		limits:     &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}},
+		rejections: &rejections{counts: map[rejection]int{}},
+		timeouts:   timeouts,
+		db:         c.Audit,
+		log:        c.Log,
 	}
-	if out.grpc, err = build(identifyGRPC(c.Guard), publicOptions(c.TLS, timeouts)...); err != nil {
+	s := &Server{
+		grpc: grpc.NewServer(
+			grpc.StatsHandler(redactingHandler{
+				otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+					otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))),
+			}),
+			grpc.Creds(newCredentials(c.TLS)),
+			passEncoded(),
+			grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxResponse), grpc.MaxHeaderListSize(maxHeaders),
+			grpc.InTapHandle(makeAbortable),
+			grpc.MaxConcurrentStreams(maxConnStreams),
+			grpc.ConnectionTimeout(timeouts.Headers),
+			grpc.KeepaliveEnforcementPolicy(
+				keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+			grpc.KeepaliveParams(keepalive.ServerParameters{
+				MaxConnectionIdle: 15 * time.Minute,
+				Time:              time.Minute,
+				Timeout:           20 * time.Second,
+			}),
+		),
+		health: healthServer{health.NewServer(), c.CleanupReady, c.UserDataReady, c.Log},
+		pipe:   pipe{bufconn.Listen(1 << 20)},
+	}
+	guarded := guardedServer{s.grpc, g}
+	cleanupv1.RegisterCleanupServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterGuardServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterPolicyServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterInsightServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterServerServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterUserDataServiceServer(guarded, c.UserData)
+	healthv1.RegisterHealthServer(guarded, s.health)
+	reflection.Register(guarded)
+	if err := checkRules(s.grpc); err != nil {
 		return nil, err
 	}
-	if out.gatewayServer, err = build(identifyFromGateway); err != nil {
-		return nil, err
-	}
-	handler, err := out.handler(httpGate{c.Guard, limits, rejections, c.Log}, registry, c)
+	handler, err := s.handler(g, registry, c)
 	if err != nil {
 		return nil, err
 	}
-	out.http = &http.Server{
-		Handler:           timeouts.handler(handler),
+	s.http = &http.Server{
+		Handler:           handler,
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: timeouts.Headers,
 		ReadTimeout:       timeouts.Body,
@@ -151,29 +168,42 @@ func NewServer(c Config) (*Server, error) {
 			return peer.NewContext(ctx, &peer.Peer{Addr: conn.RemoteAddr()})
 		},
 	}
-	return out, nil
+	return s, nil
 }
 
-// publicOptions are for the server that clients reach. The gateway's server gets no limit of streams, because its
-// one connection carries the streams of all callers.
-func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
-	options := []grpc.ServerOption{
-		grpc.InTapHandle(makeAbortable),
-		grpc.MaxConcurrentStreams(MaxCalls + MaxStreams),
-		grpc.ConnectionTimeout(timeouts.Headers),
-		grpc.KeepaliveEnforcementPolicy(
-			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: 15 * time.Minute,
-			Time:              time.Minute,
-			Timeout:           20 * time.Second,
-		}),
+// newCredentials are those of the network. The gateway's connection is plain text.
+func newCredentials(config *tls.Config) credentials.TransportCredentials {
+	if config == nil {
+		return insecure.NewCredentials()
 	}
-	if own != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(own)))
-	}
-	return options
+	return tlsExceptGateway{credentials.NewTLS(config)}
 }
+
+type tlsExceptGateway struct {
+	credentials.TransportCredentials
+}
+
+func (c tlsExceptGateway) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if _, ok := conn.(gatewayConn); ok {
+		return conn, nil, nil
+	}
+	return c.TransportCredentials.ServerHandshake(conn)
+}
+
+// pipe is the listener in memory to which the gateway connects, and nobody else. Its connections are known by their
+// address.
+type pipe struct{ *bufconn.Listener }
+
+func (p pipe) Accept() (net.Conn, error) {
+	conn, err := p.Listener.Accept()
+	return gatewayConn{conn}, err
+}
+
+type gatewayConn struct{ net.Conn }
+
+func (c gatewayConn) RemoteAddr() net.Addr { return gatewayAddr{c.Conn.RemoteAddr()} }
+
+type gatewayAddr struct{ net.Addr }
 
 // Serve serves both listeners until the context ends or one of them fails. It then lets calls in progress finish.
 // Streams must end by themselves, when the context given to service.New ends.
@@ -185,7 +215,7 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
 	group.Go(func() error { return ignoreStopped(s.grpc.Serve(limitedListener{grpcListener, limiter})) })
-	group.Go(func() error { return ignoreStopped(s.gatewayServer.Serve(s.pipe)) })
+	group.Go(func() error { return ignoreStopped(s.grpc.Serve(s.pipe)) })
 	group.Go(func() error { return ignoreStopped(serve(limitedListener{httpListener, limiter})) })
 	group.Go(func() error {
 		<-ctx.Done()
@@ -212,11 +242,9 @@ func (s *Server) stop() {
 		_ = s.http.Close()
 	}
 	_ = s.gatewayConn.Close()
-	for _, server := range []*grpc.Server{s.grpc, s.gatewayServer} {
-		force := time.AfterFunc(stopTimeout, server.Stop)
-		server.GracefulStop()
-		force.Stop()
-	}
+	force := time.AfterFunc(stopTimeout, s.grpc.Stop)
+	defer force.Stop()
+	s.grpc.GracefulStop()
 }
 
 // refreshInterval is how often the health is checked while a client watches it.
