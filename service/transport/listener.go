@@ -38,11 +38,13 @@ type strangerConn struct {
 	network string
 	since   time.Time
 	rate    atomic.Pointer[rate.Limiter]
-	known   chan struct{} // closed once a call on it is authenticated
-	gone    chan struct{} // closed when the connection is closed
 
-	mu      sync.Mutex
-	release func() // gives back the caller's slot; nil while the connection is a stranger
+	open     context.Context // done when the connection is closed
+	stranger context.Context // done when a call on it is authenticated, or when it is closed
+
+	mu          sync.Mutex
+	close, know context.CancelFunc // end open and stranger
+	release     func()             // gives back the caller's slot; nil while the connection is a stranger
 }
 
 type limitedListener struct {
@@ -61,14 +63,13 @@ func (d limitedListener) Accept() (net.Conn, error) {
 		limiter: d.limiter,
 		network: networkOf(conn.RemoteAddr().String()),
 		since:   time.Now(),
-		known:   make(chan struct{}),
-		gone:    make(chan struct{}),
 	}
+	c.open, c.close = context.WithCancel(context.Background())
+	c.stranger, c.know = context.WithCancel(c.open)
 	c.rate.Store(strangersRate.limiter())
 	for first := d.limiter.add(c); first != nil; first = d.limiter.add(c) {
 		select {
-		case <-first.known:
-		case <-first.gone:
+		case <-first.stranger.Done():
 		case <-time.After(time.Until(first.since.Add(minStrangerTime))):
 			_ = first.Close()
 		}
@@ -108,31 +109,19 @@ func (l *connLimiter) remove(c *strangerConn) {
 func (c *strangerConn) Read(p []byte) (int, error) {
 	const maxRead = 16 << 10
 	n, err := c.Conn.Read(p[:min(len(p), maxRead)])
-	if wait := c.rate.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
-		known := c.known
-		select {
-		case <-known: // the connection has the rate of its caller by now
-			known = nil
-		default:
-		}
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-known:
-		case <-c.gone:
-		}
+	within := c.stranger
+	if within.Err() != nil { // it has the rate of its caller by now
+		within = c.open
 	}
+	_ = c.rate.Load().WaitN(within, n)
 	return n, err
 }
 
 func (c *strangerConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.gone:
-	default:
-		close(c.gone)
+	if c.open.Err() == nil {
+		c.close()
 		c.limiter.remove(c)
 		if c.release != nil {
 			c.release()
@@ -172,12 +161,8 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	c := from.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.known:
+	if c.stranger.Err() != nil {
 		return nil
-	case <-c.gone:
-		return nil
-	default:
 	}
 	u, release, err := l.acquire(who, access.Nobody, connectionSlot)
 	if err != nil {
@@ -185,7 +170,7 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	}
 	c.release = release
 	c.rate.Store(u.bytes)
-	close(c.known)
+	c.know()
 	c.limiter.remove(c)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -34,12 +36,12 @@ func maskedMessage(m any) (any, error) {
 		if err := protobuf.Unmarshal(m, &event); err != nil {
 			return nil, err
 		}
-		mask(event.ProtoReflect())
+		mask(&event)
 		return &event, nil
 	case protobuf.Message:
-		masked := protobuf.Clone(m)
-		mask(masked.ProtoReflect())
-		return masked, nil
+		copied := protobuf.Clone(m)
+		mask(copied)
+		return copied, nil
 	}
 	return m, nil
 }
@@ -54,8 +56,17 @@ func maskStatus(err error) error {
 	return status.FromProto(p).Err()
 }
 
-func mask(m protoreflect.Message) {
-	switch m := m.Interface().(type) {
+func mask(m protobuf.Message) {
+	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+		if part, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {
+			maskPart(part.Interface())
+		}
+		return nil
+	})
+}
+
+func maskPart(m protobuf.Message) {
+	switch m := m.(type) {
 	case *cleanupv1.Policy:
 		maskPolicy(m)
 	case *cleanupv1.Run:
@@ -99,18 +110,6 @@ func mask(m protoreflect.Message) {
 			maskParams(m.GetParams())
 		}
 	}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.Message() == nil || f.IsMap():
-		case f.IsList():
-			for i := range v.List().Len() {
-				mask(v.List().Get(i).Message())
-			}
-		default:
-			mask(v.Message())
-		}
-		return true
-	})
 }
 
 func isPolicy(task string) bool { return strings.HasPrefix(task, policies.Prefix) }

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -117,7 +119,7 @@ func StatusWithInfo(code codes.Code, message, reason string, metadata map[string
 }
 
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
-	replaceInvalid(protoadapt.MessageV2Of(detail).ProtoReflect())
+	replaceInvalid(protoadapt.MessageV2Of(detail))
 	s, err := status.New(code, validText(message)).WithDetails(detail)
 	if err != nil { // the detail cannot be encoded, and a status without it is better than none
 		return status.Error(code, message)
@@ -159,56 +161,39 @@ func marshal[Wire any](m protobuf.Message, by func(m protobuf.Message) (Wire, er
 		return wire, nil
 	}
 	m = protobuf.Clone(m)
-	replaceInvalid(m.ProtoReflect())
+	replaceInvalid(m)
 	return by(m)
 }
 
-func replaceInvalid(m protoreflect.Message) {
-	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			replaceInvalidIn(value.Map(), field.MapValue())
-		case field.IsList():
-			for list, i := value.List(), 0; i < list.Len(); i++ {
-				if valid := validValue(field, list.Get(i)); valid.IsValid() {
-					list.Set(i, valid)
-				}
+func replaceInvalid(m protobuf.Message) {
+	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+		value, in, step := p.Index(-1).Value, p.Index(-2).Value, p.Index(-1).Step
+		text, ok := value.Interface().(string)
+		invalid := ok && !utf8.ValidString(text)
+		if invalid {
+			value = protoreflect.ValueOfString(validText(text))
+		}
+		switch step.Kind() {
+		case protopath.FieldAccessStep:
+			if invalid {
+				in.Message().Set(step.FieldDescriptor(), value)
 			}
-		default:
-			if valid := validValue(field, value); valid.IsValid() {
-				m.Set(field, valid)
+		case protopath.ListIndexStep:
+			if invalid {
+				in.List().Set(step.ListIndex(), value)
+			}
+		case protopath.MapIndexStep:
+			key := step.MapIndex()
+			if name, ok := key.Interface().(string); ok && !utf8.ValidString(name) {
+				in.Map().Clear(key)
+				key, invalid = protoreflect.ValueOfString(validText(name)).MapKey(), true
+			}
+			if invalid {
+				in.Map().Set(key, value)
 			}
 		}
-		return true
+		return nil
 	})
-}
-
-func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
-	m.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if valid := validValue(values, value); valid.IsValid() {
-			m.Set(key, valid)
-			value = valid
-		}
-		if text, isText := key.Interface().(string); isText && !utf8.ValidString(text) {
-			m.Clear(key)
-			m.Set(protoreflect.ValueOfString(validText(text)).MapKey(), value)
-		}
-		return true
-	})
-}
-
-// validValue returns the replacement of a string that is not valid UTF-8, or an invalid value if no replacement is
-// needed. It changes a message in place.
-func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
-	switch field.Kind() {
-	case protoreflect.MessageKind:
-		replaceInvalid(value.Message())
-	case protoreflect.StringKind:
-		if text := value.String(); !utf8.ValidString(text) {
-			return protoreflect.ValueOfString(validText(text))
-		}
-	}
-	return protoreflect.Value{}
 }
 
 func validText(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
