@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -76,6 +77,21 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
 
+// pipe is the listener in memory to which the gateway connects, and nobody else. Its connections are known by their
+// address.
+type pipe struct{ *bufconn.Listener }
+
+func (p pipe) Accept() (net.Conn, error) {
+	conn, err := p.Listener.Accept()
+	return gatewayConn{conn}, err
+}
+
+type gatewayConn struct{ net.Conn }
+
+func (c gatewayConn) RemoteAddr() net.Addr { return gatewayAddr{c.Conn.RemoteAddr()} }
+
+type gatewayAddr struct{ net.Addr }
+
 // setRequestID gives the response the id of the call that answered it.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
@@ -84,47 +100,55 @@ func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) e
 	return nil
 }
 
-// queryParser reads the key of a row in the form in which people write it, which protobuf's query parameters cannot
-// express.
-type queryParser struct{ runtime.DefaultQueryParser }
-
-// The library has only one parser for all multiplexers of a process, so it is set before any of them answers.
-func init() { runtime.SetQueryParameterParser(queryParser{})(nil) }
-
-func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
-	if in, ok := message.(*cleanupv1.ExplainRowRequest); ok {
-		in.Key = rowkey.Parse(values.Get("key"))
-		values.Del("key")
-	}
-	return p.DefaultQueryParser.Parse(message, values, filter)
-}
-
-// strictJSON treats unknown fields, and anything after the value, as errors.
-type strictJSON struct{ *runtime.JSONPb }
-
-func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
-	return runtime.DecoderFunc(func(v any) error {
-		body, err := io.ReadAll(r)
-		switch {
-		case err != nil:
-			return err
-		case len(strings.TrimSpace(string(body))) == 0:
-			return io.EOF // an empty body stands for an empty message
-		case !json.Valid(body):
-			return errors.New("the body is not one JSON value")
+// negotiate sends a stream as lines unless the caller accepts application/json. It compresses long responses, and
+// answers HEAD with the headers of GET.
+func negotiate(next http.Handler) http.Handler {
+	compressed := gzhttp.GzipHandler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := r.Method == http.MethodHead
+		if _, ok := operationsOf(r.URL)[http.MethodGet]; head && ok {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			r = r.Clone(ctx)
+			r.Method = http.MethodGet
+			w = &headOnly{w, cancel}
 		}
-		err = j.Unmarshal(body, v)
-		if _, options := v.(**cleanupv1.Options); options && err != nil {
-			if clamped, ok := clamp(body); ok {
-				return j.Unmarshal(clamped, v)
+		if operationsOf(r.URL)[r.Method].stream {
+			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
+			r = r.Clone(r.Context())
+			if !accepts(r, "application/json") {
+				r.Header.Set("Accept", ndjson)
 			}
+			next.ServeHTTP(w, r)
+			return
 		}
-		if err != nil {
-			return explainJSON(body, v, err)
-		}
-		return nil
+		compressed.ServeHTTP(w, r)
 	})
 }
+
+func accepts(r *http.Request, want string) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(header, ",") {
+			if given, _, err := mime.ParseMediaType(one); err == nil && given == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
+type headOnly struct {
+	http.ResponseWriter
+	end context.CancelFunc
+}
+
+func (w *headOnly) Write(p []byte) (int, error) {
+	defer w.end()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
 // strictRoute rejects query parameters that the route does not accept, because the gateway would ignore them and a
 // misplaced dry_run would start a real run. It also rejects a body where the route takes none, a body whose type is
@@ -187,6 +211,21 @@ func checkNoBody(body io.Reader) error {
 	return err
 }
 
+// queryParser reads the key of a row in the form in which people write it, which protobuf's query parameters cannot
+// express.
+type queryParser struct{ runtime.DefaultQueryParser }
+
+// The library has only one parser for all multiplexers of a process, so it is set before any of them answers.
+func init() { runtime.SetQueryParameterParser(queryParser{})(nil) }
+
+func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
+	if in, ok := message.(*cleanupv1.ExplainRowRequest); ok {
+		in.Key = rowkey.Parse(values.Get("key"))
+		values.Del("key")
+	}
+	return p.DefaultQueryParser.Parse(message, values, filter)
+}
+
 func routingError(
 	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int,
 ) {
@@ -230,63 +269,6 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
 }
-
-// ndjson is the type of a stream of JSON objects, one per line.
-const ndjson = "application/x-ndjson"
-
-type ndjsonMarshaler struct{ strictJSON }
-
-func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
-
-// negotiate sends a stream as lines unless the caller accepts application/json. It compresses long responses, and
-// answers HEAD with the headers of GET.
-func negotiate(next http.Handler) http.Handler {
-	compressed := gzhttp.GzipHandler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		head := r.Method == http.MethodHead
-		if _, ok := operationsOf(r.URL)[http.MethodGet]; head && ok {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			r = r.Clone(ctx)
-			r.Method = http.MethodGet
-			w = &headOnly{w, cancel}
-		}
-		if operationsOf(r.URL)[r.Method].stream {
-			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
-			r = r.Clone(r.Context())
-			if !accepts(r, "application/json") {
-				r.Header.Set("Accept", ndjson)
-			}
-			next.ServeHTTP(w, r)
-			return
-		}
-		compressed.ServeHTTP(w, r)
-	})
-}
-
-func accepts(r *http.Request, want string) bool {
-	for _, header := range r.Header.Values("Accept") {
-		for one := range strings.SplitSeq(header, ",") {
-			if given, _, err := mime.ParseMediaType(one); err == nil && given == want {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
-type headOnly struct {
-	http.ResponseWriter
-	end context.CancelFunc
-}
-
-func (w *headOnly) Write(p []byte) (int, error) {
-	defer w.end()
-	return w.ResponseWriter.Write(p)
-}
-
-func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
 // operation is what the OpenAPI description says about one method of a path.
 type operation struct {

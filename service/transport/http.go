@@ -108,27 +108,6 @@ func (w *response) setDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add
 // clearDeadline is needed because over HTTP/2 the deadline would also end a stream that writes nothing for a while.
 func (w *response) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
-func writeJSON(w http.ResponseWriter, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value)
-}
-
-func writeText(w http.ResponseWriter, contentType, text string) {
-	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write([]byte(text))
-}
-
-func getOnly(next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
-			return
-		}
-		next(w, r)
-	})
-}
-
 // withHeaders gives each response an id, and forbids browsers to guess its type.
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,12 +115,6 @@ func withHeaders(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
-}
-
-// isConsole reports whether a request is for the console's page or assets. They are the same for everybody, and
-// other sites may link to them or redirect back to them.
-func isConsole(r *http.Request) bool {
-	return r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/"))
 }
 
 // sameOrigin rejects requests that a foreign web page sends through a browser. These are cross-origin requests of
@@ -163,6 +136,28 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// isConsole reports whether a request is for the console's page or assets. They are the same for everybody, and
+// other sites may link to them or redirect back to them.
+func isConsole(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/"))
+}
+
+func getOnly(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+			return
+		}
+		next(w, r)
+	})
+}
+
+func writeText(w http.ResponseWriter, contentType, text string) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write([]byte(text))
 }
 
 // policy is the Content-Security-Policy of the console: the page loads from, and connects to, only this server.
@@ -250,4 +245,9 @@ func (g *gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 			g.log.Warn("sign-ins failed", "who", who, "code", codeName(code), "times", times)
 		})
 	writeError(w, r, err)
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value)
 }

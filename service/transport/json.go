@@ -5,20 +5,87 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
+
+// strictJSON treats unknown fields, and anything after the value, as errors.
+type strictJSON struct{ *runtime.JSONPb }
+
+func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		body, err := io.ReadAll(r)
+		switch {
+		case err != nil:
+			return err
+		case len(strings.TrimSpace(string(body))) == 0:
+			return io.EOF // an empty body stands for an empty message
+		case !json.Valid(body):
+			return errors.New("the body is not one JSON value")
+		}
+		err = j.Unmarshal(body, v)
+		if _, options := v.(**cleanupv1.Options); options && err != nil {
+			if clamped, ok := clamp(body); ok {
+				return j.Unmarshal(clamped, v)
+			}
+		}
+		if err != nil {
+			return explainJSON(body, v, err)
+		}
+		return nil
+	})
+}
+
+// clamp limits the integers of a JSON object to 32 bits, so that numbers that are far too large are refused field
+// by field like other values that are too large. ok is false if there was nothing to clamp.
+func clamp(object []byte) (clamped []byte, ok bool) {
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	if d.Decode(&fields) != nil {
+		return nil, false
+	}
+	for name, value := range fields {
+		text, isText := value.(string) // protobuf's JSON accepts numbers as strings, too
+		if number, isNumber := value.(json.Number); isNumber {
+			text = number.String()
+		} else if !isText {
+			continue
+		}
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.Trunc(number) != number {
+			continue
+		}
+		if most := math.Min(math.Max(number, math.MinInt32), math.MaxInt32); most != number {
+			fields[name], ok = int32(most), true
+		}
+	}
+	if ok {
+		clamped, _ = json.Marshal(fields) // never fails: fields came from JSON
+	}
+	return clamped, ok
+}
+
+// ndjson is the type of a stream of JSON objects, one per line.
+const ndjson = "application/x-ndjson"
+
+type ndjsonMarshaler struct{ strictJSON }
+
+func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
 // located is what protojson writes about a value: where it is, and what is wrong.
 var located = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`)
@@ -174,34 +241,4 @@ func hint(m protoreflect.MessageDescriptor, path string, unknown bool) string {
 		names = append(names, m.Fields().Get(i).JSONName())
 	}
 	return flags.Similar(parts[len(parts)-1], names)
-}
-
-// clamp limits the integers of a JSON object to 32 bits, so that numbers that are far too large are refused field
-// by field like other values that are too large. ok is false if there was nothing to clamp.
-func clamp(object []byte) (clamped []byte, ok bool) {
-	var fields map[string]any
-	d := json.NewDecoder(bytes.NewReader(object))
-	d.UseNumber()
-	if d.Decode(&fields) != nil {
-		return nil, false
-	}
-	for name, value := range fields {
-		text, isText := value.(string) // protobuf's JSON accepts numbers as strings, too
-		if number, isNumber := value.(json.Number); isNumber {
-			text = number.String()
-		} else if !isText {
-			continue
-		}
-		number, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.Trunc(number) != number {
-			continue
-		}
-		if most := math.Min(math.Max(number, math.MinInt32), math.MaxInt32); most != number {
-			fields[name], ok = int32(most), true
-		}
-	}
-	if ok {
-		clamped, _ = json.Marshal(fields) // never fails: fields came from JSON
-	}
-	return clamped, ok
 }

@@ -40,9 +40,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// stopTimeout is how long calls in progress may take when the server stops.
-const stopTimeout = 5 * time.Second
-
 type Server struct {
 	grpc        *grpc.Server
 	http        *http.Server
@@ -190,21 +187,6 @@ func (c tlsExceptGateway) ServerHandshake(conn net.Conn) (net.Conn, credentials.
 	return c.TransportCredentials.ServerHandshake(conn)
 }
 
-// pipe is the listener in memory to which the gateway connects, and nobody else. Its connections are known by their
-// address.
-type pipe struct{ *bufconn.Listener }
-
-func (p pipe) Accept() (net.Conn, error) {
-	conn, err := p.Listener.Accept()
-	return gatewayConn{conn}, err
-}
-
-type gatewayConn struct{ net.Conn }
-
-func (c gatewayConn) RemoteAddr() net.Addr { return gatewayAddr{c.Conn.RemoteAddr()} }
-
-type gatewayAddr struct{ net.Addr }
-
 // Serve serves both listeners until the context ends or one of them fails. It then lets calls in progress finish.
 // Streams must end by themselves, when the context given to service.New ends.
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
@@ -232,6 +214,9 @@ func ignoreStopped(err error) error {
 	}
 	return err
 }
+
+// stopTimeout is how long calls in progress may take when the server stops.
+const stopTimeout = 5 * time.Second
 
 // stop stops REST first, because it depends on gRPC.
 func (s *Server) stop() {
