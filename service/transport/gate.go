@@ -30,8 +30,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// gate decides about every call, before anything of its request is read (admit), and once more when the request has
-// arrived (authorize). A REST request passes it twice: requireRole asks who calls, before the body is read, and then
+// gate decides about every call: admit, before anything of its request is read, and authorize once more when the
+// request has arrived. A REST request passes it twice: requireRole asks who calls, before the body is read, and then
 // admit decides about the call that the gateway makes of it, as about any other.
 type gate struct {
 	guard      *access.Guard
@@ -97,12 +97,10 @@ func (g *gate) handler(method string, kind resource, next grpc.StreamHandler) gr
 			start: time.Now(), release: func() {},
 		}
 		return toStatus(stream.Context(), g.rescued(name, func() error {
-			err := g.rescued(name, func() error {
-				if err := c.admit(kind); err != nil {
-					return err
-				}
-				return c.serve(srv, next)
-			})
+			err := c.admit(kind)
+			if err == nil {
+				err = c.serve(srv, next)
+			}
 			if err = toStatus(stream.Context(), err); c.isMasked() {
 				err = maskStatus(err)
 			}

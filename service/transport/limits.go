@@ -30,18 +30,15 @@ const (
 	maxHeaders = 64 << 10
 )
 
-// byteRate is how many bytes may arrive at once, and per second afterwards. This bounds the memory that incomplete
-// requests take, because grpc allocates a message as soon as its length has arrived.
-type byteRate struct {
-	burst     int
-	perSecond rate.Limit
-}
-
-// strangersRate is the rate of a connection without an authenticated call. It is enough for the largest headers of
-// a first call, and for health checks. callersRate is the rate of all connections of a caller together.
-var (
-	strangersRate = byteRate{maxHeaders + 8<<10, 2 << 10}
-	callersRate   = byteRate{4 << 20, 256 << 10}
+// These are how many bytes may arrive at once, and per second afterwards: on a connection without an authenticated
+// call, where the largest headers of a first call and health checks are enough, and on all connections of a caller
+// together. They bound the memory that incomplete requests take, because grpc allocates a message as soon as its
+// length has arrived.
+const (
+	strangerBurst                     = maxHeaders + 8<<10
+	strangerBytesPerSecond rate.Limit = 2 << 10
+	byteBurst                         = 4 << 20
+	bytesPerSecond         rate.Limit = 256 << 10
 )
 
 // callBurst is how many calls and streams a caller may begin at once, callsPerSecond how many afterwards. A
@@ -64,8 +61,6 @@ const (
 	dryRunBurst = 10
 	dryRunEvery = 10 * time.Second
 )
-
-func (r byteRate) limiter() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
 // resource is something of which a caller may have only a limited number at a time.
 type resource int
@@ -153,7 +148,7 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 	u = l.callers[who]
 	if u == nil {
 		u = &usage{
-			bytes:   callersRate.limiter(),
+			bytes:   rate.NewLimiter(bytesPerSecond, byteBurst),
 			calls:   rate.NewLimiter(callsPerSecond, callBurst),
 			signIns: rate.NewLimiter(signInsPerSecond, signInBurst),
 			dryRuns: rate.NewLimiter(rate.Every(dryRunEvery), dryRunBurst),

@@ -66,7 +66,7 @@ func (d limitedListener) Accept() (net.Conn, error) {
 	}
 	c.open, c.close = context.WithCancel(context.Background())
 	c.stranger, c.know = context.WithCancel(c.open)
-	c.rate.Store(strangersRate.limiter())
+	c.rate.Store(rate.NewLimiter(strangerBytesPerSecond, strangerBurst))
 	for first := d.limiter.add(c); first != nil; first = d.limiter.add(c) {
 		select {
 		case <-first.stranger.Done():
