@@ -33,7 +33,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
-// gateway calls the in-memory server, because the generated in-process handlers cannot stream.
+// gateway calls the server over a connection in memory, because the generated in-process handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
@@ -48,15 +48,7 @@ func (s *Server) gateway() (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
 		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
-		runtime.WithErrorHandler(
-			func(
-				ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request,
-				err error,
-			) {
-				_ = setRequestID(ctx, w, nil)
-				writeError(w, r, err)
-			},
-		),
+		runtime.WithErrorHandler(callError),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(callerMetadata),
@@ -67,14 +59,14 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
-	ctx := context.Background()
+	ctx, client := context.Background(), cleanupd.NewClient(conn)
 	return negotiate(mux), errors.Join(
-		cleanupv1.RegisterCleanupServiceHandlerClient(ctx, mux, cleanupd.NewClient(conn)),
-		cleanupv1.RegisterGuardServiceHandlerClient(ctx, mux, cleanupv1.NewGuardServiceClient(conn)),
-		cleanupv1.RegisterPolicyServiceHandlerClient(ctx, mux, cleanupv1.NewPolicyServiceClient(conn)),
-		cleanupv1.RegisterInsightServiceHandlerClient(ctx, mux, cleanupv1.NewInsightServiceClient(conn)),
-		cleanupv1.RegisterServerServiceHandlerClient(ctx, mux, cleanupv1.NewServerServiceClient(conn)),
-		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)))
+		cleanupv1.RegisterCleanupServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterGuardServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterPolicyServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterInsightServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterServerServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, client))
 }
 
 // pipe is the listener in memory to which the gateway connects, and nobody else. Its connections are known by their
@@ -226,6 +218,15 @@ func (p queryParser) Parse(message proto.Message, values url.Values, filter *uti
 	return p.DefaultQueryParser.Parse(message, values, filter)
 }
 
+// callError answers with the error of a call.
+func callError(
+	ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error,
+) {
+	_ = setRequestID(ctx, w, nil)
+	writeError(w, r, err)
+}
+
+// routingError answers a request that is no call.
 func routingError(
 	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int,
 ) {

@@ -28,10 +28,9 @@ func (s *Server) handler(g *gate, registry *prometheus.Registry, c Config) (http
 	}
 	known := http.NewServeMux() // for authenticated callers only
 	known.Handle("/v1/", gateway)
-	known.Handle("/openapi.json",
-		gzhttp.GzipHandler(getOnly(
-			func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) },
-		)))
+	known.Handle("/openapi.json", gzhttp.GzipHandler(getOnly(func(w http.ResponseWriter, r *http.Request) {
+		writeText(w, "application/json", cleanupd.OpenAPI)
+	})))
 	known.Handle("/metrics", getOnly(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
 	known.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
@@ -44,9 +43,8 @@ func (s *Server) handler(g *gate, registry *prometheus.Registry, c Config) (http
 		mux.Handle("/v1/auth", getOnly(g.methods))
 		mux.HandleFunc("POST /v1/auth:exchange", g.exchange)
 	}
-	mux.Handle("/",
-		otelhttp.NewHandler(g.requireRole(access.Viewer, known), "HTTP",
-			otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
+	mux.Handle("/", otelhttp.NewHandler(g.requireRole(access.Viewer, known), "HTTP",
+		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", getOnly(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", getOnly(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.health.notReady(r.Context()); err != nil {

@@ -80,17 +80,13 @@ var rules = map[string]rule{
 func checkRules(server *grpc.Server) error {
 	for name, info := range server.GetServiceInfo() {
 		for _, method := range info.Methods {
-			if full := "/" + name + "/" + method.Name; !hasRule(full) {
+			full := "/" + name + "/" + method.Name
+			if _, ok := rules[full]; !ok {
 				return fmt.Errorf("there is no rule who may call %s", full)
 			}
 		}
 	}
 	return nil
-}
-
-func hasRule(method string) bool {
-	_, ok := rules[method]
-	return ok
 }
 
 // needs returns the lowest role that may make the call. req is nil if the request has not arrived yet.
