@@ -3,11 +3,9 @@ package service
 import (
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -206,26 +204,4 @@ func timestamp(t *time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(*t)
-}
-
-func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
-	if t == nil {
-		return nil, nil
-	}
-	if err := t.CheckValid(); err != nil {
-		return nil, failure.Field(field, err.Error())
-	}
-	at := t.AsTime()
-	return &at, nil
-}
-
-// parseMaxDuration returns 0 for no limit, and a negative number if the duration is invalid.
-func parseMaxDuration(d *durationpb.Duration) time.Duration {
-	switch {
-	case d == nil:
-		return 0
-	case d.CheckValid() != nil || d.AsDuration() <= 0:
-		return -1
-	}
-	return d.AsDuration()
 }

@@ -4,34 +4,21 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/rules"
-)
-
-// DefaultPageSize applies if a request gives no page size. The other constants are the largest page sizes.
-const (
-	DefaultPageSize = 50
-	MaxRuns         = 100
-	MaxReceipts     = 1000
-
-	MaxRemoteDeliveries = 1000
-	MaxHolds            = 1000
-	MaxAudit            = 1000
 )
 
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
@@ -67,18 +54,6 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	audit.Settle(stream.Context(), codes.OK.String())
 	w := watcher{s.runs, s.stopping, stream, in.GetDetach()}
 	return w.watch(stream.Context(), run.ID, store.Place{})
-}
-
-// parseRequestID returns uuid.Nil if no id is given.
-func parseRequestID(text string) (uuid.UUID, error) {
-	if text == "" {
-		return uuid.Nil, nil
-	}
-	id, err := uuid.Parse(text)
-	if err != nil || id == uuid.Nil {
-		return uuid.Nil, failure.Field("request_id", "must be a UUID other than the nil UUID")
-	}
-	return id, nil
 }
 
 func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.CleanupService_WatchRunServer) error {
@@ -139,6 +114,41 @@ func (w watcher) watch(ctx context.Context, id string, after store.Place) error 
 	return runStatus(run)
 }
 
+// encode encodes an event once for all its watchers. RunCleanupResponse and WatchRunResponse are the same on the wire.
+func encode(e store.Event) (transport.Encoded, error) {
+	message, err := e.Once(func() (any, error) {
+		return transport.Encode(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return message.(transport.Encoded), nil
+}
+
+// runStatus returns nil if the run succeeded.
+func runStatus(r *store.Run) error {
+	if r.State == store.Succeeded {
+		return nil
+	}
+	code, reason := codes.Internal, "RUN_FAILED"
+	switch r.Cause {
+	case store.CauseCancelled:
+		code, reason = codes.Canceled, "RUN_CANCELLED"
+	case store.CauseNotCampaign:
+		code = codes.FailedPrecondition
+	case store.CauseUnavailable:
+		code = codes.Unavailable
+	}
+	if refused := r.Reason(); refused != "" {
+		code, reason = codes.FailedPrecondition, refused
+	}
+	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
+	if t := r.Result(metadata["task"]); t != nil {
+		maps.Copy(metadata, t.Metadata)
+	}
+	return transport.StatusWithInfo(code, r.Error, reason, metadata)
+}
+
 func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cleanupv1.GetRunResponse, error) {
 	run, err := s.runs.Get(ctx, in.GetRunId())
 	if err != nil {
@@ -197,43 +207,6 @@ func parseFilter(in *cleanupv1.ListRunsRequest) (f store.Filter, err error) {
 	return f, err
 }
 
-func parsePageSize(asked int32, most int) (int, error) {
-	switch {
-	case asked < 0:
-		return 0, failure.Field("page_size", "must not be negative")
-	case asked == 0:
-		return DefaultPageSize, nil
-	}
-	return min(int(asked), most), nil
-}
-
-// maxListed is the largest page of a list that is read as a whole, and its default size.
-const maxListed = 1000
-
-// pageOf returns a page of a list. The token of the next page is the name of the last element of the page.
-func pageOf[T any](list []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
-	if size == 0 {
-		size = maxListed
-	}
-	length, err := parsePageSize(size, maxListed)
-	if err != nil {
-		return nil, "", err
-	}
-	last, err := pagetoken.Parse[string](token)
-	if err != nil {
-		return nil, "", err
-	}
-	if last != "" {
-		i := slices.IndexFunc(list, func(e T) bool { return name(e) == last })
-		if i < 0 {
-			return nil, "", pagetoken.ErrInvalid
-		}
-		list = list[i+1:]
-	}
-	page, next = pagetoken.Cut(list, length, name)
-	return page, next, nil
-}
-
 func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest) (*cleanupv1.CancelRunResponse, error) {
 	if err := mayCancel(ctx, s.runs, in.GetRunId()); err != nil {
 		return nil, err
@@ -243,6 +216,80 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 		return nil, err
 	}
 	return &cleanupv1.CancelRunResponse{Run: runMessage(run)}, nil
+}
+
+// mayCancel allows viewers to cancel only dry runs that they started.
+func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
+	who := access.FromContext(ctx)
+	if who.Role >= access.Operator {
+		return nil
+	}
+	run, err := manager.Get(ctx, id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err == nil && run.DryRun && run.RequestedBy == who.String() {
+		return nil
+	}
+	return status.Errorf(codes.PermissionDenied,
+		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own", access.Operator)
+}
+
+func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*cleanupv1.SetPaceResponse, error) {
+	to, err := parsePace("pace", in.GetPace())
+	if err != nil {
+		return nil, err
+	}
+	if to == "" {
+		return nil, failure.Field("pace", "is missing: "+paceNames())
+	}
+	run, err := s.runs.SetPace(ctx, in.GetRunId(), to, access.FromContext(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetPaceResponse{Run: runMessage(run)}, nil
+}
+
+func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (*cleanupv1.PauseRunResponse, error) {
+	run, err := s.runs.Pause(ctx, in.GetRunId(), access.FromContext(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.PauseRunResponse{Run: runMessage(run)}, nil
+}
+
+func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest) (*cleanupv1.ResumeRunResponse, error) {
+	run, err := s.runs.Resume(ctx, in.GetRunId(), access.FromContext(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.ResumeRunResponse{Run: runMessage(run)}, nil
+}
+
+const pacePrefix = "PACE_"
+
+// parsePace returns "" if no pace is given.
+func parsePace(field string, p cleanupv1.Pace) (pace.Pace, error) {
+	name, known := cleanupv1.Pace_name[int32(p)]
+	switch {
+	case p == cleanupv1.Pace_PACE_UNSPECIFIED:
+		return "", nil
+	case !known:
+		return "", failure.Field(field, "must be "+paceNames())
+	}
+	return pace.Pace(strings.TrimPrefix(name, pacePrefix)), nil
+}
+
+func paceMessage(p pace.Pace) cleanupv1.Pace {
+	return cleanupv1.Pace(cleanupv1.Pace_value[pacePrefix+string(p)])
+}
+
+func paceNames() string {
+	var names []string
+	for _, p := range pace.Paces {
+		names = append(names, pacePrefix+string(p))
+	}
+	return strings.Join(names, ", ")
 }
 
 func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
@@ -267,56 +314,4 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 		})
 	}
 	return out, nil
-}
-
-// runStatus returns nil if the run succeeded.
-func runStatus(r *store.Run) error {
-	if r.State == store.Succeeded {
-		return nil
-	}
-	code, reason := codes.Internal, "RUN_FAILED"
-	switch r.Cause {
-	case store.CauseCancelled:
-		code, reason = codes.Canceled, "RUN_CANCELLED"
-	case store.CauseNotCampaign:
-		code = codes.FailedPrecondition
-	case store.CauseUnavailable:
-		code = codes.Unavailable
-	}
-	if refused := r.Reason(); refused != "" {
-		code, reason = codes.FailedPrecondition, refused
-	}
-	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
-	if t := r.Result(metadata["task"]); t != nil {
-		maps.Copy(metadata, t.Metadata)
-	}
-	return transport.StatusWithInfo(code, r.Error, reason, metadata)
-}
-
-// mayCancel allows viewers to cancel only dry runs that they started.
-func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
-	who := access.FromContext(ctx)
-	if who.Role >= access.Operator {
-		return nil
-	}
-	run, err := manager.Get(ctx, id)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	if err == nil && run.DryRun && run.RequestedBy == who.String() {
-		return nil
-	}
-	return status.Errorf(codes.PermissionDenied,
-		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own", access.Operator)
-}
-
-// encode encodes an event once for all its watchers. RunCleanupResponse and WatchRunResponse are the same on the wire.
-func encode(e store.Event) (transport.Encoded, error) {
-	message, err := e.Once(func() (any, error) {
-		return transport.Encode(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return message.(transport.Encoded), nil
 }

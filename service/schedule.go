@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -87,6 +88,18 @@ func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {
 		Windows:         windows,
 		PauseStopsClock: s.GetPauseStopsClock(),
 	}, err
+}
+
+// parseWindows does not check days and times; package schedule does.
+func parseWindows(given []*cleanupv1.Window) (windows []schedule.Window, err error) {
+	for i, w := range given {
+		p, err := parsePace(fmt.Sprintf("schedule.windows[%d].pace", i), w.GetPace())
+		if err != nil {
+			return nil, err
+		}
+		windows = append(windows, schedule.Window{Days: w.GetDays(), Start: w.GetStart(), End: w.GetEnd(), Pace: p})
+	}
+	return windows, nil
 }
 
 func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {

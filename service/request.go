@@ -5,13 +5,66 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 )
+
+// DefaultPageSize applies if a request gives no page size. The other constants are the largest page sizes.
+const (
+	DefaultPageSize = 50
+	MaxRuns         = 100
+	MaxReceipts     = 1000
+
+	MaxRemoteDeliveries = 1000
+	MaxHolds            = 1000
+	MaxAudit            = 1000
+)
+
+func parsePageSize(asked int32, most int) (int, error) {
+	switch {
+	case asked < 0:
+		return 0, failure.Field("page_size", "must not be negative")
+	case asked == 0:
+		return DefaultPageSize, nil
+	}
+	return min(int(asked), most), nil
+}
+
+// maxListed is the largest page of a list that is read as a whole, and its default size.
+const maxListed = 1000
+
+// pageOf returns a page of a list. The token of the next page is the name of the last element of the page.
+func pageOf[T any](list []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
+	if size == 0 {
+		size = maxListed
+	}
+	length, err := parsePageSize(size, maxListed)
+	if err != nil {
+		return nil, "", err
+	}
+	last, err := pagetoken.Parse[string](token)
+	if err != nil {
+		return nil, "", err
+	}
+	if last != "" {
+		i := slices.IndexFunc(list, func(e T) bool { return name(e) == last })
+		if i < 0 {
+			return nil, "", pagetoken.ErrInvalid
+		}
+		list = list[i+1:]
+	}
+	page, next = pagetoken.Cut(list, length, name)
+	return page, next, nil
+}
 
 // checkMask finds paths that do not exist or that name a field that is only output.
 func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...string) (wrong failure.Violations) {
@@ -76,4 +129,38 @@ func nameOf(field, inMessage, inRequest string) (string, error) {
 		return "", failure.Field(field, "is not the name in the request")
 	}
 	return cmp.Or(inMessage, inRequest), nil
+}
+
+func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return nil, failure.Field(field, err.Error())
+	}
+	at := t.AsTime()
+	return &at, nil
+}
+
+// parseMaxDuration returns 0 for no limit, and a negative number if the duration is invalid.
+func parseMaxDuration(d *durationpb.Duration) time.Duration {
+	switch {
+	case d == nil:
+		return 0
+	case d.CheckValid() != nil || d.AsDuration() <= 0:
+		return -1
+	}
+	return d.AsDuration()
+}
+
+// parseRequestID returns uuid.Nil if no id is given.
+func parseRequestID(text string) (uuid.UUID, error) {
+	if text == "" {
+		return uuid.Nil, nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil || id == uuid.Nil {
+		return uuid.Nil, failure.Field("request_id", "must be a UUID other than the nil UUID")
+	}
+	return id, nil
 }
