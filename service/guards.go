@@ -2,10 +2,8 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,8 +36,8 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	if err := checkMask(in.GetUpdateMask(), given).Err(); err != nil {
 		return nil, err
 	}
-	if reason := in.GetReason(); utf8.RuneCountInString(reason) > maxReason || strings.ContainsRune(reason, 0) {
-		return nil, failure.Field("reason", fmt.Sprintf("must have at most %d characters, and no NUL", maxReason))
+	if err := checkText("reason", in.GetReason(), maxReason); err != nil {
+		return nil, err
 	}
 	change := func(current guard.Limits) guard.Limits {
 		return guardLimits(merge(guardsMessage(current), given, in.GetUpdateMask()))

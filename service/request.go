@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
@@ -140,6 +141,13 @@ func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	}
 	at := t.AsTime()
 	return &at, nil
+}
+
+func checkText(field, text string, most int) error {
+	if utf8.RuneCountInString(text) > most || strings.ContainsRune(text, 0) {
+		return failure.Field(field, fmt.Sprintf("must have at most %d characters, and no NUL", most))
+	}
+	return nil
 }
 
 // parseMaxDuration returns 0 for no limit, and a negative number if the duration is invalid.

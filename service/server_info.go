@@ -3,9 +3,7 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -71,17 +69,14 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 	if err != nil {
 		return nil, err
 	}
-	filter := store.ActFilter{Text: in.GetFilter()}
-	if utf8.RuneCountInString(filter.Text) > maxFilter || strings.ContainsRune(filter.Text, 0) {
-		return nil, failure.Field("filter", fmt.Sprintf("must have at most %d characters, and no NUL", maxFilter))
+	if err := checkText("filter", in.GetFilter(), maxFilter); err != nil {
+		return nil, err
 	}
-	if in.GetSinceTime() != nil {
-		if err := in.GetSinceTime().CheckValid(); err != nil {
-			return nil, failure.Field("since_time", err.Error())
-		}
-		since := in.GetSinceTime().AsTime()
-		filter.Since = &since
+	since, err := parseTime("since_time", in.GetSinceTime())
+	if err != nil {
+		return nil, err
 	}
+	filter := store.ActFilter{Text: in.GetFilter(), Since: since}
 	acts, next, err := store.ListActs(ctx, s.pool, filter, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
