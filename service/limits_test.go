@@ -309,7 +309,7 @@ func TestSlowClients(t *testing.T) {
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
 	s := serveAs(t, database(t), true, nil,
-		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: time.Second}})
+		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: 3 * time.Second}})
 	id := s.queued(t)
 	s.db.Do(
 		`INSERT INTO cleanupd.event (run_id, sequence, body)
