@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -16,7 +17,8 @@ func (s *Service) CreateHold(
 	ctx context.Context, in *cleanupv1.CreateHoldRequest,
 ) (*cleanupv1.CreateHoldResponse, error) {
 	given := in.GetHold()
-	hold := store.Hold{Reason: given.GetReason(), CreatedBy: access.FromContext(ctx).String()}
+	by := access.FromContext(ctx).String()
+	hold := store.Hold{Reason: connection.Text(given.GetReason()), CreatedBy: connection.Text(by)}
 	switch what := given.GetWhat().(type) {
 	case *cleanupv1.Hold_Deliveries:
 		hold.Kind, hold.IDs = store.HoldDeliveries, what.Deliveries.GetIds()
@@ -76,12 +78,12 @@ func (s *Service) ReleaseHold(
 func holdMessage(h *store.Hold) *cleanupv1.Hold {
 	out := &cleanupv1.Hold{
 		Id:          h.ID,
-		Reason:      h.Reason,
-		CreatedBy:   h.CreatedBy,
+		Reason:      string(h.Reason),
+		CreatedBy:   string(h.CreatedBy),
 		CreateTime:  timestamppb.New(h.CreateTime),
 		ExpireTime:  timestamp(h.ExpireTime),
 		ReleaseTime: timestamp(h.ReleaseTime),
-		ReleasedBy:  h.ReleasedBy,
+		ReleasedBy:  string(h.ReleasedBy),
 		NotCovered:  h.NotCovered,
 	}
 	rows := &cleanupv1.HeldRows{Ids: h.IDs}

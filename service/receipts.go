@@ -76,7 +76,7 @@ func (s *UserData) ListReceipts(
 func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	out := &cleanupv1.Receipt{
 		Id:                 r.ID,
-		RequestedBy:        r.RequestedBy,
+		RequestedBy:        string(r.RequestedBy),
 		CreateTime:         timestamppb.New(r.CreateTime),
 		EndTime:            timestamp(r.EndTime),
 		Succeeded:          r.Succeeded,

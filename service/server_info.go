@@ -90,7 +90,7 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 		out.Entries = append(out.Entries, &cleanupv1.AuditEntry{
 			Id:             a.ID,
 			Time:           timestamppb.New(a.Time),
-			Subject:        a.Subject,
+			Subject:        string(a.Subject),
 			Role:           cleanupv1.Role(cleanupv1.Role_value["ROLE_"+strings.ToUpper(a.Role)]),
 			CredentialType: credentialType(a.By),
 			Address:        a.Address,

@@ -2,7 +2,6 @@ package userdata
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -126,11 +125,7 @@ func (m *Manager) events(ctx context.Context, erasure string, after int64) ([]Ev
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
 		var sequence int64
 		var when time.Time
-		var body []byte
-		if err := row.Scan(&sequence, &when, &body); err != nil {
-			return e, err
-		}
-		err = json.Unmarshal(body, &e)
+		err = row.Scan(&sequence, &when, &e)
 		e.Erasure, e.Sequence, e.Time = erasure, sequence, when
 		return e, err
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -18,7 +19,7 @@ func (m *Manager) Preview(ctx context.Context, r Request, fn func(Event) error) 
 		return err
 	}
 	p := &previewer{m: m, request: r, emit: fn, receipt: &Receipt{
-		RequestedBy: r.RequestedBy,
+		RequestedBy: connection.Text(r.RequestedBy),
 		CreateTime:  time.Now(),
 		DryRun:      true,
 		Sweep:       r.Sweep,

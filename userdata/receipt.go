@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -18,7 +19,7 @@ import (
 // Receipt is the lasting record of an erasure. It holds no user data.
 type Receipt struct {
 	ID          string
-	RequestedBy string
+	RequestedBy connection.Text
 	CreateTime  time.Time
 	EndTime     *time.Time // nil while the erasure is running
 	Succeeded   bool
@@ -60,10 +61,10 @@ SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEED
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' AND %[1]s ORDER BY 1),
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
   COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
-  ARRAY(SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE erasure_id = e.id AND body ? 'File' AND %[1]s
-    ORDER BY sequence),
-  ARRAY(SELECT body -> 'Log' ->> 'Message' FROM cleanupd.erasure_event WHERE erasure_id = e.id
-    AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR') ORDER BY sequence),
+  COALESCE((SELECT jsonb_agg(body -> 'File' ORDER BY sequence) FROM cleanupd.erasure_event WHERE erasure_id = e.id
+    AND body ? 'File' AND %[1]s), '[]'),
+  COALESCE((SELECT jsonb_agg(body -> 'Log' -> 'Message' ORDER BY sequence) FROM cleanupd.erasure_event
+    WHERE erasure_id = e.id AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR')), '[]'),
   e.verification
 FROM cleanupd.erasure AS e `
 

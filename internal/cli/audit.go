@@ -16,6 +16,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
@@ -88,7 +89,7 @@ func requestAudit(
 func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
 	entry := audit.Entry{
 		Time:    e.GetTime().AsTime(),
-		Subject: e.GetSubject(),
+		Subject: connection.Text(e.GetSubject()),
 		Address: e.GetAddress(),
 		RPC:     e.GetRpc(),
 		Details: e.GetDetails().AsMap(),
@@ -126,7 +127,7 @@ func printAuditTable(w io.Writer, entries []audit.Entry) error {
 	for _, e := range entries {
 		rows = append(rows,
 			terminal.Row{
-				e.Time.UTC().Format(time.RFC3339), e.Subject, e.Role, e.Address, e.RPC, e.Result,
+				e.Time.UTC().Format(time.RFC3339), string(e.Subject), e.Role, e.Address, e.RPC, e.Result,
 				describeDetails(e.Details),
 			})
 	}

@@ -1,27 +1,25 @@
 package connection
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"strconv"
+	"fmt"
+	"regexp"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/japanese"
-	"golang.org/x/text/encoding/korean"
-	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
 func IsStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// Text is a text for people, such as a message or a reason: when it is stored, characters that the database's
-// encoding lacks are replaced. Use a string for a text that is compared with others; the server then reports an
-// error instead.
+// Text is a text for people, such as a message or a reason. In a database that cannot store every character, those
+// other than ASCII are stored as escapes such as \u00e9, and a Text reads them back. Use a string for a text that is
+// compared with others, such as the name of a table; the server reports an error if it cannot store that.
 type Text string
 
 // UTF8 makes connections exchange UTF-8 with the server, whatever the database's encoding. There are two exceptions,
@@ -40,159 +38,143 @@ func UTF8(config *pgx.ConnConfig) {
 	})
 }
 
-// Storable makes the connection replace characters of Texts and JSON that the database's encoding lacks. It also
-// replaces the character 0, which PostgreSQL allows in no text.
+// Storable lets the connection store any Text and any JSON of Go values, and read them back. Only the character 0,
+// which PostgreSQL allows in no text, and invalid UTF-8 are replaced. JSON that is given as a string or as bytes is
+// stored as it is, and what is read into them is as it was stored; use a json.RawMessage to read JSON.
 func Storable(_ context.Context, conn *pgx.Conn) error {
-	letters := alphabet(conn.PgConn().ParameterStatus("server_encoding"))
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	escapes := encoding != "UTF8" && encoding != "SQL_ASCII" // SQL_ASCII stores any bytes
 	types := conn.TypeMap()
 	types.TryWrapEncodePlanFuncs = append(
 		[]pgtype.TryWrapEncodePlanFunc{func(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
 			text, ok := value.(Text)
-			return &textPlan{letters: letters}, string(text), ok
+			return &encodeText{escapes: escapes}, string(text), ok
 		}},
 		types.TryWrapEncodePlanFuncs...)
-	jsonb := &pgtype.Type{
-		Name: "jsonb",
-		OID:  pgtype.JSONBOID,
-		Codec: &pgtype.JSONBCodec{Unmarshal: json.Unmarshal, Marshal: func(v any) ([]byte, error) {
-			text, err := json.Marshal(v)
-			return letters.json(text), err
-		}},
+	marshal := func(v any) ([]byte, error) {
+		text, err := json.Marshal(v)
+		return storableJSON(text, escapes), err
 	}
+	var jsonb pgtype.Codec = &pgtype.JSONBCodec{Marshal: marshal, Unmarshal: json.Unmarshal}
+	var plainJSON pgtype.Codec = &pgtype.JSONCodec{Marshal: marshal, Unmarshal: json.Unmarshal}
+	if escapes {
+		types.TryWrapScanPlanFuncs = append(
+			[]pgtype.TryWrapScanPlanFunc{func(target any) (pgtype.WrappedScanPlanNextSetter, any, bool) {
+				text, ok := target.(*Text)
+				return &scanText{}, (*string)(text), ok
+			}},
+			types.TryWrapScanPlanFuncs...)
+		jsonb, plainJSON = escapedJSON{jsonb}, escapedJSON{plainJSON}
+	}
+	element := &pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: jsonb}
 	types.RegisterTypes([]*pgtype.Type{
-		jsonb,
-		{Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}},
+		element,
+		{Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: element}},
+		{Name: "json", OID: pgtype.JSONOID, Codec: plainJSON},
 	})
 	return nil
 }
 
-type textPlan struct {
-	letters letters
+type encodeText struct {
+	escapes bool
 	next    pgtype.EncodePlan
 }
 
-func (p *textPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
+func (p *encodeText) SetNext(next pgtype.EncodePlan) { p.next = next }
 
-func (p *textPlan) Encode(value any, buf []byte) ([]byte, error) {
-	return p.next.Encode(string(p.letters.text([]byte(value.(Text)))), buf)
+func (p *encodeText) Encode(value any, buf []byte) ([]byte, error) {
+	return p.next.Encode(storable(string(value.(Text)), p.escapes), buf)
 }
 
-// letters reports whether an encoding has a character other than ASCII.
-type letters func(r rune) bool
+// escaped matches an escape, and what could be taken for one.
+var escaped = regexp.MustCompile(`\\u[0-9a-f]{4}`)
 
-// encodings are those whose characters are known. In any other encoding, only ASCII is stored.
-var encodings = map[string]encoding.Encoding{
-	"LATIN1":       charmap.ISO8859_1,
-	"LATIN2":       charmap.ISO8859_2,
-	"LATIN3":       charmap.ISO8859_3,
-	"LATIN4":       charmap.ISO8859_4,
-	"LATIN5":       charmap.ISO8859_9,
-	"LATIN6":       charmap.ISO8859_10,
-	"LATIN7":       charmap.ISO8859_13,
-	"LATIN8":       charmap.ISO8859_14,
-	"LATIN9":       charmap.ISO8859_15,
-	"LATIN10":      charmap.ISO8859_16,
-	"ISO_8859_5":   charmap.ISO8859_5,
-	"ISO_8859_6":   charmap.ISO8859_6,
-	"ISO_8859_7":   charmap.ISO8859_7,
-	"ISO_8859_8":   charmap.ISO8859_8,
-	"WIN1250":      charmap.Windows1250,
-	"WIN1251":      charmap.Windows1251,
-	"WIN1252":      charmap.Windows1252,
-	"WIN1253":      charmap.Windows1253,
-	"WIN1254":      charmap.Windows1254,
-	"WIN1255":      charmap.Windows1255,
-	"WIN1256":      charmap.Windows1256,
-	"WIN1257":      charmap.Windows1257,
-	"WIN1258":      charmap.Windows1258,
-	"WIN866":       charmap.CodePage866,
-	"WIN874":       charmap.Windows874,
-	"KOI8R":        charmap.KOI8R,
-	"KOI8U":        charmap.KOI8U,
-	"EUC_JP":       japanese.EUCJP,
-	"EUC_JIS_2004": japanese.EUCJP,
-	"EUC_KR":       korean.EUCKR,
-	"EUC_CN":       simplifiedchinese.HZGB2312,
-}
-
-// lacking lists characters of Go's encodings that PostgreSQL's encodings of the same name lack.
-var lacking = map[string]string{
-	"EUC_CN": "·ńňǹɑɡ—€ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹ\ufe31\ufe33\ufe34\ufe35\ufe36\ufe37\ufe38\ufe39\ufe3a\ufe3b\ufe3c\ufe3d\ufe3e" +
-		"\ufe3f\ufe40\ufe41\ufe42\ufe43\ufe44",
-	"EUC_JIS_2004": "\u2015\u2211\uffe0\uffe1\uffe2\uffe3\uffe5",
-	"KOI8U":        "Ўў",
-	"WIN1255":      "\u05ba",
-}
-
-// isExtension reports whether the code belongs to a part of Go's encoding that PostgreSQL's encoding lacks.
-func isExtension(name, code string) bool {
-	switch name {
-	case "EUC_JIS_2004": // JIS X 0212 and IBM's characters, where JIS X 0213 has others
-		return code[0] == 0x8f || code[0] >= 0xf9
-	case "EUC_KR": // Unified Hangul Code, or CP949
-		return code[0] < 0xa1 || code[1] < 0xa1
+func storable(text string, escapes bool) string {
+	if escapes {
+		text = escaped.ReplaceAllStringFunc(text, func(found string) string { return `\u005c` + found[1:] })
 	}
-	return false
-}
-
-// alphabet takes PostgreSQL's name of an encoding. A database without an encoding (SQL_ASCII) stores any bytes.
-func alphabet(name string) letters {
-	switch known := encodings[name]; {
-	case name == "UTF8" || name == "SQL_ASCII":
-		return func(rune) bool { return true }
-	case known != nil:
-		return func(r rune) bool {
-			code, err := known.NewEncoder().String(string(r))
-			return err == nil && !strings.ContainsRune(lacking[name], r) && !isExtension(name, code)
-		}
-	}
-	return func(rune) bool { return false }
-}
-
-// replacement returns what is stored instead of a character that the encoding lacks.
-func (has letters) replacement(r rune) string {
-	switch {
-	case has(utf8.RuneError):
-		return string(utf8.RuneError)
-	case r == '…':
-		return "..."
-	}
-	return "?"
-}
-
-func (has letters) text(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == 0 || r == utf8.RuneError || (r >= utf8.RuneSelf && !has(r)) {
-			out = append(out, has.replacement(r)...)
-		} else {
-			out = append(out, text[:size]...)
-		}
-		text = text[size:]
-	}
-	return out
-}
-
-// json replaces characters in JSON of encoding/json, which escapes the character 0, invalid bytes and two line
-// separators.
-func (has letters) json(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			out = append(out, text[i])
-			continue
-		}
-		if text[i+1] == 'u' {
-			code, _ := strconv.ParseUint(string(text[i+2:i+6]), 16, 16) // always hexadecimal
-			if code == 0 || code >= utf8.RuneSelf {
-				out = utf8.AppendRune(out, rune(code)) // replaced by text if necessary
-				i += 5
-				continue
+	var out strings.Builder
+	for _, r := range text { // U+FFFD for invalid bytes
+		switch {
+		case r == 0:
+			out.WriteString(storable("\ufffd", escapes))
+		case r < utf8.RuneSelf || !escapes:
+			out.WriteRune(r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&out, `\u%04x`, unit)
 			}
 		}
-		out = append(out, text[i], text[i+1])
-		i++
 	}
-	return has.text(out)
+	return out.String()
+}
+
+type scanText struct{ next pgtype.ScanPlan }
+
+func (p *scanText) SetNext(next pgtype.ScanPlan) { p.next = next }
+
+// escapedRun matches escapes together, since two of them may be one character.
+var escapedRun = regexp.MustCompile(`(\\u[0-9a-f]{4})+`)
+
+func (p *scanText) Scan(src []byte, target any) error {
+	text := (*string)(target.(*Text))
+	err := p.next.Scan(src, text)
+	*text = escapedRun.ReplaceAllStringFunc(*text, unquote)
+	return err
+}
+
+func unquote(inJSON string) (text string) {
+	_ = json.Unmarshal([]byte(`"`+inJSON+`"`), &text) // never fails
+	return text
+}
+
+// inJSON matches a character other than ASCII in JSON, and a backslash with what belongs to it.
+var inJSON = regexp.MustCompile(`[^\x00-\x7f]|\\(\\u[0-9a-f]{4}|u[0-9a-f]{4}|.)`)
+
+// hasBackslash reports whether inJSON has matched an escape with a second backslash.
+func hasBackslash(found []byte) bool { return len(found) == len(`\\u00e9`) && found[0] == '\\' }
+
+// storableJSON changes the strings in JSON of encoding/json as storable does. PostgreSQL converts the escapes of JSON
+// itself, and refuses those of characters that its encoding lacks; so escapes get a second backslash.
+func storableJSON(text []byte, escapes bool) []byte {
+	if !escapes && !bytes.Contains(text, []byte(`\u`)) {
+		return text
+	}
+	return inJSON.ReplaceAllFunc(text, func(found []byte) []byte {
+		switch {
+		case hasBackslash(found) && escapes:
+			return append([]byte(`\\u005c`), found[2:]...)
+		case hasBackslash(found) || (found[0] == '\\' && found[1] != 'u'):
+			return found
+		}
+		character := unquote(string(found))
+		if character[0] != 0 && character[0] < utf8.RuneSelf {
+			return found
+		}
+		return []byte(strings.ReplaceAll(storable(character, escapes), `\`, `\\`))
+	})
+}
+
+// escapedJSON makes escapes with a second backslash those of JSON before the codec decodes it.
+type escapedJSON struct{ pgtype.Codec }
+
+func (c escapedJSON) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
+	if next := c.Codec.PlanScan(m, oid, format, target); next != nil {
+		return scanJSON{next}
+	}
+	return nil
+}
+
+type scanJSON struct{ next pgtype.ScanPlan }
+
+func (p scanJSON) Scan(src []byte, target any) error {
+	if src != nil {
+		src = inJSON.ReplaceAllFunc(src, func(found []byte) []byte {
+			if hasBackslash(found) {
+				return found[1:]
+			}
+			return found
+		})
+	}
+	return p.next.Scan(src, target)
 }

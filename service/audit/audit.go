@@ -124,14 +124,14 @@ func (a *act) append(ctx context.Context, db DB, result string) error {
 }
 
 type Entry struct {
-	Time    time.Time `json:"time"`
-	Subject string    `json:"subject"`
-	Role    string    `json:"role"`
-	By      string    `json:"by"`
-	Address string    `json:"address"`
-	RPC     string    `json:"rpc"`
-	Details Details   `json:"details"`
-	Result  string    `json:"result"`
+	Time    time.Time       `json:"time"`
+	Subject connection.Text `json:"subject"`
+	Role    string          `json:"role"`
+	By      string          `json:"by"`
+	Address string          `json:"address"`
+	RPC     string          `json:"rpc"`
+	Details Details         `json:"details"`
+	Result  string          `json:"result"`
 }
 
 const Columns = "time, subject, role, by, address, rpc, details, result"

@@ -148,12 +148,12 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
 		}
 	}
-	switch {
-	case !strings.ContainsFunc(h.Reason, isReadable):
+	switch reason := string(h.Reason); {
+	case !strings.ContainsFunc(reason, isReadable):
 		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
-	case strings.ContainsRune(h.Reason, 0):
+	case strings.ContainsRune(reason, 0):
 		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
-	case utf8.RuneCountInString(h.Reason) > maxHoldReason:
+	case utf8.RuneCountInString(reason) > maxHoldReason:
 		wrong.Addf("hold.reason", "is longer than %d characters", maxHoldReason)
 	}
 	now, err := store.Now(ctx, db)

@@ -146,7 +146,7 @@ func ReadEvents(
 		var (
 			at   Place
 			when time.Time
-			body []byte
+			body json.RawMessage
 			e    Event
 		)
 		if err := row.Scan(&at.Sequence, &at.Generation, &when, &body); err != nil || body == nil {

@@ -44,12 +44,12 @@ type Hold struct {
 	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
 	// not cover their rows.
 	NotCovered  []string
-	Reason      string
-	CreatedBy   string
+	Reason      connection.Text
+	CreatedBy   connection.Text
 	CreateTime  time.Time
 	ExpireTime  *time.Time // nil if it does not expire
 	ReleaseTime *time.Time // nil if it was not released
-	ReleasedBy  string
+	ReleasedBy  connection.Text
 }
 
 const holdColumns = "id::text, kind, ids, relation, schema_name, table_name, rows, not_covered, reason, " +
@@ -93,8 +93,8 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 			"table":       h.Table,
 			"rows":        h.Rows,
 			"not_covered": append([]string{}, h.NotCovered...),
-			"reason":      connection.Text(h.Reason),
-			"created_by":  connection.Text(h.CreatedBy),
+			"reason":      h.Reason,
+			"created_by":  h.CreatedBy,
 			"expire_time": h.ExpireTime,
 		},
 	)

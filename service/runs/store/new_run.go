@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -88,9 +89,11 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	}
 	trace := propagation.MapCarrier{}
 	otel.GetTextMapPropagator().Inject(ctx, trace)
-	var accepted []guard.Trip // stored as NULL if empty
+	var accepted []byte // stored as NULL if there are none, and without escapes, since names of tables are compared
 	if len(r.Accepted) > 0 {
-		accepted = r.Accepted
+		if accepted, err = json.Marshal(r.Accepted); err != nil {
+			return nil, err
+		}
 	}
 	if r.RequestID != uuid.Nil {
 		_, err := tx.Exec(

@@ -114,7 +114,7 @@ type Notification struct {
 	CreateTime             time.Time
 	Attempts               int
 	// Error is the error of the last attempt; "" if there was none.
-	Error string
+	Error connection.Text
 }
 
 // InsertNotifications stores a notification for each target. Each target gets only one notification of an event,

@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -102,11 +104,15 @@ func LockPolicy(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Policy
 // SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is
 // not proven if it is disabled.
 func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
-	_, err := tx.Exec(
+	relations, err := json.Marshal(p.Relations)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.policy (name, rule, relations) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, relations = excluded.relations`,
-		p.Name, p, p.Relations,
+		p.Name, p, string(relations), // without escapes, since their names are compared with those of the catalog
 	)
 	if err != nil {
 		return err
@@ -114,7 +120,7 @@ func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err = tx.Exec(
 		ctx,
 		`DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND (options ->> task <> $2 OR guard = $3 AND NOT $4)`,
-		p.TaskName(), p.Basis(), guard.Policy, p.Enabled,
+		p.TaskName(), connection.Text(p.Basis()), guard.Policy, p.Enabled,
 	)
 	return err
 }

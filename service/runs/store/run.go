@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
@@ -238,9 +239,10 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 			Space
 		}
 		var previews map[string][]cleanup.PreviewTable
-		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
-			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Pace, &r.PauseTime,
-			&r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor, &r.Interrupted, &r.Results, &spaces, &previews)
+		err := row.Scan(&r.ID, &r.State, &r.DryRun, (*connection.Text)(&r.RequestedBy), &r.ReferenceTime, &r.CreateTime,
+			&r.StartTime, &r.EndTime, (*connection.Text)(&r.Error), &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted,
+			&r.LastSequence, &r.Pace, &r.PauseTime, &r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor,
+			&r.Interrupted, &r.Results, &spaces, &previews)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
 		}

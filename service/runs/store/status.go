@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -115,7 +116,7 @@ func ListActs(
 	rows, err := db.Query(ctx, `SELECT id, `+audit.Columns+` FROM cleanupd.audit
 		WHERE ($1 = 0 OR id < $1) AND ($2::timestamptz IS NULL OR time >= $2)
 			AND strpos(lower(concat_ws(' ', subject, role, address, rpc, details, result)), lower($3)) > 0
-		ORDER BY id DESC LIMIT $4`, before, filter.Since, filter.Text, size+1)
+		ORDER BY id DESC LIMIT $4`, before, filter.Since, connection.Text(filter.Text), size+1)
 	if err != nil {
 		return nil, "", err
 	}
