@@ -92,8 +92,8 @@ func (e *erasure) deleteInFolder(ctx context.Context, sessions []string) error {
 	return e.transact(ctx, func(tx pgx.Tx) error { return e.removeSessions(ctx, tx, sessions, failed) })
 }
 
-// openFolder opens the folder, locks it for one erasure, and reports the files that an earlier attempt deleted there. If
-// the folder cannot be opened, it reports that and returns nil.
+// openFolder opens the folder, locks it for one erasure, and reports the files that an earlier attempt deleted there.
+// If the folder cannot be opened, it reports that and returns nil.
 func (e *erasure) openFolder(ctx context.Context) (*os.Root, error) {
 	root, err := os.OpenRoot(e.Folder)
 	if err != nil {

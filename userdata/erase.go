@@ -20,9 +20,10 @@ const itemsPerTransaction = 100
 // stopError stops an erasure before the process instances that were not begun.
 type stopError struct{ error }
 
-// erase carries out the erasure of process instances and tasks. It fails only if the work is interrupted and must be resumed. If progress is not nil,
-// it is called after each transaction that erases items. If progress fails, or everything is put on hold during a
-// purge, no further process instances are erased: erase ends the erasure, and returns the reason as stopped.
+// erase carries out the erasure of process instances and tasks. It fails only if the work is interrupted and must be
+// resumed. If progress is not nil, it is called after each transaction that erases items. If progress fails, or
+// everything is put on hold during a purge, no further process instances are erased: erase ends the erasure, and
+// returns the reason as stopped.
 func (e *erasure) erase(
 	ctx context.Context, progress func(ctx context.Context) error,
 ) (stopped, err error) {
@@ -169,8 +170,8 @@ func attempts(ids []int64) (tries uint, lock string) {
 	return forms.MaxTries, " FOR UPDATE"
 }
 
-// instanceEvents returns the events about a process instance whose rows were deleted, or would be. If the process instance
-// no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
+// instanceEvents returns the events about a process instance whose rows were deleted, or would be. If the process
+// instance no longer exists, in is nil; the Forms server cannot purge it then, although other rows of it are left.
 func (m *Manager) instanceEvents(id int64, in *forms.Instance, rows forms.Rows) []Event {
 	switch {
 	case in != nil:

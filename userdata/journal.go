@@ -161,8 +161,8 @@ func (e *erasure) unsettledItems(ctx context.Context, kind string) ([]int64, err
 
 // isPurging reports whether the Forms server was asked to purge the process instance.
 func (e *erasure) isPurging(ctx context.Context, instance int64) (purging bool, err error) {
-	err = e.Record.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
-		"kind = $2 AND item_id = $3", e.id, kindInstance, instance).
+	err = e.Record.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item "+
+		"WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, kindInstance, instance).
 		Scan(&purging)
 	return purging, err
 }

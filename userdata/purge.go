@@ -49,7 +49,8 @@ var ErrNoPurge = failure.New(failure.NotFound, "there is no purge of this name")
 
 func NoPurge(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPurge, name) }
 
-// PurgeNote is called in the transaction that changes a rule. before is nil for a new rule, and after for a deleted one.
+// PurgeNote is called in the transaction that changes a rule. before is nil for a new rule, and after for a deleted
+// one.
 type PurgeNote func(ctx context.Context, tx pgx.Tx, before, after *Purge) error
 
 const selectPurges = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +

@@ -263,7 +263,9 @@ func testAmbiguousTableNames(t *testing.T, on engine) {
 		!strings.Contains(found.NotSearched[0], "several tables") {
 		t.Errorf("found %+v", found)
 	}
-	rule := userdata.Purge{Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true}
+	rule := userdata.Purge{
+		Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true,
+	}
 	candidates, err := f.task(rule).Candidates(t.Context(), now)
 	if err != nil || len(candidates.Items) != 0 || len(candidates.Notes) != 2 ||
 		!strings.Contains(candidates.Notes[0].Text, "several tables have the name") {

@@ -236,8 +236,8 @@ type dialect interface {
 	// settings returns the statements that begin a transaction that erases, whose isolation level is isolation.
 	settings() []string
 	isolation() sql.IsolationLevel
-	// delete deletes the rows that satisfy the condition, and counts them by key. The condition and the key refer to the
-	// table as r. The statement that deletes has the whole condition.
+	// delete deletes the rows that satisfy the condition, and counts them by key. The condition and the key refer to
+	// the table as r. The statement that deletes has the whole condition.
 	delete(ctx context.Context, tx *Transaction, table, condition, key string, a Args) (map[string]int64, error)
 	// lockClause returns the end of a query whose result decides what to delete. It keeps other sessions from adding
 	// rows to that result until the transaction ends. lockReferences does the same for references to documents where

@@ -81,8 +81,9 @@ func (d Document) Delete(root *os.Root, marked bool) (list []Deletion) {
 	return list
 }
 
-// Search walks through the folder once, and returns the documents of the sessions, and how many files there are. A document is retained if any subfolder has a marker of another session with its GUID. Search fails if a
-// subfolder cannot be read, since it may have such a marker.
+// Search walks through the folder once, and returns the documents of the sessions, and how many files there are. A
+// document is retained if any subfolder has a marker of another session with its GUID. Search fails if a subfolder
+// cannot be read, since it may have such a marker.
 func Search(
 	ctx context.Context, root *os.Root, sessions []string,
 ) (documents []Document, count int, err error) {
