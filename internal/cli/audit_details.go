@@ -93,7 +93,7 @@ func valueText(name string, value any) string {
 
 // numberText knows from the name whether a duration is in nanoseconds or seconds.
 func numberText(name string, n float64) string {
-	f := guardFields.ByJSONName(format.FieldName(name))
+	f := guards.fields.ByJSONName(format.FieldName(name))
 	switch {
 	case f != nil && f.Kind() == protoreflect.MessageKind: // stored as time.Duration
 		return format.Period(time.Duration(n))

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -108,62 +107,4 @@ func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Compl
 		list = append(list, cobra.CompletionWithDesc(h.GetId(), holdSubject(h)+": "+h.GetReason()))
 	}
 	return list, err
-}
-
-// completeSettings completes the names of fields that were not given yet. It appends their values and a suffix.
-func completeSettings(
-	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
-	values func(ctx context.Context, client cleanupd.Client) (func(protoreflect.FieldDescriptor) string, error),
-) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if strings.Contains(typed, "=") {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		given := map[string]bool{}
-		for _, arg := range args {
-			name, _, _ := strings.Cut(arg, "=")
-			given[name] = true
-		}
-		names := func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
-			value, err := values(ctx, client)
-			if err != nil {
-				return nil, err
-			}
-			for i := range fields.Len() {
-				f := fields.Get(i)
-				if text := value(f); text != "" && !given[f.JSONName()] && !given[string(f.Name())] {
-					list = append(list, cobra.CompletionWithDesc(f.JSONName()+suffix, "now "+text))
-				}
-			}
-			return list, nil
-		}
-		list, directive := rpc.Complete(server, names)(cmd, args, typed)
-		if suffix != "" {
-			directive |= cobra.ShellCompDirectiveNoSpace
-		}
-		return list, directive
-	}
-}
-
-func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
-	return completeSettings(server, optionFields, suffix, func(
-		ctx context.Context, client cleanupd.Client,
-	) (func(protoreflect.FieldDescriptor) string, error) {
-		resp, err := client.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
-		return func(f protoreflect.FieldDescriptor) string {
-			if f.Kind() == protoreflect.MessageKind { // a time, which runs set
-				return ""
-			}
-			return optionValue(resp.GetOptions(), f)
-		}, err
-	})
-}
-
-func completeGuards(server *rpc.Server) cobra.CompletionFunc {
-	return completeSettings(server, guardFields, "=", func(
-		ctx context.Context, client cleanupd.Client,
-	) (func(protoreflect.FieldDescriptor) string, error) {
-		resp, err := client.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})
-		return func(f protoreflect.FieldDescriptor) string { return guardValue(resp.GetGuards(), f) }, err
-	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
+var guards = settings{"guard", (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields(), parseGuard, guardValue}
 
 func NewGuards() *cobra.Command {
 	var (
@@ -68,11 +68,12 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			"guard refused before it was changed are judged again in the next run.",
 		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 			"maxDropPercent=default --reason 'archived in May'",
-		Args:              atLeastOneOption,
+		Args:              atLeastOneSetting,
 		ValidArgsFunction: completeGuards(server),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			req, err := guardsRequest(args)
-			if err != nil {
+			req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}}
+			var err error
+			if req.UpdateMask, err = guards.set(req.GetGuards(), args); err != nil {
 				return err
 			}
 			current, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
@@ -110,15 +111,15 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 // loosened returns the guards that would refuse less after the change, each with its old and new value.
 func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequest) (list []string) {
 	for _, path := range req.GetUpdateMask().GetPaths() {
-		f := guardFields.ByName(protoreflect.Name(path))
+		f := guards.fields.ByName(protoreflect.Name(path))
 		changed := req.GetGuards()
 		if !changed.ProtoReflect().Has(f) {
 			changed = current.GetDefaults()
 		}
 		if looseness(f, changed) > looseness(f, current.GetGuards()) {
 			list = append(list,
-				fmt.Sprintf("%s from %s to %s", f.JSONName(), guardValue(current.GetGuards(), f),
-					guardValue(changed, f)))
+				fmt.Sprintf("%s from %s to %s", f.JSONName(), guardValue(current.GetGuards().ProtoReflect(), f),
+					guardValue(changed.ProtoReflect(), f)))
 		}
 	}
 	return list
@@ -150,29 +151,6 @@ func isMinimum(f protoreflect.FieldDescriptor) bool {
 	return strings.HasPrefix(string(f.Name()), "min_")
 }
 
-// guardsRequest parses arguments of the form NAME=VALUE, or NAME=default to reset a guard.
-func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
-	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	message := req.GetGuards().ProtoReflect()
-	for _, arg := range args {
-		f, text, err := parseSetting(guardFields, "guard", arg)
-		if err != nil {
-			return nil, err
-		}
-		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
-		if text == "default" {
-			message.Clear(f)
-			continue
-		}
-		value, err := parseGuard(f, text)
-		if err != nil {
-			return nil, flags.Errorf("%s must be %w, off or default, not %q", f.JSONName(), err, text)
-		}
-		message.Set(f, value)
-	}
-	return req, nil
-}
-
 // These say what the value of a guard must be, if it is neither off nor default.
 var (
 	errNotOn       = errors.New("on")
@@ -181,8 +159,18 @@ var (
 	errNotWhole    = errors.New("a whole number from 0 to 9,223,372,036,854,775,807")
 )
 
-// parseGuard returns the expected kind of value as its error.
 func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
+	if text == "default" {
+		return value, nil
+	}
+	if value, err = guardOf(f, text); err != nil {
+		err = flags.Errorf("%s must be %w, off or default, not %q", f.JSONName(), err, text)
+	}
+	return value, err
+}
+
+// guardOf returns the expected kind of value as its error.
+func guardOf(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
 		switch text {
@@ -222,16 +210,16 @@ func printGuards(
 		return err
 	}
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
-	for i := range guardFields.Len() {
-		f := guardFields.Get(i)
+	for i := range guards.fields.Len() {
+		f := guards.fields.Get(i)
 		if (slices.Contains(ofCampaign, f.Name()) && !about.GetCampaign()) ||
 			(f.Name() == "min_process_instances" && !about.GetUserData()) {
 			continue
 		}
 		table = append(table, terminal.Row{
 			f.JSONName(),
-			guardValue(g.GetGuards(), f),
-			guardValue(g.GetDefaults(), f),
+			guardValue(g.GetGuards().ProtoReflect(), f),
+			guardValue(g.GetDefaults().ProtoReflect(), f),
 			guardMeanings[f.JSONName()],
 		})
 	}
@@ -279,8 +267,8 @@ func trippedNumber(g *cleanupv1.TrippedGuard) string {
 	return number
 }
 
-func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
-	value := g.ProtoReflect().Get(f)
+func guardValue(g protoreflect.Message, f protoreflect.FieldDescriptor) string {
+	value := g.Get(f)
 	var off bool
 	var text string
 	switch f.Kind() {
@@ -298,6 +286,13 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 		return "off"
 	}
 	return text
+}
+
+func completeGuards(server *rpc.Server) cobra.CompletionFunc {
+	return guards.complete(server, "=", func(ctx context.Context, client cleanupd.Client) (proto.Message, error) {
+		resp, err := client.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})
+		return resp.GetGuards(), err
+	})
 }
 
 // guardsFlag is given as GUARD,TABLE,NUMBER, where the name of the table may contain commas.
@@ -332,9 +327,9 @@ func (a *guardsFlag) Set(text string) error {
 
 // acceptGuards asks the user to type the number of each guard that would refuse the run. It asks again after a wrong
 // number, and stops after an empty line. It returns true if all numbers were typed.
-func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
-	for i, g := range guards {
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))
+func acceptGuards(cmd *cobra.Command, tripped []*cleanupv1.TrippedGuard) bool {
+	for i, g := range tripped {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(tripped), watch.DescribeGuard(g))
 		for typed := int64(-1); typed != g.GetNumber(); {
 			fmt.Fprintf(cmd.ErrOrStderr(), "To accept it, type %s, or nothing to run nothing: ",
 				humanize.Comma(g.GetNumber()))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+var options = settings{"option", (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields(), parseOption, optionValue}
 
 func NewOptions() *cobra.Command {
 	var (
@@ -79,14 +80,14 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 			"options and with the old ones, and ask for confirmation.",
 		Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
 			"set storageOptimization=ANALYZE",
-		Args:              atLeastOneOption,
+		Args:              atLeastOneSetting,
 		ValidArgsFunction: completeOptions(server, "="),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			req, err := setRequest(args)
-			if err != nil {
+			req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, Etag: etag}
+			var err error
+			if req.UpdateMask, err = options.set(req.GetOptions(), args); err != nil {
 				return err
 			}
-			req.Etag = etag
 			return setOptions(cmd, *output, client, req, func() error {
 				if yes || !terminal.CanAsk() {
 					return nil
@@ -106,14 +107,14 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 		Use:               "reset NAME …",
 		Short:             "Reset options to their defaults, by deleting their rows",
 		Example:           "  cleanupd options reset broadLogPurgeDelayDays",
-		Args:              atLeastOneOption,
+		Args:              atLeastOneSetting,
 		ValidArgsFunction: completeOptions(server, ""),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			req, err := resetRequest(args)
+			mask, err := options.names(args)
 			if err != nil {
 				return err
 			}
-			req.Etag = etag
+			req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: mask, Etag: etag}
 			return setOptions(cmd, *output, client, req, func() error { return nil })
 		}),
 	}
@@ -162,8 +163,8 @@ func explainNoOptions(err error) error {
 }
 
 // confirmOptions compares a run with the new options and a run with the stored ones.
-func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options) error {
-	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
+func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, whatIf *cleanupv1.Options) error {
+	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: whatIf})
 	if err != nil {
 		return err
 	}
@@ -179,56 +180,6 @@ func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Clie
 		return errors.New("nothing was changed")
 	}
 	return nil
-}
-
-func atLeastOneOption(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
-	}
-	return nil
-}
-
-// fieldByName takes the name in JSON or in the API's messages. kind is what errors call the field.
-func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
-	var known []string
-	for i := range fields.Len() {
-		f := fields.Get(i)
-		if f.JSONName() == name || string(f.Name()) == name {
-			return f, nil
-		}
-		known = append(known, f.JSONName())
-	}
-	return nil, flags.Errorf("unknown %s %q%s: use one of %s", kind, name, flags.Similar(name, known),
-		strings.Join(known, ", "))
-}
-
-// parseSetting parses NAME=VALUE. kind is what errors call the field.
-func parseSetting(
-	fields protoreflect.FieldDescriptors, kind, arg string,
-) (f protoreflect.FieldDescriptor, value string, err error) {
-	name, value, ok := strings.Cut(arg, "=")
-	if !ok || value == "" {
-		return nil, "", flags.Errorf("%q is not NAME=VALUE", arg)
-	}
-	f, err = fieldByName(fields, kind, name)
-	return f, value, err
-}
-
-func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
-	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	for _, arg := range args {
-		f, text, err := parseSetting(optionFields, "option", arg)
-		if err != nil {
-			return nil, err
-		}
-		value, err := parseOption(f, text)
-		if err != nil {
-			return nil, err
-		}
-		req.GetOptions().ProtoReflect().Set(f, value)
-		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
-	}
-	return req, nil
 }
 
 func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
@@ -251,18 +202,6 @@ func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflec
 	return value, flags.Errorf("%s is output only: runs set it", f.JSONName())
 }
 
-func resetRequest(names []string) (*cleanupv1.SetOptionsRequest, error) {
-	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	for _, name := range names {
-		f, err := fieldByName(optionFields, "option", name)
-		if err != nil {
-			return nil, err
-		}
-		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
-	}
-	return req, nil
-}
-
 type optionsResponse interface {
 	proto.Message
 	GetOptions() *cleanupv1.Options
@@ -273,18 +212,18 @@ type optionsResponse interface {
 
 func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) error {
 	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
-	for i := range optionFields.Len() {
-		f := optionFields.Get(i)
+	for i := range options.fields.Len() {
+		f := options.fields.Get(i)
 		stored := ""
 		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
 			stored = "yes"
 		}
 		table = append(table,
-			terminal.Row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
+			terminal.Row{f.JSONName(), optionValue(o.GetOptions().ProtoReflect(), f), optionValue(o.GetDefaults().ProtoReflect(), f), stored})
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()
-		if f, err := fieldByName(optionFields, "option", name); err == nil {
+		if f, err := options.field(name); err == nil {
 			name = f.JSONName()
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())
@@ -296,11 +235,11 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 const storagePrefix = "STORAGE_OPTIMIZATION_"
 
 // optionValue returns "" if the option has no value.
-func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
-	if !o.ProtoReflect().Has(f) {
+func optionValue(o protoreflect.Message, f protoreflect.FieldDescriptor) string {
+	if !o.Has(f) {
 		return ""
 	}
-	value := o.ProtoReflect().Get(f)
+	value := o.Get(f)
 	switch f.Kind() {
 	case protoreflect.EnumKind:
 		return strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), storagePrefix)
@@ -308,4 +247,16 @@ func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
 		return value.Message().Interface().(*timestamppb.Timestamp).AsTime().Format("2006-01-02 15:04 UTC")
 	}
 	return fmt.Sprintf("%d days", value.Int())
+}
+
+// setByRuns reports whether the setting is a time, which nobody else sets.
+func setByRuns(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().FullName() == (&timestamppb.Timestamp{}).ProtoReflect().Descriptor().FullName()
+}
+
+func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
+	return options.complete(server, suffix, func(ctx context.Context, client cleanupd.Client) (proto.Message, error) {
+		resp, err := client.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
+		return resp.GetOptions(), err
+	})
 }
