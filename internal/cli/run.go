@@ -1,12 +1,18 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/cleanupd/cleanupd"
@@ -17,6 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -234,4 +241,159 @@ func confirmPreview(cmd *cobra.Command, total, question string, guards []*cleanu
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Guards would refuse it. %s If so, type their numbers.\n", total, question)
 	return acceptGuards(cmd, guards)
+}
+
+func confirmRun(
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest,
+) error {
+	if err := rpc.PrintTarget(cmd, server, client); err != nil {
+		return err
+	}
+	if err := printInterrupted(cmd, server, client); err != nil {
+		return err
+	}
+	question := "Delete what these tasks find? It cannot be undone; --preview shows it first."
+	if req.GetPlan() != "" {
+		dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: req.GetPlan()})
+		if err != nil {
+			return err
+		}
+		created := format.Time(dryRun.GetRun().GetCreateTime())
+		rpc.PrintFact(cmd.ErrOrStderr(), "Plan", req.GetPlan()+" of "+created)
+		question = watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
+	} else if err := printTasks(cmd, client, req); err != nil {
+		return err
+	}
+	if !terminal.Confirm(cmd, question) {
+		return errors.New("nothing was run")
+	}
+	return nil
+}
+
+// printTasks prints how many tasks a run would have, and their names if tasks were selected.
+func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCleanupRequest) error {
+	all, err := listTasks(cmd.Context(), client)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range all.GetTasks() {
+		if isSelected(t, req) {
+			names = append(names, t.GetName())
+		}
+	}
+	text := fmt.Sprintf("all %d", len(names))
+	if len(names) < len(all.GetTasks()) {
+		text = fmt.Sprintf("%d of %d: %s", len(names), len(all.GetTasks()), cmp.Or(strings.Join(names, ", "), "none"))
+	}
+	rpc.PrintFact(cmd.ErrOrStderr(), "Tasks", text)
+	return nil
+}
+
+func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
+	name, skipped := t.GetName(), req.GetSkipTasks()
+	if slices.Contains(skipped, name) ||
+		(isPolicy(t) && slices.Contains(skipped, policy.All)) {
+		return false
+	}
+	return slices.Contains(req.GetTasks(), name) || (len(req.GetTasks()) == 0 && !t.GetDisabled())
+}
+
+// makeWay lets a run start that failed with an error, by resuming the interrupted run that is in its way, or cancelling
+// interrupted dry runs. It returns how the resumed run ended. It fails if the run cannot start now.
+func makeWay(
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, failed error, p watch.Printer,
+) (resumed, err error) {
+	if run := obstacle(cmd.Context(), server, client, failed); run != nil {
+		resumed = resume(cmd, server, client, run, p)
+		if cmd.Context().Err() != nil {
+			return nil, resumed
+		}
+		return resumed, nil
+	}
+	switch cancelled, err := cancelInterrupted(cmd, server, client, failed); {
+	case err != nil:
+		return nil, errors.Join(failed, err)
+	case !cancelled: // not joined, which would hide its status
+		return nil, failed
+	}
+	return nil, nil
+}
+
+// obstacle returns the run that nobody has and that therefore keeps others from starting: err says that it is active.
+// It is nil with a server, which resumes such a run by itself.
+func obstacle(ctx context.Context, server *rpc.Server, client cleanupd.Client, err error) *cleanupv1.Run {
+	if !server.InProcess() {
+		return nil
+	}
+	for _, detail := range status.Convert(err).Details() {
+		info, _ := detail.(*errdetails.ErrorInfo)
+		if info.GetReason() != store.RunActive {
+			continue
+		}
+		got, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: info.GetMetadata()["run_id"]})
+		run := got.GetRun()
+		if err == nil && (run.GetInterrupted() || run.GetState() == cleanupv1.RunState_RUN_STATE_QUEUED) {
+			return run
+		}
+	}
+	return nil
+}
+
+// resume follows a run, which makes the server in this process execute it.
+func resume(
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, run *cleanupv1.Run, p watch.Printer,
+) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "Run %s of %s was interrupted, and is resumed first.\n", run.GetId(),
+		format.Time(run.GetCreateTime()))
+	stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: run.GetId()})
+	if err == nil {
+		err = watch.NewRun(cmd.Context(), server, client, stream).Follow(p)
+	}
+	if err != nil {
+		err = fmt.Errorf("the resumed run %s: %w", run.GetId(), err)
+	}
+	return err
+}
+
+// cancelInterrupted cancels dry runs that nobody has if err says that there are too many. What they have counted is of
+// no use, since resuming one counts its current table again. It reports whether it cancelled any.
+func cancelInterrupted(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, err error) (bool, error) {
+	if !server.InProcess() || status.Code(err) != codes.ResourceExhausted {
+		return false, nil
+	}
+	dryRuns, err := interruptedRuns(cmd.Context(), client, true)
+	for _, run := range dryRuns {
+		if _, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: run.GetId()}); err != nil {
+			return false, err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "Cancelled the dry run %s of %s, which was interrupted.\n", run.GetId(),
+			format.Time(run.GetCreateTime()))
+	}
+	return len(dryRuns) > 0, err
+}
+
+// printInterrupted prints, before the user is asked, that an interrupted run is resumed first.
+func printInterrupted(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client) error {
+	if !server.InProcess() {
+		return nil
+	}
+	runs, err := interruptedRuns(cmd.Context(), client, false)
+	for _, run := range runs {
+		rpc.PrintFact(cmd.ErrOrStderr(), "First", fmt.Sprintf("run %s of %s, which was interrupted, is resumed",
+			run.GetId(), format.Time(run.GetCreateTime())))
+	}
+	return err
+}
+
+func interruptedRuns(ctx context.Context, client cleanupd.Client, dryRuns bool) (list []*cleanupv1.Run, err error) {
+	active, err := client.ListRuns(ctx, &cleanupv1.ListRunsRequest{
+		State: cleanupv1.RunState_RUN_STATE_RUNNING.Enum(), DryRun: &dryRuns,
+	})
+	for _, run := range active.GetRuns() {
+		if run.GetInterrupted() {
+			list = append(list, run)
+		}
+	}
+	return list, err
 }

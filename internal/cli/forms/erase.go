@@ -1,10 +1,13 @@
 package forms
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -223,4 +226,81 @@ func rowsOfTables(rows []*cleanupv1.TableRows) string {
 		parts = append(parts, fmt.Sprintf("%s of %s", humanize.Comma(r.GetRows()), r.GetTable()))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// resumeErasures waits for the end of the erasures and sweeps that were interrupted, the oldest first. The server in
+// this process carries them out, unless another one does.
+func resumeErasures(cmd *cobra.Command, client cleanupd.Client, server *rpc.Server) error {
+	receipts, err := client.ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{})
+	if err != nil {
+		return err
+	}
+	w := cmd.ErrOrStderr()
+	for _, r := range slices.Backward(receipts.GetReceipts()) {
+		if r.GetEndTime() != nil || r.GetPurge() != "" {
+			continue
+		}
+		fmt.Fprintf(w, "The erasure %s of %s has not ended, and is resumed first.\n", r.GetId(),
+			format.Time(r.GetCreateTime()))
+		server.WorkOnErasures()
+		for r.GetEndTime() == nil {
+			select {
+			case <-cmd.Context().Done():
+				return cmd.Context().Err()
+			case <-time.After(200 * time.Millisecond):
+			}
+			got, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: r.GetId()})
+			if err != nil {
+				return err
+			}
+			r = got.GetReceipt()
+		}
+		result := "everything was erased"
+		if !r.GetSucceeded() {
+			result = "not everything was erased: see cleanupd userdata receipt " + r.GetId()
+		}
+		fmt.Fprintf(w, "The erasure %s has ended; %s.\n", r.GetId(), result)
+	}
+	return nil
+}
+
+// stopped explains the error of a command without a server that was interrupted during an erasure.
+func stopped(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() == nil {
+		return err
+	}
+	return errors.New("an erasure that has started stops now: the next cleanupd userdata erase or sweep, or a server, " +
+		"resumes it")
+}
+
+func newSweep(server *rpc.Server) *cobra.Command {
+	var (
+		yes, dryRun bool
+		output      format.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Delete the documents whose tasks and form data do not exist",
+		Long: "Show what would be deleted, ask for confirmation, and delete it: the documents of the document\n" +
+			"storage whose every session names a task or form data that does not exist. A document of any other\n" +
+			"session is kept. A missing task may be about to be stored: a document is deleted only if another\n" +
+			"sweep, not a dry run, found the same at least an hour before, and if its files are older than a\n" +
+			"day. The exit status is 1 if a document could not be deleted.",
+		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
+			question := "Delete these documents, and note the ones that a later sweep may delete?"
+			return eraseAfterPreview(cmd, server, client, yes, dryRun, question, func(dryRun bool) (bool, error) {
+				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
+				if err != nil {
+					return false, err
+				}
+				return printErasure(cmd.OutOrStdout(), output, dryRun, stream)
+			})
+		}),
+	}
+	output.AddFlag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }

@@ -10,9 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
@@ -264,4 +268,84 @@ func pathOr(path, other string) string {
 		return other
 	}
 	return path
+}
+
+// isServers reports whether the server sets the field. Files leave such fields out.
+func isServers(f protoreflect.FieldDescriptor) bool {
+	return f.Name() == "etag" || f.Name() == "warnings"
+}
+
+// fieldOf takes the name in JSON or in the proto file, and returns nil if it is unknown.
+func fieldOf(fields protoreflect.FieldDescriptors, name string) protoreflect.FieldDescriptor {
+	if f := fields.ByJSONName(name); f != nil {
+		return f
+	}
+	return fields.ByName(protoreflect.Name(name))
+}
+
+func names(m protoreflect.Message) (list []string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		if !isServers(fields.Get(i)) {
+			list = append(list, fields.Get(i).JSONName())
+		}
+	}
+	return list
+}
+
+// enumPrefix returns the prefix that all names of an enum share. Files leave it out.
+func enumPrefix(e protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(e.Values().ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+func enumNames(e protoreflect.EnumDescriptor) (list []string) {
+	for i := 1; i < e.Values().Len(); i++ {
+		list = append(list, strings.TrimPrefix(string(e.Values().Get(i).Name()), enumPrefix(e)))
+	}
+	return list
+}
+
+// isRefusal reports whether the server refuses a policy. Any other error would be the same for the next policy.
+func isRefusal(err error) bool {
+	code := status.Code(err)
+	return code == codes.InvalidArgument || code == codes.FailedPrecondition
+}
+
+// explain returns one error for each field that the server refuses. It names the policy and the field's place in the
+// file.
+func (e entry) explain(err error) error {
+	s := status.Convert(err)
+	at := func(path string) string { return fmt.Sprintf("%s: policy %s: ", e.where(path), e.policy.GetName()) }
+	switch s.Code() {
+	case codes.InvalidArgument:
+	case codes.FailedPrecondition:
+		return errors.New(at("") + s.Message())
+	default:
+		return err
+	}
+	var wrong []error
+	for _, detail := range s.Details() {
+		bad, _ := detail.(*errdetails.BadRequest)
+		for _, v := range bad.GetFieldViolations() {
+			path := FieldPath(v.GetField())
+			text := at(path)
+			if path != "" {
+				text += path + ": "
+			}
+			wrong = append(wrong, flags.Errorf("%s%s", text, v.GetDescription()))
+		}
+	}
+	if wrong == nil {
+		wrong = append(wrong, flags.Errorf("%s%s", at(""), s.Message()))
+	}
+	return errors.Join(wrong...)
+}
+
+// FieldPath returns the path as it is written in a file, such as `olderThan.days`; "" for the policy itself.
+func FieldPath(field string) string {
+	var names []string
+	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(field, "policy"), "."), ".") {
+		names = append(names, format.FieldName(part))
+	}
+	return strings.Join(names, ".")
 }

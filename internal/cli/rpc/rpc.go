@@ -1,10 +1,15 @@
+// Package rpc connects the commands of internal/cli to a server: the flags for the server and its credentials,
+// calls, pages of lists, and errors for people. It makes all of a server's responses printable. The demo uses it,
+// too.
 package rpc
 
 import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -16,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -234,3 +241,44 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 // RequireTransportSecurity allows tokens without TLS; Dial sends them only to loopback addresses then.
 func (bearer) RequireTransportSecurity() bool { return false }
+
+func WithClient(server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error) func(
+	*cobra.Command, []string,
+) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		notice, err := server.useContext(cmd)
+		if err != nil {
+			return err
+		}
+		conn, err := server.connect(cmd)
+		if err != nil {
+			return err
+		}
+		if notice != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), notice)
+		}
+		defer func() { err = errors.Join(err, conn.Close()) }()
+		return PlainError(nameFields(cmd, server.Explain(do(cmd, cleanupd.NewClient(conn), args))))
+	}
+}
+
+// PrintTarget prints the server and the database that it cleans, before the user is asked to confirm a change.
+func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) error {
+	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
+	if err != nil {
+		return err
+	}
+	database := about.GetDatabase()
+	if about.GetDatabaseHost() != "" { // an older server does not have it
+		database += " on " + about.GetDatabaseHost()
+	}
+	if about.GetInstance() != "" {
+		database += ", instance " + about.GetInstance()
+	}
+	w := cmd.ErrOrStderr()
+	PrintFact(w, "Server", server.String())
+	PrintFact(w, "Database", database)
+	return nil
+}
+
+func PrintFact(w io.Writer, name, text string) { fmt.Fprintf(w, "%-9s %s\n", name, text) }

@@ -1,3 +1,5 @@
+// Package watch follows a run from a client: it receives the run's events, reconnects when the server is replaced, and
+// prints progress, results and previews. The commands of internal/cli that start or watch runs use it, and the demo.
 package watch
 
 import (
@@ -10,6 +12,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -17,7 +21,9 @@ import (
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
@@ -228,3 +234,32 @@ func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 		}
 	}
 }
+
+// NewPrinter returns a printer for the output format. With all, it prints tables in full length.
+func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, all bool) Printer {
+	if output == format.Table {
+		return NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
+	}
+	return &eventPrinter{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
+}
+
+func AddAllFlag(f *pflag.FlagSet, all *bool) {
+	f.BoolVar(all, "all", false, "show all tables, not only the largest changes; -o json always has all")
+}
+
+// eventPrinter prints the API's messages.
+type eventPrinter struct {
+	output      format.Output
+	out, errOut io.Writer
+}
+
+func (p *eventPrinter) Event(e *cleanupv1.RunEvent) error {
+	return p.output.PrintMessage(p.out, &cleanupv1.WatchRunResponse{Event: e})
+}
+
+func (p *eventPrinter) Note(text string) error {
+	_, err := fmt.Fprintln(p.errOut, text)
+	return err
+}
+
+func (p *eventPrinter) Clear() error { return nil }

@@ -1,9 +1,15 @@
+// Package policies has the command policies: it shows and changes the retention rules for tables that the tasks of
+// Campaign do not know, and keeps them in files. Package main offers the command, and the demo runs it.
 package policies
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -177,4 +183,101 @@ func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 
 func warning(p *cleanupv1.Policy, w *cleanupv1.Message) string {
 	return fmt.Sprintf("Warning: %s: %s\n", p.GetName(), terminal.Printable(w.GetText()))
+}
+
+func listPolicies(
+	ctx context.Context, client cleanupd.Client, options ...grpc.CallOption,
+) (*cleanupv1.ListPoliciesResponse, error) {
+	return rpc.ListAll(func(token string) (*cleanupv1.ListPoliciesResponse, error) {
+		return client.ListPolicies(ctx, &cleanupv1.ListPoliciesRequest{PageToken: token}, options...)
+	})
+}
+
+func known(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
+	resp, err := listPolicies(ctx, client)
+	for _, p := range resp.GetPolicies() {
+		list = append(list, cobra.CompletionWithDesc(p.GetName(), p.GetTable()+": "+condition(p)))
+	}
+	return list, err
+}
+
+func newExport(server *rpc.Server) *cobra.Command {
+	return &cobra.Command{
+		Use:               "export [NAME …]",
+		Short:             "Print policies as apply reads them, all or the named ones",
+		Example:           "  cleanupd policies export >policies.yaml\n  cleanupd policies export old-orders",
+		ValidArgsFunction: rpc.Complete(server, known),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
+			resp, err := listPolicies(cmd.Context(), client, rpc.Raw())
+			if err != nil {
+				return err
+			}
+			chosen, err := choose(resp.GetPolicies(), args)
+			if err != nil {
+				return err
+			}
+			text, err := encode(chosen)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		}),
+	}
+}
+
+// choose returns the policies with these names, or all policies if there are no names.
+func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var chosen []*cleanupv1.Policy
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(p *cleanupv1.Policy) bool { return p.GetName() == name })
+		if i < 0 {
+			return nil, flags.Errorf("there is no policy %q%s", name, similar(name, all))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+const aboutSuggestions = `# Suggested policies, all of them disabled. Correct the columns and the days, enable
+# what you want, and then:
+#   cleanupd policies apply FILE
+#   cleanupd run --preview
+`
+
+// Suggested returns a file for apply with the suggested policies of tables. Comments say how large the tables are and
+// why a column was chosen, and why there is no policy for others.
+func Suggested(tables []*cleanupv1.Table) (string, error) {
+	var (
+		suggested []*cleanupv1.Policy
+		about     []string
+		without   strings.Builder
+	)
+	for _, t := range tables {
+		p := t.GetSuggestion().GetPolicy()
+		size := fmt.Sprintf("%s: %s, about %s", t.GetName(), format.Size(t.GetBytes()+t.GetIndexBytes()),
+			format.Count(t.GetRows(), "row", "rows"))
+		switch {
+		case t.GetSuggestion() == nil:
+		case p == nil:
+			fmt.Fprintf(&without, "# %s\n", terminal.Printable(size+"; "+t.GetSuggestion().GetReason()))
+		default:
+			column := fmt.Sprintf("%s: %s", p.GetOlderThan().GetColumn(), t.GetSuggestion().GetColumnReason())
+			for _, d := range t.GetDateColumns() {
+				if d.GetColumn() == p.GetOlderThan().GetColumn() && d.GetOldestTime() != nil {
+					column += "; the oldest is of " + d.GetOldestTime().AsTime().Format("2006-01-02")
+				}
+			}
+			suggested = append(suggested, p)
+			about = append(about, "# "+terminal.Printable(size)+"\n# "+terminal.Printable(column))
+		}
+	}
+	text, err := encode(suggested, about...)
+	if without.Len() > 0 {
+		text += "# No policy is suggested for:\n" + without.String()
+	}
+	return aboutSuggestions + text, err
 }

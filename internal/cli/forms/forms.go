@@ -1,12 +1,20 @@
+// Package forms has the command userdata: it finds and erases one person's data in AEM Forms, shows the receipts of
+// erasures, and changes the rules that delete old process instances. It needs a server with a Forms database. Package
+// main offers the command, and the demo runs it.
 package forms
 
 import (
+	"context"
+	_ "embed"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
@@ -61,4 +69,24 @@ func joinOrNone(list []string) string {
 		return "none"
 	}
 	return strings.Join(list, ", ")
+}
+
+// maxCompletions is how many receipts are offered, the newest ones.
+const maxCompletions = 50
+
+func knownReceipts(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
+	resp, err := client.ListReceipts(ctx, &cleanupv1.ListReceiptsRequest{PageSize: maxCompletions})
+	for _, r := range resp.GetReceipts() {
+		list = append(list, cobra.CompletionWithDesc(r.GetId(), format.Time(r.GetEndTime())+" by "+r.GetRequestedBy()))
+	}
+	return list, err
+}
+
+func knownPurges(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
+	resp, err := listPurges(ctx, client)
+	for _, p := range resp.GetPurges() {
+		about := fmt.Sprintf("%s, older than %d days by %s", p.GetApplication(), p.GetDays(), p.GetDateColumn())
+		list = append(list, cobra.CompletionWithDesc(p.GetName(), about))
+	}
+	return list, err
 }
