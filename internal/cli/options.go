@@ -219,7 +219,10 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 			stored = "yes"
 		}
 		table = append(table,
-			terminal.Row{f.JSONName(), optionValue(o.GetOptions().ProtoReflect(), f), optionValue(o.GetDefaults().ProtoReflect(), f), stored})
+			terminal.Row{
+				f.JSONName(), optionValue(o.GetOptions().ProtoReflect(), f),
+				optionValue(o.GetDefaults().ProtoReflect(), f), stored,
+			})
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()
@@ -251,7 +254,7 @@ func optionValue(o protoreflect.Message, f protoreflect.FieldDescriptor) string 
 
 // setByRuns reports whether the setting is a time, which nobody else sets.
 func setByRuns(f protoreflect.FieldDescriptor) bool {
-	return f.Message() != nil && f.Message().FullName() == (&timestamppb.Timestamp{}).ProtoReflect().Descriptor().FullName()
+	return f.Message() != nil && f.Message().FullName() == "google.protobuf.Timestamp"
 }
 
 func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
