@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -218,6 +219,9 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "many rows" {
+				suite.Only(t, suite.Long)
+			}
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Do(customers + `ALTER TABLE visit ADD id int, ADD at date DEFAULT '2020-01-01';
