@@ -86,12 +86,8 @@ func ofLists(
 	return tables, err
 }
 
-var (
-	// errDropSuppressed means that a row of a list was not deleted, although there was no error.
-	errDropSuppressed = errors.New("a trigger of the table prevents its deletion")
-	// ErrUnplanned means that the saved plan has neither the list nor its table.
-	ErrUnplanned = errors.New("the plan does not name it")
-)
+// ErrUnplanned means that the saved plan has neither the list nor its table.
+var ErrUnplanned = errors.New("the plan does not name it")
 
 // RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
 // more than this list. A foreign key that forbids the deletion is not a failure.
@@ -99,7 +95,7 @@ func RetainedBy(err error) purge.Retained {
 	switch {
 	case errors.Is(err, ErrTableOnHold):
 		return purge.Retained{OnHold: 1}
-	case errors.Is(err, ErrForeignWorkTable), errors.Is(err, ErrUnplanned), errors.Is(err, errDropSuppressed),
+	case errors.Is(err, ErrForeignWorkTable), errors.Is(err, ErrUnplanned), errors.Is(err, purge.ErrSuppressed),
 		errors.Is(err, purge.ErrTookMore),
 		sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
 		return purge.Retained{Suppressed: 1}
@@ -208,19 +204,10 @@ func (t *executedTask) deleteInTx(
 	if err != nil {
 		return d, err
 	}
-	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
-	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
-	sql, args := sqlexpr.Format("DELETE FROM %s", lists.From).Build()
-	err = s.CountCascade(ctx, tx, &d, func() error {
-		tag, err := tx.Exec(ctx, sql, args...)
-		if err == nil && tag.RowsAffected() != d.Deleted {
-			err = errDropSuppressed
-		}
-		return err
-	})
-	if err != nil {
+	if d, err = s.DeleteIn(ctx, tx, int64(len(lists.IDs))); err != nil {
 		return d, err
 	}
+	d.Dropped = int64(len(lists.Tables))
 	for _, views := range []bool{true, false} {
 		if tables := WorkTablesOfKind(lists.Tables, views); len(tables) > 0 {
 			if err := drop(ctx, tx, tables, timeouts); err != nil {

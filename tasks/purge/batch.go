@@ -21,6 +21,7 @@ type batchResult struct {
 	left                int64 // picked rows that a circular sweep did not delete
 	cascaded            int64 // rows that foreign keys deleted or changed; affected has them by relation
 	affected            []Affected
+	kept                []int64    // how many rows that foreign keys deleted went to the trash, by table
 	moved               bool       // a foreign key has changed rows of the relation
 	statements, largest int64      // how many statements changed rows, and the most rows that one changed
 	last                pgtype.TID // the last row picked
@@ -32,14 +33,13 @@ type batchResult struct {
 // beginning of the chunk forward.
 func (w *worker) batch(ctx context.Context) error {
 	n := batchResult{begun: time.Now()}
-	next, limit := w.windowEnd(), w.pickLimit()
+	next, limit, s := w.windowEnd(), w.pickLimit(), w.table.sweep
 	direct := w.info.plain && !w.skipsLocked() && !w.bisection.Active() && w.overfull < maxOverfull &&
-		w.keptBy == nil && (w.statements.axis.windows().Exact || next-w.chunk.from > 1)
+		w.keptBy == nil && !s.Trash.follows() && (w.statements.axis.windows().Exact || next-w.chunk.from > 1)
 	var calls []string
 	if direct {
 		next, calls = w.batchEnd(), []string{genericPlans}
 	}
-	s := w.table.sweep
 	var before, after counters
 	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
 		before = s.queueCounters(b)
@@ -207,7 +207,7 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, li
 	}
 	sql, args := w.statements.pickAndChange(c, pick, w.skipsLocked()).Build()
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&n.picked, &n.changed, &n.restored, &n.paired, &n.last, &n.left)
+		err := row.Scan(&n.picked, &n.changed, &n.restored, &n.paired, &n.last, &n.left, &n.kept)
 		n.statements, n.largest = 1, n.changed
 		return err
 	})
@@ -229,6 +229,7 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 // back.
 func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
 	s := w.table.sweep
+	s.Trash.queueColumns(b)
 	b.Queue(afterSQL, s.afterArgs()...).QueryRow(func(row pgx.Row) error {
 		var (
 			attached bool

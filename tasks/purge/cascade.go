@@ -310,15 +310,15 @@ func (s *Sweep) settle(before, after counters, n *batchResult) error {
 		return errNotCounted
 	}
 	n.largest += n.cascaded
+	if s.Trash != nil {
+		return s.checkKept(n)
+	}
 	return nil
 }
 
-// CountCascade runs work, which deletes rows of the sweep in a transaction, and adds to the delta the rows that
-// foreign keys deleted or changed. It fails with ErrTookMore if they deleted further rows of the swept table.
-func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func() error) error {
-	if s.Cascade == nil {
-		return work()
-	}
+// counted runs work, which deletes rows of the sweep in a transaction, and counts those that foreign keys deleted or
+// changed. It fails with ErrTookMore if they deleted further rows of the swept table.
+func (s *Sweep) counted(ctx context.Context, tx pgx.Tx, work func() (batchResult, error)) (n batchResult, err error) {
 	read := func() (c counters, err error) {
 		b := &pgx.Batch{}
 		c = s.queueCounters(b)
@@ -326,19 +326,51 @@ func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func
 	}
 	before, err := read()
 	if err != nil {
-		return err
+		return n, err
 	}
-	if err := work(); err != nil {
-		return err
+	if n, err = work(); err != nil || s.Cascade == nil {
+		return n, err
 	}
 	after, err := read()
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.settle(before, after, &n)
 	}
-	n := batchResult{changed: d.Deleted}
-	if err := s.settle(before, after, &n); err != nil {
-		return err
-	}
+	return n, err
+}
+
+// CountCascade runs work, which deletes the rows of a delta in a transaction, and adds to it the rows that foreign keys
+// deleted or changed.
+func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func() error) error {
+	n, err := s.counted(ctx, tx, func() (batchResult, error) {
+		err := work()
+		return batchResult{changed: d.Deleted}, err
+	})
 	d.addAffected(n.affected)
-	return nil
+	return err
+}
+
+// ErrSuppressed means that a row was not deleted, although there was no error.
+var ErrSuppressed = errors.New("a trigger of the table prevents its deletion")
+
+// DeleteIn deletes so many rows of the sweep in a transaction of the caller, which has locked them, and fails with
+// ErrSuppressed if these were not all. The delta includes rows that foreign keys deleted or changed.
+func (s *Sweep) DeleteIn(ctx context.Context, tx pgx.Tx, rows int64) (Delta, error) {
+	row, taking, kept := "1", "", "NULL::bigint[]"
+	if s.Trash != nil {
+		row = "r AS r"
+		taking, kept = s.taking()
+	}
+	deletion := sqlexpr.Format("WITH gone AS (DELETE FROM %s AS r WHERE %s RETURNING %s)%s SELECT count(*), %s FROM gone",
+		s.Relation, s.Where, row, taking, kept)
+	n, err := s.counted(ctx, tx, func() (n batchResult, err error) {
+		b := &pgx.Batch{}
+		query, args := deletion.Build()
+		b.Queue(query, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.changed, &n.kept) })
+		s.Trash.queueColumns(b)
+		if err = tx.SendBatch(ctx, b).Close(); err == nil && n.changed != rows {
+			err = ErrSuppressed
+		}
+		return n, err
+	})
+	return s.delta(n), err
 }

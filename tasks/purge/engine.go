@@ -124,6 +124,7 @@ type Delta struct {
 	// Statements is how many statements changed rows; Largest is the most rows that one of them touched.
 	Statements, Largest int64
 	Space               []Space
+	Trashed             []Trashed
 	Cursor              Cursor
 	// Begun is when the batch began; zero if unknown.
 	Begun time.Time

@@ -180,9 +180,15 @@ func (t *table) countAndRemove(ctx context.Context, before Retained) (removed bo
 		}
 		statement, d.Deleted, d.Space = "DROP TABLE "+s.Relation, space.Rows, []Space{space}
 	}
-	if _, err := tx.Exec(
-		ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; %s", 2*removeLockTimeout.Milliseconds(), statement),
-	); err != nil {
+	timeout := fmt.Sprintf("SET LOCAL statement_timeout = %d; ", 2*removeLockTimeout.Milliseconds())
+	if s.Partitions != DetachPartitions && s.Trash != nil {
+		if _, err = tx.Exec(ctx, timeout); err == nil {
+			err = s.Trash.Move(ctx, tx, space.Rows)
+		}
+	} else {
+		_, err = tx.Exec(ctx, timeout+statement)
+	}
+	if err != nil {
 		return false, "", err
 	}
 	return true, "", t.engine.Commit(ctx, tx, d)

@@ -88,7 +88,11 @@ type statements struct {
 // direct returns the plain statement for a window. IS TRUE keeps the planner from using an index on the condition,
 // because the window is to limit the cost of the statement.
 func (s *statements) direct(window sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format("%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), window, s.sweep.Where)
+	change := sqlexpr.Format("%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), window, s.sweep.Where)
+	if s.sweep.Trash != nil {
+		return s.sweep.Trash.takeDeleted(change)
+	}
+	return change
 }
 
 func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
@@ -147,7 +151,11 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 // returns the last TID that it picked. Whether the window may have more rows is known from the number of picked
 // rows, not of changed ones, since the application may have changed some in between.
 func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked bool) sqlexpr.Expr {
-	id, free, tids, returning := "0", "", "SELECT place FROM pick", ""
+	id, free, tids, returning, pairedRow, taking, kept := "0", "", "SELECT place FROM pick", "", "1", "", "NULL::bigint[]"
+	if s.sweep.Trash != nil {
+		returning, pairedRow = ", r AS r", "t AS r"
+		taking, kept = s.sweep.taking()
+	}
 	restored := sqlexpr.SQL("false")
 	if s.sweep.Set != nil && s.triggers {
 		restored = sqlexpr.Format("(%s) IS TRUE", s.sweep.Where)
@@ -156,7 +164,8 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 	if t := s.sweep.Paired; t != nil {
 		id = "r." + t.ID
 		paired = sqlexpr.Format(
-			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key)
+			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING %[3]s", t.Relation, t.Key,
+			pairedRow)
 		if skipLocked { // a row whose paired row is locked is retained with it
 			free = fmt.Sprintf(
 				" free AS MATERIALIZED (SELECT t.%[2]s AS id FROM %[1]s AS t WHERE t.%[2]s = ANY (ARRAY(SELECT id "+
@@ -169,7 +178,7 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 		}
 	}
 	if c != nil {
-		returning, paired = ", "+c.Returning, sqlexpr.Format("%s RETURNING 1", c.SQL)
+		returning, paired = returning+", "+c.Returning, sqlexpr.Format("%s RETURNING 1", c.SQL)
 	}
 	recursive, family, change, left := "", sqlexpr.SQL(free), s.onRows(sqlexpr.SQL(tids)), "0"
 	if s.sweep.Cascade.Circular() {
@@ -182,8 +191,8 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 	}
 	return sqlexpr.Format(`WITH %spick AS MATERIALIZED (%s),%s
 gone AS (%s RETURNING %s AS id, %s AS restored%s),
-paired AS (%s)
+paired AS (%s)%s
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
   (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
-  (SELECT max(place) FROM pick), %s`, recursive, pick, family, change, id, restored, returning, paired, left)
+  (SELECT max(place) FROM pick), %s, %s`, recursive, pick, family, change, id, restored, returning, paired, taking, left, kept)
 }

@@ -58,6 +58,8 @@ type Sweep struct {
 	Childless bool
 	// Cascade has the foreign keys that delete or change rows together with those of the sweep; nil if there are none.
 	Cascade *Cascade
+	// Trash is where deleted rows go; nil to keep none.
+	Trash *Trash
 }
 
 // Fact has the result of campaign.FactsSQL for a quoted relation at the time when the sweep was compiled.
@@ -205,5 +207,6 @@ func (s *Sweep) delta(n batchResult) Delta {
 		d.Space = append(d.Space, Space{Relation: s.Paired.Relation, Root: s.Paired.Relation, Rows: n.paired})
 	}
 	d.addAffected(n.affected)
+	d.Trashed = s.trashed(n)
 	return d
 }

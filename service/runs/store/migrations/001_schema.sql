@@ -160,6 +160,27 @@ CREATE TABLE cleanupd.remote_delivery (
   PRIMARY KEY (account, remote_id, delivery_id)
 );
 
+-- What runs deleted and may be restored. An entry has its rows in a table of the schema cleanupd_trash.
+CREATE SCHEMA IF NOT EXISTS cleanupd_trash;
+CREATE TABLE cleanupd.trash (
+  id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order of deletion
+  run_id        uuid NOT NULL,             -- the run may be forgotten
+  task          text NOT NULL,
+  kind          text NOT NULL CHECK (kind IN ('ROWS', 'TABLE', 'PARTITION', 'VIEW')),
+  root          text NOT NULL,             -- the quoted name of the table into which the rows belong
+  name          text NOT NULL GENERATED ALWAYS AS (lower(kind) || '_' || id::text) STORED, -- in cleanupd_trash
+  columns       jsonb NOT NULL,            -- with their types
+  rows_trashed  bigint NOT NULL DEFAULT 0, -- all that came
+  rows_restored bigint NOT NULL DEFAULT 0,
+  rows_purged   bigint NOT NULL DEFAULT 0, -- that an administrator deleted
+  rows_expired  bigint NOT NULL DEFAULT 0,
+  keep          interval NOT NULL,
+  create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  expire_time   timestamptz,               -- NULL until its run has ended
+  end_time      timestamptz                -- when nothing of it was left; NULL before
+);
+CREATE INDEX trash_of_run ON cleanupd.trash (run_id);
+
 -- When runs begin --------------------------------------------------------------------------------------------------------
 
 CREATE TABLE cleanupd.schedule (
@@ -362,7 +383,8 @@ CREATE TABLE cleanupd.forecast (
 
 ---- create above / drop below ----
 
-DROP TABLE cleanupd.forecast, cleanupd.sequence_sample, cleanupd.table_sampler, cleanupd.table_counter, cleanupd.table_sample,
+DROP SCHEMA cleanupd_trash CASCADE;
+DROP TABLE cleanupd.trash, cleanupd.forecast, cleanupd.sequence_sample, cleanupd.table_sampler, cleanupd.table_counter, cleanupd.table_sample,
   cleanupd.sampled_table, cleanupd.table_sampling, cleanupd.first_run, cleanupd.deletion, cleanupd.cutoff,
   cleanupd.guard_refusal, cleanupd.guards, cleanupd.policy, cleanupd.hold, cleanupd.audit, cleanupd.notification,
   cleanupd.missed_run, cleanupd.schedule, cleanupd.remote_delivery, cleanupd.event, cleanupd.space, cleanupd.task,

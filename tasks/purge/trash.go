@@ -1,0 +1,231 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// Deleted rows may go to the trash: tables into which the statement that deletes rows also writes them, so that no row
+// is in both places or in none. Rows that foreign keys delete with them are read by the same statement, before they
+// go. Another session may insert one of those after the statement has begun; the counters of the batch then differ
+// from what was read, and the batch is rolled back.
+
+// Trash is where the deleted rows of a sweep go.
+type Trash struct {
+	Rows TrashTable
+	// Paired takes the paired rows; nil without a paired table.
+	Paired *TrashTable
+	// Cascaded take the rows that foreign keys delete. The index of each is that of its table in the sweep's Cascade;
+	// the first, of the swept table, is not used.
+	Cascaded []TrashTable
+	// Move moves a partition to the trash instead of dropping it, in the transaction that counted its rows.
+	Move func(ctx context.Context, tx pgx.Tx, rows int64) error
+}
+
+// TrashTable is a table of the trash for rows of one relation.
+type TrashTable struct {
+	Entry   int64 // the caller's id
+	Table   string
+	Columns []TrashColumn
+	// Relation is where the rows come from, and Facts the result of ColumnsSQL for it. A batch fails with a ChangedError
+	// if the relation has other columns by now.
+	Relation, Facts string
+}
+
+// TrashColumn is a column of a relation and of its table in the trash. Cast is what its value is kept as, such as
+// ::text; empty if its type is kept.
+type TrashColumn struct{ Name, Cast string }
+
+// Trashed is how many rows a batch moved to a table of the trash.
+type Trashed struct{ Entry, Rows int64 }
+
+// ErrNotKept means that foreign keys or triggers deleted rows that are not in the trash.
+var ErrNotKept = fmt.Errorf("the trash would not have all rows that go with these: %w", ErrTookMore)
+
+func (t TrashTable) names() string {
+	var names []string
+	for _, c := range t.Columns {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// values selects the columns of a row, given its alias.
+func (t TrashTable) values(row string) string {
+	var values []string
+	for _, c := range t.Columns {
+		values = append(values, row+"."+c.Name+c.Cast)
+	}
+	return strings.Join(values, ", ")
+}
+
+// take inserts the rows of a WITH query, whose column r has them as a whole.
+func (t TrashTable) take(from string) string {
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s", t.Table, t.names(), t.values("("+from+".r)"), from)
+}
+
+// takeDeleted returns a DELETE that moves its rows, for rows without others that go with them.
+func (t *Trash) takeDeleted(deletion sqlexpr.Expr) sqlexpr.Expr {
+	return sqlexpr.Format("WITH gone AS (%s RETURNING %s) INSERT INTO %s (%s) SELECT * FROM gone", deletion,
+		t.Rows.values("r"), t.Rows.Table, t.Rows.names())
+}
+
+// follows reports whether the statement has to read rows of other tables.
+func (t *Trash) follows() bool { return t != nil && len(t.Cascaded) > 0 }
+
+// taking returns WITH queries that move the rows of gone and paired to the trash, with all rows that foreign keys will
+// delete; and an array with the numbers of the latter, for each table of the cascade but the first.
+func (s *Sweep) taking() (queries, kept string) {
+	all := []string{"took AS (" + s.Trash.Rows.take("gone") + ")"}
+	if s.Trash.Paired != nil {
+		all = append(all, "took_paired AS ("+s.Trash.Paired.take("paired")+")")
+	}
+	if !s.Trash.follows() {
+		return ",\n" + strings.Join(all, ",\n"), "'{}'"
+	}
+	counts := make([]string, len(s.Cascade.Tables)-1)
+	for i := range counts {
+		counts[i] = "0"
+	}
+	rowsOf := func(table int) string {
+		if table == 0 {
+			return "gone"
+		}
+		return fmt.Sprintf("rows_%d", table)
+	}
+	for _, child := range s.Cascade.Below() {
+		var found []string
+		for _, k := range s.Cascade.Keys {
+			if k.Child == child && k.deletes() {
+				found = append(found, fmt.Sprintf("FROM %s AS p JOIN %s AS c ON %s", rowsOf(k.Parent),
+					s.Cascade.Tables[child], k.on("(p.r)", "c")))
+			}
+		}
+		rows := "SELECT c AS r " + found[0]
+		if len(found) > 1 { // several keys may lead to the same row
+			rows = fmt.Sprintf("SELECT c AS r FROM (SELECT c.tableoid AS rel, c.ctid AS place %s) AS f JOIN %s AS c "+
+				"ON c.tableoid = f.rel AND c.ctid = f.place",
+				strings.Join(found, " UNION SELECT c.tableoid, c.ctid "), s.Cascade.Tables[child])
+		}
+		all = append(all, fmt.Sprintf("%s AS MATERIALIZED (%s)", rowsOf(child), rows),
+			fmt.Sprintf("took_%d AS (%s)", child, s.Trash.Cascaded[child].take(rowsOf(child))))
+		counts[child-1] = fmt.Sprintf("(SELECT count(*) FROM %s)", rowsOf(child))
+	}
+	return ",\n" + strings.Join(all, ",\n"), "ARRAY[" + strings.Join(counts, ", ") + "]"
+}
+
+// Below returns the tables that lose rows by keys, each after all tables by whose rows it loses them. No table may be
+// reached from itself.
+func (c *Cascade) Below() (tables []int) {
+	if c == nil {
+		return nil
+	}
+	var visit func(table int)
+	visit = func(table int) {
+		for _, k := range c.Keys {
+			if k.Parent == table && k.deletes() && !slices.Contains(tables, k.Child) {
+				visit(k.Child)
+			}
+		}
+		if table != 0 {
+			tables = append(tables, table)
+		}
+	}
+	visit(0)
+	slices.Reverse(tables)
+	return tables
+}
+
+// NotUndoable returns why the rows of a sweep cannot go to the trash with all that foreign keys do to others; empty if
+// they can.
+func (s *Sweep) NotUndoable() string {
+	switch c := s.Cascade; {
+	case s.NoTIDs:
+		return "its rows, or rows that its rule reads, are on another server"
+	case c == nil:
+	case !c.nested():
+		return "foreign keys lead from its rows back to the same table"
+	default:
+		if i := slices.IndexFunc(c.Keys, func(k ForeignKey) bool { return k.Clears }); i >= 0 {
+			return fmt.Sprintf("a foreign key changes rows of %s that refer to its rows", c.Tables[c.Keys[i].Child])
+		}
+	}
+	return ""
+}
+
+// checkKept fails with ErrNotKept if foreign keys or triggers deleted other rows than the statement moved to the trash.
+func (s *Sweep) checkKept(n *batchResult) error {
+	deleted := make([]int64, len(n.kept))
+	for _, a := range n.affected {
+		i := slices.Index(s.Cascade.Tables, a.Root)
+		switch {
+		case a.Deleted == 0:
+		case i < 1 || i > len(deleted):
+			return ErrNotKept
+		default:
+			deleted[i-1] += a.Deleted
+		}
+	}
+	if !slices.Equal(deleted, n.kept) {
+		return ErrNotKept
+	}
+	return nil
+}
+
+// trashed returns what a batch moved to the trash.
+func (s *Sweep) trashed(n batchResult) (trashed []Trashed) {
+	if s.Trash == nil || n.changed == 0 {
+		return nil
+	}
+	add := func(t TrashTable, rows int64) {
+		if rows > 0 {
+			trashed = append(trashed, Trashed{t.Entry, rows})
+		}
+	}
+	add(s.Trash.Rows, n.changed)
+	if s.Trash.Paired != nil {
+		add(*s.Trash.Paired, n.paired)
+	}
+	for i, rows := range n.kept {
+		add(s.Trash.Cascaded[i+1], rows)
+	}
+	return trashed
+}
+
+// ColumnsSQL selects the columns of a relation, given by its quoted name, as text.
+const ColumnsSQL = `SELECT string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', '
+    ORDER BY a.attnum)
+  FROM pg_attribute a WHERE a.attrelid = to_regclass(name) AND a.attnum > 0 AND NOT a.attisdropped`
+
+// queueColumns fails with a ChangedError if a relation has other columns than its table in the trash was made for. The
+// locks of the batch keep that from happening later.
+func (t *Trash) queueColumns(b *pgx.Batch) {
+	if t == nil {
+		return
+	}
+	tables := append([]TrashTable{t.Rows}, t.Cascaded...)
+	if t.Paired != nil {
+		tables = append(tables, *t.Paired)
+	}
+	var relations, facts []string
+	for _, t := range tables {
+		if t.Relation != "" {
+			relations, facts = append(relations, t.Relation), append(facts, t.Facts)
+		}
+	}
+	const changed = "SELECT COALESCE(string_agg(name, ', '), '') FROM unnest($1::text[], $2::text[]) AS r (name, known) " +
+		"WHERE known IS DISTINCT FROM (" + ColumnsSQL + ")"
+	b.Queue(changed, relations, facts).QueryRow(func(row pgx.Row) error {
+		var changed string
+		if err := row.Scan(&changed); err != nil || changed == "" {
+			return err
+		}
+		return &ChangedError{changed}
+	})
+}

@@ -1,0 +1,140 @@
+// Package trash keeps the rows that runs delete for a while, and brings them back.
+//
+// Each run has one table a task and relation in the schema cleanupd_trash, an entry. The statement that deletes rows
+// inserts them there (purge.Trash), so that a row is in one place at any time, and the batch counts them in the same
+// transaction. A table of the trash has the columns of its relation and nothing else: no constraint, index or default,
+// and no type that an extension or the application could drop: such values are kept as text.
+package trash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Schema is where the tables of the trash are. It belongs to the service's role, and nobody else has a right to it.
+const Schema = "cleanupd_trash"
+
+// MaxKeep is the longest time for which a run may keep what it deletes.
+const MaxKeep = 90 * 24 * time.Hour
+
+// Can takes what one run deletes.
+type Can struct {
+	Pool *pgxpool.Pool
+	Run  uuid.UUID
+}
+
+// Put makes a sweep move its rows, and those that go with them, to the trash, for some time after the run has ended.
+// The sweep must be undoable (purge.Sweep.NotUndoable).
+func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge.Sweep) error {
+	t := &purge.Trash{}
+	entry := func(relation, root string) (purge.TrashTable, error) {
+		table, err := c.entry(ctx, task, keep, relation, root)
+		if err != nil {
+			err = fmt.Errorf("make a table of the trash for %s: %w", relation, err)
+		}
+		return table, err
+	}
+	var err error
+	// Those that refer to others come first, since entries are restored in the reverse order.
+	if lost := s.Cascade.Below(); len(lost) > 0 {
+		t.Cascaded = make([]purge.TrashTable, len(s.Cascade.Tables))
+		for i := len(lost) - 1; i >= 0; i-- {
+			name := s.Cascade.Tables[lost[i]]
+			if t.Cascaded[lost[i]], err = entry(name, name); err != nil {
+				return err
+			}
+		}
+	}
+	if s.Paired != nil {
+		paired, err := entry(s.Paired.Relation, s.Paired.Relation)
+		if err != nil {
+			return err
+		}
+		t.Paired = &paired
+	}
+	root := s.Relation
+	if s.Partition {
+		root = s.Root
+	}
+	if t.Rows, err = entry(s.Relation, root); err != nil {
+		return err
+	}
+	s.Trash = t
+	return nil
+}
+
+// columnsSQL selects the columns of a relation $1 with their types, and the types in which the trash keeps them: the
+// types that PostgreSQL comes with, domains over these as what they are based on, and all others as text.
+const columnsSQL = `
+SELECT quote_ident(a.attname), format_type(a.atttypid, a.atttypmod),
+  CASE WHEN base.oid < 16384 THEN format_type(base.oid, -1) ELSE 'text' END,
+  base.oid = a.atttypid AND base.oid < 16384
+FROM pg_attribute a CROSS JOIN LATERAL (
+  WITH RECURSIVE below (oid, next) AS (SELECT oid, typbasetype FROM pg_type WHERE oid = a.atttypid
+    UNION ALL SELECT t.oid, t.typbasetype FROM below JOIN pg_type t ON t.oid = below.next)
+  SELECT oid FROM below WHERE next = 0) AS base
+WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
+
+// column is a column of an entry. Type is that of the relation's column when the rows were deleted.
+type column struct {
+	Name string `json:"name"` // quoted
+	Type string `json:"type"`
+	Kept string `json:"kept"`
+	same bool
+}
+
+// entry returns the table of the trash for rows of a relation that belong into the table root, and makes it if the run
+// does not have it yet. A relation whose columns have changed since gets another one.
+func (c *Can) entry(ctx context.Context, task string, keep time.Duration, relation, root string) (
+	t purge.TrashTable, err error,
+) {
+	err = pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
+		t = purge.TrashTable{Relation: relation}
+		err := tx.QueryRow(ctx, "SELECT ("+purge.ColumnsSQL+") FROM CAST($1 AS text) AS r (name)", relation).
+			Scan(&t.Facts)
+		if err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, columnsSQL, relation)
+		columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
+			return c, row.Scan(&c.Name, &c.Type, &c.Kept, &c.same)
+		})
+		if err != nil {
+			return err
+		}
+		var defined []string
+		for _, c := range columns {
+			cast := "::" + c.Kept
+			if c.same {
+				cast = ""
+			}
+			t.Columns = append(t.Columns, purge.TrashColumn{Name: c.Name, Cast: cast})
+			defined = append(defined, c.Name+" "+c.Kept)
+		}
+		var name string
+		err = tx.QueryRow(ctx, `SELECT id, name FROM cleanupd.trash WHERE run_id = $1 AND task = $2 AND root = $3
+			AND kind = 'ROWS' AND columns = $4`, c.Run, task, root, columns).Scan(&t.Entry, &name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = tx.QueryRow(ctx, `INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, keep)
+				VALUES ($1, $2, 'ROWS', $3, $4, $5) RETURNING id, name`, c.Run, task, root, columns, keep).
+				Scan(&t.Entry, &name)
+			if err == nil {
+				_, err = tx.Exec(ctx, fmt.Sprintf("CREATE TABLE %s (%s) "+
+					"WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)",
+					pgx.Identifier{Schema, name}.Sanitize(), strings.Join(defined, ", ")))
+			}
+		}
+		t.Table = pgx.Identifier{Schema, name}.Sanitize()
+		return err
+	})
+	return t, err
+}
