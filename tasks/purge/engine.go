@@ -124,8 +124,9 @@ type Delta struct {
 	// Statements is how many statements changed rows; Largest is the most rows that one of them touched.
 	Statements, Largest int64
 	Space               []Space
-	Trashed             []Trashed
-	Cursor              Cursor
+	// Trashed are rows that went to the trash, and Restored those that came back from it.
+	Trashed, Restored []Trashed
+	Cursor            Cursor
 	// Begun is when the batch began; zero if unknown.
 	Begun time.Time
 }

@@ -87,7 +87,7 @@ func (s *Sweep) taking() (queries, kept string) {
 		all = append(all, "took_paired AS ("+s.Trash.Paired.take("paired")+")")
 	}
 	if !s.Trash.follows() {
-		return ",\n" + strings.Join(all, ",\n"), "'{}'"
+		return ",\n" + strings.Join(all, ",\n"), "'{}'::bigint[]"
 	}
 	counts := make([]string, len(s.Cascade.Tables)-1)
 	for i := range counts {

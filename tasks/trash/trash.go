@@ -76,20 +76,24 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 // types that PostgreSQL comes with, domains over these as what they are based on, and all others as text.
 const columnsSQL = `
 SELECT quote_ident(a.attname), format_type(a.atttypid, a.atttypmod),
+  (SELECT format('%I.%I', n.nspname, t.typname) FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+    WHERE t.oid = a.atttypid),
   CASE WHEN base.oid < 16384 THEN format_type(base.oid, -1) ELSE 'text' END,
-  base.oid = a.atttypid AND base.oid < 16384
+  base.oid = a.atttypid AND base.oid < 16384, a.attgenerated <> ''
 FROM pg_attribute a CROSS JOIN LATERAL (
   WITH RECURSIVE below (oid, next) AS (SELECT oid, typbasetype FROM pg_type WHERE oid = a.atttypid
     UNION ALL SELECT t.oid, t.typbasetype FROM below JOIN pg_type t ON t.oid = below.next)
   SELECT oid FROM below WHERE next = 0) AS base
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
 
-// column is a column of an entry. Type is that of the relation's column when the rows were deleted.
+// column is a column of an entry, as it was when the rows were deleted.
 type column struct {
-	Name string `json:"name"` // quoted
-	Type string `json:"type"`
-	Kept string `json:"kept"`
-	same bool
+	Name      string `json:"name"`           // quoted
+	Type      string `json:"type"`           // with its modifiers, such as numeric(10,2)
+	Base      string `json:"base"`           // the quoted name of the type, with its schema
+	Kept      string `json:"kept"`           // the type in the trash
+	Same      bool   `json:"same,omitempty"` // the value is kept as it is
+	Generated bool   `json:"generated,omitempty"`
 }
 
 // entry returns the table of the trash for rows of a relation that belong into the table root, and makes it if the run
@@ -105,16 +109,14 @@ func (c *Can) entry(ctx context.Context, task string, keep time.Duration, relati
 			return err
 		}
 		rows, _ := tx.Query(ctx, columnsSQL, relation)
-		columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-			return c, row.Scan(&c.Name, &c.Type, &c.Kept, &c.same)
-		})
+		columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[column])
 		if err != nil {
 			return err
 		}
 		var defined []string
 		for _, c := range columns {
 			cast := "::" + c.Kept
-			if c.same {
+			if c.Same {
 				cast = ""
 			}
 			t.Columns = append(t.Columns, purge.TrashColumn{Name: c.Name, Cast: cast})

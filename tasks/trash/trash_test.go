@@ -2,7 +2,10 @@ package trash_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +29,9 @@ type ledger struct{ batches []purge.Delta }
 func (l *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
 	for _, t := range d.Trashed {
 		b.Queue("UPDATE cleanupd.trash SET rows_trashed = rows_trashed + $2 WHERE id = $1", t.Entry, t.Rows)
+	}
+	for _, t := range d.Restored {
+		b.Queue("UPDATE cleanupd.trash SET rows_restored = rows_restored + $2 WHERE id = $1", t.Entry, t.Rows)
 	}
 	return func(err error) error { l.batches = append(l.batches, d); return err }, nil
 }
@@ -121,5 +127,179 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 	}
 	if deleted != counted {
 		t.Errorf("the batches deleted %d rows, and the entries count %d", deleted, counted)
+	}
+}
+
+func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
+	t.Helper()
+	all, err := trash.Entries(t.Context(), db.Pool, uuid.Nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+func restore(t *testing.T, db *pgtest.DB, e trash.Entry) trash.Restored {
+	t.Helper()
+	l := &ledger{}
+	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l}), Entry: e}
+	result, err := r.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// Values of every kind of type come back as they were.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	values := map[string][]string{
+		"smallint":       {"-32768"},
+		"bigint":         {"9223372036854775807"},
+		"numeric":        {"'NaN'", "'Infinity'", "1.500", "-0.0000000000000000000001"},
+		"numeric(10,2)":  {"12345678.90"},
+		"real":           {"'-0'", "'infinity'", "'NaN'", "1e-40", "0.1"},
+		"float8":         {"'-0'", "'-infinity'", "2.2250738585072014e-308", "0.1"},
+		"money":          {"'12.34'"},
+		"boolean":        {"true"},
+		"\"char\"":       {"'x'"},
+		"name":           {"'a name'"},
+		"char(5)":        {"'ab'"},
+		"varchar(3)":     {"'abc'", "''"},
+		"text":           {"E'tab\\tnewline\\n\\\\ ü €'", "''"},
+		"bytea":          {"'\\x00ff'", "''"},
+		"date":           {"'infinity'", "'-infinity'", "'0044-03-15 BC'"},
+		"time(3)":        {"'23:59:59.123'"},
+		"timetz":         {"'24:00:00-15:59'"},
+		"timestamp":      {"'infinity'", "'2026-10-25 02:30:00.123456'"},
+		"timestamptz":    {"'-infinity'", "'2026-10-25 02:30:00.123456+02'"},
+		"interval":       {"'1 mon -3 days 04:05:06.789'", "'-178000000 years'"},
+		"uuid":           {"'00000000-0000-0000-0000-000000000001'"},
+		"json":           {"'null'", "'{\"b\": 1,  \"a\":1, \"a\":2}'"},
+		"jsonb":          {"'null'", "'{\"b\": [1, null]}'"},
+		"xml":            {"'<a>x</a>'"},
+		"inet":           {"'10.0.0.1/8'"},
+		"macaddr8":       {"'08:00:2b:01:02:03:04:05'"},
+		"bit(3)":         {"B'101'"},
+		"varbit":         {"B''", "B'10101'"},
+		"point":          {"'(1,-0)'"},
+		"polygon":        {"'((0,0),(1,1),(2,0))'"},
+		"tsvector":       {"'a:1A b:2'"},
+		"tsquery":        {"'a & !b'"},
+		"pg_lsn":         {"'16/B374D848'"},
+		"oid":            {"4294967295"},
+		"int4range":      {"'empty'", "'(,5]'"},
+		"nummultirange":  {"'{[1,2),[3,4)}'"},
+		"int[]":          {"'[2:3]={1,NULL}'", "'{}'", "'{{1,2},{3,4}}'"},
+		"text[]":         {"ARRAY['a,b', NULL, 'NULL', '\"']"},
+		"timestamptz[]":  {"'{infinity,2026-01-01 00:00:00+00}'"},
+		"shop.mood":      {"'so so'"},
+		"shop.mood[]":    {"'[0:1]={so so,NULL}'"},
+		"shop.price":     {"12.50"},
+		"shop.prices":    {"'{1,2}'"},
+		"shop.moody":     {"'so so'"},
+		"shop.address":   {"ROW('a \"b\"', NULL, '1 mon'::interval, '2026-01-01 00:00:00.5+00'::timestamptz)"},
+		"shop.address[]": {"ARRAY[ROW('x', 1, NULL, NULL)::shop.address, NULL]"},
+		"shop.span":      {"'[1.5,2]'"},
+	}
+	setup := `CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('so so', 'fine');
+CREATE DOMAIN shop.price AS numeric(10,2) CHECK (VALUE > 0); CREATE DOMAIN shop.prices AS shop.price[];
+CREATE DOMAIN shop.moody AS shop.mood; CREATE TYPE shop.span AS RANGE (subtype = float8);
+CREATE TYPE shop.address AS (street text, number int, since interval, at timestamptz);
+CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS (id * 2) STORED`
+	var inserts string
+	i := 0
+	for _, typ := range slices.Sorted(maps.Keys(values)) {
+		setup += fmt.Sprintf(", c%d %s", i, typ)
+		for _, v := range append(values[typ], "NULL") {
+			inserts += fmt.Sprintf("; INSERT INTO shop.t (c%d) VALUES (CAST(%s AS %s))", i, v, typ)
+		}
+		i++
+	}
+	db := database(t, setup+")"+inserts)
+	const rows = "SELECT row_to_json(t)::text || ' ' || t::text || (c0 IS NULL)::text FROM shop.t AS t ORDER BY id"
+	before := db.Strings(rows)
+	sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.New()}, purge.Sweep{Relation: `"shop"."t"`, Where: sqlexpr.SQL("true")})
+	if left := db.Int("SELECT count(*) FROM shop.t"); left != 0 {
+		t.Fatalf("%d rows were not deleted", left)
+	}
+	if n := db.Int(`SELECT count(*) FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
+		WHERE c.relnamespace = 'cleanupd_trash'::regnamespace AND d.refobjid IN (SELECT oid FROM pg_type WHERE
+			typnamespace = 'shop'::regnamespace)`); n > 0 {
+		t.Errorf("the trash depends on %d types of the application", n)
+	}
+	for _, e := range entries(t, db) {
+		if got, want := restore(t, db, e), int64(len(before)); got.Rows != want || got.Existing+got.Failed > 0 {
+			t.Errorf("%+v came back, want %d rows", got, want)
+		}
+	}
+	if after := db.Strings(rows); !slices.Equal(after, before) {
+		for i := range before {
+			if i >= len(after) || after[i] != before[i] {
+				t.Errorf("row %d differs: %s, want %s", i, after[min(i, len(after)-1)], before[i])
+			}
+		}
+	}
+	if left := db.Int("SELECT sum(rows_trashed - rows_restored) FROM cleanupd.trash"); left != 0 {
+		t.Errorf("the entries count %d rows in the trash", left)
+	}
+}
+
+// What cannot come back stays in the trash with its reason, and comes back when the table takes it again.
+func TestRowsThatCannotComeBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change           string
+		existing, failed int64
+		reason           string
+		mend             string
+	}{
+		"unchanged":        {},
+		"a new column":     {change: "ALTER TABLE t ADD added int NOT NULL DEFAULT 7"},
+		"a key exists":     {change: "INSERT INTO t VALUES (2, 'other'), (4, 'other')", existing: 2, mend: "DELETE FROM t WHERE word = 'other'"},
+		"a new NOT NULL":   {change: "ALTER TABLE t ADD added int NOT NULL", failed: 5, reason: "null value in column", mend: "ALTER TABLE t ALTER added DROP NOT NULL"},
+		"a new constraint": {change: "ALTER TABLE t ADD CHECK (id > 4)", failed: 2, reason: "t_id_check", mend: "ALTER TABLE t DROP CONSTRAINT t_id_check"},
+		"a dropped column": {change: "ALTER TABLE t DROP word", failed: 4, reason: "has lost word", mend: "ALTER TABLE t ADD word text"},
+		"a shorter text":   {change: "ALTER TABLE t ALTER word TYPE varchar(5)", failed: 1, reason: "too long", mend: "ALTER TABLE t ALTER word TYPE text"},
+		"a wider type":     {change: "ALTER TABLE t ALTER id TYPE bigint"},
+		"a trigger": {
+			change: `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 6 THEN RETURN NULL; END IF; RETURN NEW; END';
+				CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+			failed: 1, reason: "a trigger or rule of the table suppresses it", mend: "DROP TRIGGER no ON t",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t, `CREATE TABLE t (id int PRIMARY KEY, word text);
+				INSERT INTO t VALUES (2, 'two'), (4, 'four'), (6, 'the sixth'), (8, NULL), (10, 'ten')`)
+			sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.New()}, purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+			db.Do(c.change)
+			e := entries(t, db)[0]
+			got := restore(t, db, e)
+			if want := 5 - c.existing - c.failed; got.Rows != want || got.Existing != c.existing || got.Failed != c.failed {
+				t.Errorf("%+v came back, want %d rows, %d existing, %d failed", got, want, c.existing, c.failed)
+			}
+			if c.reason != "" && (len(got.Reasons) == 0 || !strings.Contains(got.Reasons[0], c.reason)) {
+				t.Errorf("the reasons are %q, want %q in one", got.Reasons, c.reason)
+			}
+			if in := db.Int("SELECT count(*) FROM cleanupd_trash." + e.Name); in != c.existing+c.failed {
+				t.Errorf("%d rows are in the trash, want %d", in, c.existing+c.failed)
+			}
+			db.Do(c.mend)
+			if got := restore(t, db, e); got.Rows != c.existing+c.failed {
+				t.Errorf("%+v came back then, want %d rows", got, c.existing+c.failed)
+			}
+			checkWords(t, db)
+		})
+	}
+}
+
+func checkWords(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	want := []string{"2 two", "4 four", "6 the sixth", "8", "10 ten"}
+	got := db.Strings("SELECT concat_ws(' ', t.id, to_jsonb(t) ->> 'word') FROM t ORDER BY t.id")
+	if len(got) == 5 && !slices.Equal(got, want) {
+		t.Errorf("the rows are %q, want %q", got, want)
 	}
 }

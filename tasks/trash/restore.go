@@ -1,0 +1,298 @@
+package trash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Entry is what a run deleted from one relation.
+type Entry struct {
+	ID      int64
+	Run     uuid.UUID
+	Task    string
+	Kind    string
+	Root    string // quoted, with its schema: where the rows belong
+	Name    string // of the table in Schema
+	Columns []column
+	Rows    int64 // now in the trash
+}
+
+// Entries returns what a run has in the trash, or all runs if the run is uuid.Nil, in the order of deletion.
+func Entries(ctx context.Context, db campaign.Querier, run uuid.UUID) ([]Entry, error) {
+	rows, _ := db.Query(ctx, `SELECT id, run_id, task, kind, root, name, columns,
+		rows_trashed - rows_restored - rows_purged - rows_expired
+		FROM cleanupd.trash WHERE end_time IS NULL AND ($1::uuid = '00000000-0000-0000-0000-000000000000' OR run_id = $1)
+		ORDER BY id`, run)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+}
+
+func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
+
+// Restored is how many rows of an entry came back, and how many stay in the trash by the reason: a row with the same
+// key exists again, or the table refuses them.
+type Restored struct {
+	Rows, Existing, Failed int64
+	// Reasons are those of the first rows that failed.
+	Reasons []string
+}
+
+// reasonsKept is how many reasons a result has.
+const reasonsKept = 20
+
+// Restore moves the rows of an entry back into their table. It works in batches: each deletes the rows from the trash
+// in the transaction that inserts them, so that an interrupted restore can go on, and each row comes back once.
+type Restore struct {
+	Engine *purge.Engine
+	Entry  Entry
+	// Keys are the only values of the column Key, as text, whose rows come back; nil for all.
+	Key  string
+	Keys []string
+
+	to     target
+	result Restored
+}
+
+// target is what the table of an entry is now.
+type target struct {
+	columns, values []string // of an INSERT
+	lost            []string // columns of the entry for which the table has no place
+	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
+	types           map[string]string
+}
+
+// Run restores the rows. It may be called again for those that stayed, for example after other entries were restored.
+func (r *Restore) Run(ctx context.Context) (Restored, error) {
+	if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.read(ctx) }); err != nil {
+		return r.result, err
+	}
+	const width = 64 // blocks
+	rows := 1_000
+	for from, end := int64(0), int64(0); ; from += width {
+		if from >= end {
+			err := r.Engine.Pool.QueryRow(ctx, "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint",
+				r.Entry.table()).Scan(&end)
+			if err != nil || from >= end {
+				return r.result, err
+			}
+		}
+		found, err := r.find(ctx, from, from+width)
+		if err != nil {
+			return r.result, err
+		}
+		for len(found) > 0 {
+			if err := r.Engine.Wait(ctx); err != nil {
+				return r.result, err
+			}
+			some, begun := found[:min(rows, len(found))], time.Now()
+			if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.batch(ctx, some) }); err != nil {
+				return r.result, err
+			}
+			found = found[len(some):]
+			switch took := time.Since(begun); {
+			case took > 2*purge.DefaultTarget:
+				rows = max(rows/2, 1)
+			case took < purge.DefaultTarget:
+				rows = min(2*rows, 10_000)
+			}
+		}
+	}
+}
+
+// targetSQL selects the columns of the table $1: name, type, whether it is generated.
+const targetSQL = `SELECT quote_ident(a.attname), format('%I.%I', n.nspname, t.typname), a.attgenerated <> ''
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
+
+// uniqueSQL selects the columns of the unique keys of the table $1.
+const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n)
+FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+  AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts`
+
+// ErrNoTable means that the table of an entry does not exist any more.
+var ErrNoTable = errors.New("its table does not exist any more: restore it into a new schema")
+
+func (r *Restore) read(ctx context.Context) error {
+	r.to = target{types: map[string]string{}}
+	rows, _ := r.Engine.Pool.Query(ctx, targetSQL, r.Entry.Root)
+	var (
+		name, typ string
+		generated bool
+	)
+	computed := map[string]bool{}
+	if _, err := pgx.ForEachRow(rows, []any{&name, &typ, &generated}, func() error {
+		r.to.types[name], computed[name] = typ, generated
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(r.to.types) == 0 {
+		return fmt.Errorf("%s: %w", r.Entry.Root, ErrNoTable)
+	}
+	for _, c := range r.Entry.Columns {
+		switch typ, ok := r.to.types[c.Name]; {
+		case !ok, computed[c.Name] && !c.Generated:
+			r.to.lost = append(r.to.lost, c.Name)
+		case computed[c.Name]:
+		default:
+			r.to.columns = append(r.to.columns, c.Name)
+			r.to.values = append(r.to.values, c.back("t", typ))
+		}
+	}
+	rows, _ = r.Engine.Pool.Query(ctx, uniqueSQL, r.Entry.Root)
+	unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+	for _, key := range unique {
+		var same []string
+		for _, name := range key {
+			i := slices.IndexFunc(r.Entry.Columns, func(c column) bool { return c.Name == name })
+			if i < 0 || r.to.types[name] != r.Entry.Columns[i].Base {
+				same = nil
+				break
+			}
+			same = append(same, fmt.Sprintf("r.%[1]s = t.%[1]s", name))
+		}
+		if same != nil {
+			r.to.keys = append(r.to.keys, fmt.Sprintf("EXISTS (SELECT FROM %s AS r WHERE %s)", r.Entry.Root,
+				strings.Join(same, " AND ")))
+		}
+	}
+	return err
+}
+
+// back is the value of a column for a table whose column has a type. Assigning it checks its length and its domain, as
+// for any INSERT; a cast to the type would cut it off.
+func (c column) back(row, typ string) string {
+	if c.Kept == "text" && !c.Same && typ != "pg_catalog.text" {
+		return fmt.Sprintf("%s.%s::%s", row, c.Name, typ)
+	}
+	return row + "." + c.Name
+}
+
+// find returns the rows of some blocks that may come back, and counts those that may not.
+func (r *Restore) find(ctx context.Context, from, to int64) (rows []pgtype.TID, err error) {
+	or := func(conditions []string, format string) string {
+		all := []string{"false"}
+		for _, c := range conditions {
+			all = append(all, fmt.Sprintf(format, c))
+		}
+		return strings.Join(all, " OR ")
+	}
+	keyed := "true"
+	if r.Keys != nil {
+		keyed = fmt.Sprintf("t.%s::text = ANY ($3::text[])", r.Key)
+	}
+	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
+		or(r.to.lost, "t.%s IS NOT NULL"), or(r.to.keys, "%s"), r.Entry.table(), keyed)
+	args := []any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)}
+	if r.Keys != nil {
+		args = append(args, r.Keys)
+	}
+	var (
+		row          pgtype.TID
+		lost, exists bool
+	)
+	err = r.Engine.Retry(ctx, r.Entry.Root, func() error {
+		before := r.result
+		rows = nil
+		found, _ := r.Engine.Pool.Query(ctx, query, args...)
+		_, err := pgx.ForEachRow(found, []any{&row, &lost, &exists}, func() error {
+			switch {
+			case exists:
+				r.result.Existing++
+			case lost:
+				r.fail(fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(r.to.lost, ", ")))
+			default:
+				rows = append(rows, row)
+			}
+			return nil
+		})
+		if err != nil {
+			r.result = before
+		}
+		return err
+	})
+	return rows, err
+}
+
+func (r *Restore) fail(reason string) {
+	r.result.Failed++
+	if len(r.result.Reasons) < reasonsKept && !slices.Contains(r.result.Reasons, reason) {
+		r.result.Reasons = append(r.result.Reasons, reason)
+	}
+}
+
+// errSuppressed means that a trigger or rule of the table suppressed an INSERT.
+var errSuppressed = errors.New("a trigger or rule of the table suppresses it")
+
+// batch moves rows back in one transaction, and leaves those that the table refuses.
+func (r *Restore) batch(ctx context.Context, rows []pgtype.TID) error {
+	before, begun := r.result, time.Now()
+	err := r.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		r.result = before
+		if err := r.put(ctx, tx, rows); err != nil {
+			return err
+		}
+		n := r.result.Rows - before.Rows
+		return r.Engine.Commit(ctx, tx, purge.Delta{Restored: []purge.Trashed{{Entry: r.Entry.ID, Rows: n}}, Begun: begun})
+	})
+	if err != nil {
+		r.result = before
+		return err
+	}
+	r.Engine.Spend(r.result.Rows-before.Rows, begun)
+	return nil
+}
+
+// put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
+func (r *Restore) put(ctx context.Context, tx pgx.Tx, rows []pgtype.TID) error {
+	insert := fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t WHERE t.ctid = ANY ($1::tid[])",
+		r.Entry.Root, strings.Join(r.to.columns, ", "), strings.Join(r.to.values, ", "), r.Entry.table())
+	var gone int64
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, insert, rows)
+		if err == nil && tag.RowsAffected() != int64(len(rows)) {
+			err = errSuppressed
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE")
+		}
+		if err == nil {
+			tag, err = tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY ($1::tid[])", r.Entry.table()), rows)
+			gone = tag.RowsAffected()
+		}
+		return err
+	})
+	switch {
+	case err == nil && gone != int64(len(rows)):
+		return fmt.Errorf("%d of %d rows are no longer in the trash: another session has changed it", len(rows)-int(gone),
+			len(rows))
+	case err == nil:
+		r.result.Rows += gone
+		return nil
+	case !errors.Is(err, errSuppressed) && !sqlstate.OfRow(err):
+		return err
+	case len(rows) > 1:
+		if err := r.put(ctx, tx, rows[:len(rows)/2]); err != nil {
+			return err
+		}
+		return r.put(ctx, tx, rows[len(rows)/2:])
+	case sqlstate.Is(err, pgerrcode.UniqueViolation):
+		r.result.Existing++
+	default:
+		r.fail(purge.Message(err))
+	}
+	return nil
+}
