@@ -23,7 +23,7 @@ type Entry struct {
 	ID      int64
 	Run     uuid.UUID
 	Task    string
-	Kind    string
+	Kind    Kind
 	Root    string // quoted, with its schema: where the rows belong
 	Name    string // of the table in Schema
 	Columns []column

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -301,5 +303,88 @@ func checkWords(t *testing.T, db *pgtest.DB) {
 	got := db.Strings("SELECT concat_ws(' ', t.id, to_jsonb(t) ->> 'word') FROM t ORDER BY t.id")
 	if len(got) == 5 && !slices.Equal(got, want) {
 		t.Errorf("the rows are %q, want %q", got, want)
+	}
+}
+
+func inTx(t *testing.T, db *pgtest.DB, do func(tx pgx.Tx) error) error {
+	t.Helper()
+	return pgx.BeginFunc(t.Context(), db.Pool, do)
+}
+
+// facts describes relations of the schema public with what belongs to them.
+const facts = `SELECT concat_ws(' ', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl::text,
+  pg_get_expr(c.relpartbound, c.oid), CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
+  (SELECT string_agg(pg_get_constraintdef(k.oid), '; ' ORDER BY k.conname) FROM pg_constraint k WHERE k.conrelid = c.oid),
+  (SELECT string_agg(pg_get_indexdef(i.indexrelid), '; ' ORDER BY i.indexrelid::regclass::text) FROM pg_index i
+    WHERE i.indrelid = c.oid),
+  (SELECT string_agg(pg_get_expr(d.adbin, d.adrelid), '; ') FROM pg_attrdef d WHERE d.adrelid = c.oid))
+FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v', 'p', 'S') ORDER BY c.relname`
+
+// Tables, partitions and views come back with all that belongs to them, and their names are free in the meantime.
+func TestDroppedRelations(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent VALUES (1);
+CREATE TABLE wkf5_1 (id serial PRIMARY KEY, parent int REFERENCES parent, name text DEFAULT 'x', CHECK (id < 100));
+CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name)); INSERT INTO wkf5_1 (parent) VALUES (1), (1);
+CREATE VIEW wkf5_2 WITH (security_barrier) AS SELECT id AS number, name FROM wkf5_1 WHERE id > 1;
+CREATE TABLE log (at timestamptz, parent int REFERENCES parent, PRIMARY KEY (at)) PARTITION BY RANGE (at);
+CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');
+CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
+GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
+	before, rows := db.Strings(facts), db.Strings("SELECT wkf5_1::text FROM wkf5_1")
+	can := &trash.Can{Pool: db.Pool, Run: uuid.New()}
+	move := func(kind trash.Kind, name string) error {
+		return inTx(t, db, func(tx pgx.Tx) error {
+			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, -1)
+		})
+	}
+	if err := move(trash.Table, `"public"."wkf5_1"`); !sqlstate.Is(err, pgerrcode.DependentObjectsStillExist) {
+		t.Errorf("a table with a view of it moves to the trash: %v", err)
+	}
+	for _, m := range []struct {
+		kind trash.Kind
+		name string
+	}{{trash.View, `"public"."wkf5_2"`}, {trash.Table, `"public"."wkf5_1"`}, {trash.Partition, `"public"."log_1"`}} {
+		if err := move(m.kind, m.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ 'wkf|log_1'"); len(left) > 0 {
+		t.Errorf("%q are still there", left)
+	}
+	db.Do("DELETE FROM log; DELETE FROM parent; INSERT INTO parent VALUES (1)") // nothing in the trash refers to it
+	again := `CREATE TABLE wkf5_1 (id serial PRIMARY KEY, name text); CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name))`
+	db.Do(again)
+	if err := move(trash.Table, `"public"."wkf5_1"`); err != nil { // its names are in the trash already
+		t.Fatal(err)
+	}
+	all := entries(t, db)
+	if all[len(all)-1].Rows != 0 || all[len(all)-2].Rows != 2 {
+		t.Errorf("the entries are %+v", all)
+	}
+	db.Do("CREATE TABLE wkf5_1 (i int)")
+	back := func(e trash.Entry) error {
+		return inTx(t, db, func(tx pgx.Tx) error { return trash.Return(t.Context(), tx, e) })
+	}
+	if err := back(all[2]); !sqlstate.Is(err, pgerrcode.DuplicateTable) {
+		t.Errorf("a table returns although its name is taken: %v", err)
+	}
+	db.Do("DROP TABLE wkf5_1")
+	for _, e := range all[1:] { // not the second table of that name
+		if err := back(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := db.Strings(facts); !slices.Equal(after, before) {
+		t.Errorf("the relations are\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+	if after := db.Strings("SELECT wkf5_1::text FROM wkf5_1"); !slices.Equal(after, rows) {
+		t.Errorf("the rows are %q, want %q", after, rows)
+	}
+	if err := inTx(t, db, func(tx pgx.Tx) error { return trash.Drop(t.Context(), tx, all[0], "rows_expired") }); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"); len(left) > 0 {
+		t.Errorf("%q are left in the trash", left)
 	}
 }

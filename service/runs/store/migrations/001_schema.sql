@@ -169,7 +169,8 @@ CREATE TABLE cleanupd.trash (
   kind          text NOT NULL CHECK (kind IN ('ROWS', 'TABLE', 'PARTITION', 'VIEW')),
   root          text NOT NULL,             -- the quoted name of the table into which the rows belong
   name          text NOT NULL GENERATED ALWAYS AS (lower(kind) || '_' || id::text) STORED, -- in cleanupd_trash
-  columns       jsonb NOT NULL,            -- with their types
+  columns       jsonb NOT NULL,            -- with their types; empty for a dropped relation
+  relation      jsonb,                     -- how a dropped relation is made again
   rows_trashed  bigint NOT NULL DEFAULT 0, -- all that came
   rows_restored bigint NOT NULL DEFAULT 0,
   rows_purged   bigint NOT NULL DEFAULT 0, -- that an administrator deleted

@@ -1,0 +1,231 @@
+package trash
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Tables, views and partitions go to the trash instead of being dropped. A table moves to the schema of the trash with
+// its rows, indexes, owner and grants, under a name of ours; its foreign keys are dropped, since they would keep the
+// application from deleting rows. Of a view only the definition is kept.
+
+// Kind is what an entry has.
+type Kind string
+
+const (
+	Rows      Kind = "ROWS"
+	Table     Kind = "TABLE"
+	Partition Kind = "PARTITION"
+	View      Kind = "VIEW"
+)
+
+// relation is a dropped relation, as it has to be made again.
+type relation struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	// Parent is the quoted name of the partitioned table, and Bound its bound there; empty for other relations.
+	Parent string `json:"parent,omitempty"`
+	Bound  string `json:"bound,omitempty"`
+	// Renamed are its indexes and sequences, which got the entry's name with their place here.
+	Renamed []renamed    `json:"renamed,omitempty"`
+	Keys    []constraint `json:"keys,omitempty"` // its foreign keys
+	// Owner, Query, Options and Grants are those of a view.
+	Owner   string   `json:"owner,omitempty"`
+	Query   string   `json:"query,omitempty"`
+	Columns string   `json:"columns,omitempty"`
+	Options string   `json:"options,omitempty"`
+	Grants  []string `json:"grants,omitempty"`
+}
+
+type renamed struct {
+	Kind string `json:"kind"` // INDEX or SEQUENCE
+	Name string `json:"name"`
+}
+
+type constraint struct {
+	Name       string `json:"name"`
+	Definition string `json:"definition"`
+}
+
+// relationSQL selects what relation has of a relation $1, given by its quoted name.
+const relationSQL = `
+SELECT json_build_object('schema', n.nspname, 'name', c.relname,
+  'parent', (SELECT format('%I.%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
+    JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid AND c.relispartition),
+  'bound', pg_get_expr(c.relpartbound, c.oid),
+  'renamed', (SELECT json_agg(json_build_object('kind', kind, 'name', name) ORDER BY kind, name) FROM (
+    SELECT 'INDEX' AS kind, x.relname AS name FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+      WHERE i.indrelid = c.oid
+    UNION ALL SELECT 'SEQUENCE', s.relname FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+      WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_class'::regclass
+        AND d.deptype IN ('a', 'i')) AS o),
+  'keys', (SELECT json_agg(json_build_object('name', k.conname, 'definition', pg_get_constraintdef(k.oid))
+      ORDER BY k.conname) FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'f'),
+  'owner', pg_get_userbyid(c.relowner),
+  'query', CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+  'columns', CASE WHEN c.relkind = 'v' THEN (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
+    FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) END,
+  'options', CASE WHEN c.relkind = 'v' THEN array_to_string(c.reloptions, ', ') END,
+  'grants', CASE WHEN c.relkind = 'v' THEN (SELECT json_agg(format('GRANT %s ON %I.%I TO %s%s', privilege_type, n.nspname,
+      c.relname, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+      CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)) FROM aclexplode(c.relacl) WHERE grantee <> c.relowner)
+    END)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+
+// Move moves a relation to the trash, in a transaction of the caller, who has checked that it may be dropped. It fails
+// as a DROP without CASCADE would. rows is how many rows it has, or -1 to count them.
+func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Duration, kind Kind, name string, rows int64) error {
+	if kind != View {
+		if err := wouldDrop(ctx, tx, name); err != nil {
+			return err
+		}
+		if rows < 0 {
+			if err := tx.QueryRow(ctx, "SELECT count(*) FROM "+name).Scan(&rows); err != nil {
+				return err
+			}
+		}
+	}
+	var r relation
+	if err := tx.QueryRow(ctx, relationSQL, name).Scan(&r); err != nil {
+		return err
+	}
+	var to string
+	err := tx.QueryRow(ctx, `INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, relation, keep, rows_trashed)
+		VALUES ($1, $2, $3, $4, '[]', $5, $6, $7) RETURNING name`, c.Run, task, kind, name, r, keep, max(rows, 0)).Scan(&to)
+	if err != nil {
+		return err
+	}
+	if kind == View {
+		_, err := tx.Exec(ctx, "DROP VIEW "+name)
+		return err
+	}
+	return execute(ctx, tx, r.out(to))
+}
+
+// wouldDrop fails if a DROP of a table would. It locks the table as the DROP does.
+func wouldDrop(ctx context.Context, tx pgx.Tx, name string) error {
+	if _, err := tx.Exec(ctx, "LOCK TABLE "+name+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	trial, err := tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := trial.Exec(ctx, "DROP TABLE "+name); err != nil {
+		return err // the caller rolls everything back
+	}
+	return trial.Rollback(ctx)
+}
+
+func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
+	for _, sql := range statements {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quoted(names ...string) string { return pgx.Identifier(names).Sanitize() }
+
+// part is the name in the trash of an index or sequence.
+func part(table string, i int) string { return fmt.Sprintf("%s_%d", table, i+1) }
+
+// out returns the statements that move the table to the trash, where it is named to.
+func (r relation) out(to string) (sql []string) {
+	from := quoted(r.Schema, r.Name)
+	if r.Parent != "" {
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s", r.Parent, from))
+	}
+	for _, k := range r.Keys {
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %s", from, quoted(k.Name)))
+	}
+	for i, n := range r.Renamed {
+		sql = append(sql, fmt.Sprintf("ALTER %s %s RENAME TO %s", n.Kind, quoted(r.Schema, n.Name), quoted(part(to, i))))
+	}
+	return append(sql, fmt.Sprintf("ALTER TABLE %s RENAME TO %s", from, quoted(to)),
+		fmt.Sprintf("ALTER TABLE %s SET SCHEMA %s", quoted(r.Schema, to), Schema))
+}
+
+// back returns the statements that move the table back from the trash.
+func (r relation) back(from string) (sql []string) {
+	to := quoted(r.Schema, r.Name)
+	sql = append(sql, fmt.Sprintf("ALTER TABLE %s SET SCHEMA %s", quoted(Schema, from), quoted(r.Schema)),
+		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quoted(r.Schema, from), quoted(r.Name)))
+	for i, n := range r.Renamed {
+		sql = append(sql, fmt.Sprintf("ALTER %s %s RENAME TO %s", n.Kind, quoted(r.Schema, part(from, i)), quoted(n.Name)))
+	}
+	if r.Parent != "" { // this adds the parent's foreign keys again
+		return append(sql, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s %s", r.Parent, to, r.Bound))
+	}
+	for _, k := range r.Keys {
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", to, quoted(k.Name), k.Definition))
+	}
+	return sql
+}
+
+// again returns the statements that make the view again.
+func (r relation) again() (sql []string) {
+	name, options := quoted(r.Schema, r.Name), ""
+	if r.Options != "" {
+		options = fmt.Sprintf(" WITH (%s)", r.Options)
+	}
+	sql = []string{
+		fmt.Sprintf("CREATE VIEW %s (%s)%s AS %s", name, r.Columns, options, r.Query),
+		fmt.Sprintf("ALTER VIEW %s OWNER TO %s", name, quoted(r.Owner)),
+	}
+	return append(sql, r.Grants...)
+}
+
+// Return brings a dropped relation back, in a transaction of the caller. It fails if its name is taken.
+func Return(ctx context.Context, tx pgx.Tx, e Entry) error {
+	var r relation
+	if err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r); err != nil {
+		return err
+	}
+	sql := r.back(e.Name)
+	if e.Kind == View {
+		sql = r.again()
+	}
+	if err := execute(ctx, tx, sql); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET rows_restored = rows_trashed - rows_purged - rows_expired,
+		end_time = clock_timestamp() WHERE id = $1`, e.ID)
+	return err
+}
+
+// Drop deletes an entry for good, in a transaction of the caller; column is rows_purged or rows_expired, in which its
+// rows are counted.
+func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) error {
+	if e.Kind != View {
+		if _, err := tx.Exec(ctx, "DROP TABLE "+e.table()); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE cleanupd.trash SET %[1]s = rows_trashed - rows_restored - rows_purged
+		- rows_expired + %[1]s, end_time = clock_timestamp() WHERE id = $1`, column), e.ID)
+	return err
+}
+
+// Purge deletes some rows of an entry for good: those whose columns have certain values, as text.
+func Purge(ctx context.Context, tx pgx.Tx, e Entry, values map[string]string) (int64, error) {
+	where, args := "true", []any{}
+	for _, c := range e.Columns {
+		if v, ok := values[c.Name]; ok {
+			args = append(args, v)
+			where += fmt.Sprintf(" AND t.%s::text = $%d", c.Name, len(args))
+		}
+	}
+	if len(args) < len(values) {
+		return 0, nil // the table never had one of the columns
+	}
+	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), where), args...)
+	if err == nil {
+		_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, tag.RowsAffected())
+	}
+	return tag.RowsAffected(), err
+}
