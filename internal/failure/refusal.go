@@ -11,6 +11,8 @@ const (
 	ReasonPlanExceeded = "PLAN_EXCEEDED"
 	ReasonNotCovered   = "NOT_COVERED"
 	ReasonNoIndex      = "NO_INDEX"
+	ReasonNotUndoable  = "NOT_UNDOABLE"
+	ReasonTrashFull    = "TRASH_FULL"
 )
 
 // Refusal is a refusal. Nothing was changed.

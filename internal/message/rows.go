@@ -37,6 +37,12 @@ var (
 		"Foreign keys of the table {child} have ON DELETE CASCADE, SET NULL or SET DEFAULT.",
 		"Nothing, if that is what the keys are for. A hold on {child} keeps its rows, with those that they refer to.",
 	)
+	NoUndo = rows.info(
+		"NO_UNDO",
+		"{table}: what happens to its rows cannot be undone: {problem}",
+		"The run keeps what it deletes, but not rows that it updates or replaces, or that are on other servers.",
+		"Nothing, if that is acceptable. Otherwise disable the task, or restore from a backup.",
+	)
 	RowsLocked = rows.warning(
 		"ROWS_LOCKED",
 		"{table}: {rows} obsolete {rows|row was|rows were} locked by other sessions and {rows|is|are} left for the "+

@@ -176,7 +176,7 @@ func (d drops) dropTogether(
 	ctx context.Context, k WorkTableKind, tables []campaign.WorkTable, limits timeouts,
 ) error {
 	return d.task.tryBatch(ctx, func(tx pgx.Tx) (delta purge.Delta, err error) {
-		if err := drop(ctx, tx, tables, limits); err != nil {
+		if err := d.task.drop(ctx, tx, tables, limits); err != nil {
 			return delta, err
 		}
 		unused, err := k.Unused(ctx, tx, tables)
@@ -215,14 +215,17 @@ func (d drops) dropOne(
 	return nil, err
 }
 
-// drop drops tables, all of them views or none. It waits only briefly for locks.
-func drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
+// drop drops tables, all of them views or none, or moves them to the trash. It waits only briefly for locks.
+func (t *executedTask) drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
 	if _, err := tx.Exec(
 		ctx,
 		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", limits.lock.Milliseconds(),
 			limits.statement.Milliseconds()),
 	); err != nil {
 		return err
+	}
+	if t.keeps() > 0 {
+		return t.moveAll(ctx, tx, tables)
 	}
 	sql, args := DropStatement(tables)
 	_, err := tx.Exec(ctx, sql, args...)

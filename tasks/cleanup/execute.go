@@ -22,6 +22,9 @@ import (
 func Execute(ctx context.Context, c Config, j Journal) error {
 	x := &executing{run: NewRun(ctx, c, j, c.Pool), bounds: &bounds{}}
 	x.run.Database.Engine.Bounds = x.bounds
+	if c.Undo.MaxBytes > 0 {
+		x.run.Database.Engine.Gate = (&trashGate{undo: c.Undo, pool: c.Pool}).Open
+	}
 	if err := x.run.Begin(ctx); err != nil {
 		return lostAs(err)
 	}
@@ -84,6 +87,9 @@ func (t *executedTask) do(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if err := t.guard(ctx, parents); err != nil {
+		return false, err
+	}
+	if err := t.checkUndo(ctx); err != nil {
 		return false, err
 	}
 	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, executedRemote{t}); err != nil {
@@ -289,6 +295,9 @@ func (t *executedTask) sweep(
 	if saved := t.Saved(); saved != nil && j.Partitions == purge.DetachPartitions &&
 		!slices.Contains(saved.Dropped, j.Relation) {
 		return nil, t.retainUnplanned(ctx, j, s)
+	}
+	if err := t.keep(ctx, &s); err != nil {
+		return nil, err
 	}
 	from := *t.Cursor
 	from.Before = t.Retained

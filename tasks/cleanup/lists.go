@@ -204,13 +204,16 @@ func (t *executedTask) deleteInTx(
 	if err != nil {
 		return d, err
 	}
+	if err := t.keep(ctx, &s); err != nil {
+		return d, err
+	}
 	if d, err = s.DeleteIn(ctx, tx, int64(len(lists.IDs))); err != nil {
 		return d, err
 	}
 	d.Dropped = int64(len(lists.Tables))
 	for _, views := range []bool{true, false} {
 		if tables := WorkTablesOfKind(lists.Tables, views); len(tables) > 0 {
-			if err := drop(ctx, tx, tables, timeouts); err != nil {
+			if err := t.drop(ctx, tx, tables, timeouts); err != nil {
 				return d, err
 			}
 		}

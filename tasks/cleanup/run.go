@@ -55,6 +55,7 @@ type Config struct {
 	// Log receives panics with their stacks; nil for slog.Default().
 	Log *slog.Logger
 
+	Undo Undo
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the file system, for which it locks the
 	// table exclusively.
 	VacuumTruncate bool

@@ -76,6 +76,8 @@ type Engine struct {
 	Ledger   Ledger
 	Recorder Recorder
 	Bounds   Bounds // nil without bounds
+	// Gate is asked before each batch, and ends the sweep with its error; nil without one.
+	Gate func(ctx context.Context) error
 	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
 	// Lock is the key of an advisory lock that each batch shares until it ends, so that a successor can wait for the
@@ -101,6 +103,11 @@ func New(e Engine) *Engine {
 // Wait waits while the server's load exceeds the limits, and until the pause after the last batch ends. It must not
 // be called in a transaction.
 func (e *Engine) Wait(ctx context.Context) error {
+	if e.Gate != nil {
+		if err := e.Gate(ctx); err != nil {
+			return err
+		}
+	}
 	limits := e.Limits
 	limits.Gentle = e.Pace.Get() == pace.Gentle
 	return e.throttler.Wait(ctx, e.Pool, limits, e.Recorder)

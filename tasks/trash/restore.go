@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -21,7 +20,7 @@ import (
 // Entry is what a run deleted from one relation.
 type Entry struct {
 	ID      int64
-	Run     uuid.UUID
+	Run     string
 	Task    string
 	Kind    Kind
 	Root    string // quoted, with its schema: where the rows belong
@@ -30,11 +29,11 @@ type Entry struct {
 	Rows    int64 // now in the trash
 }
 
-// Entries returns what a run has in the trash, or all runs if the run is uuid.Nil, in the order of deletion.
-func Entries(ctx context.Context, db campaign.Querier, run uuid.UUID) ([]Entry, error) {
-	rows, _ := db.Query(ctx, `SELECT id, run_id, task, kind, root, name, columns,
+// Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
+func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
+	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, kind, root, name, columns,
 		rows_trashed - rows_restored - rows_purged - rows_expired
-		FROM cleanupd.trash WHERE end_time IS NULL AND ($1::uuid = '00000000-0000-0000-0000-000000000000' OR run_id = $1)
+		FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)
 		ORDER BY id`, run)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -26,10 +25,14 @@ const Schema = "cleanupd_trash"
 // MaxKeep is the longest time for which a run may keep what it deletes.
 const MaxKeep = 90 * 24 * time.Hour
 
+// BytesSQL selects the size of the trash of all runs.
+const BytesSQL = `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+WHERE c.relnamespace = to_regnamespace('cleanupd_trash') AND c.relkind = 'r'`
+
 // Can takes what one run deletes.
 type Can struct {
 	Pool *pgxpool.Pool
-	Run  uuid.UUID
+	Run  string // its id
 }
 
 // Put makes a sweep move its rows, and those that go with them, to the trash, for some time after the run has ended.

@@ -92,7 +92,7 @@ INSERT INTO note SELECT i, 1 + i % 6000, md5(i::text) FROM generate_series(1, 90
 CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION ALL SELECT 'bill', bill::text FROM bill
 	UNION ALL SELECT 'line', line::text FROM line UNION ALL SELECT 'note', note::text FROM note`)
 	tables := []string{`"public"."orders"`, `"public"."bill"`, `"public"."line"`, `"public"."note"`}
-	can := &trash.Can{Pool: db.Pool, Run: uuid.New()}
+	can := &trash.Can{Pool: db.Pool, Run: uuid.NewString()}
 	result, l := sweep(t, db, can, purge.Sweep{
 		Relation: tables[0], Where: sqlexpr.SQL("r.old"),
 		Cascade: &purge.Cascade{Tables: tables, Keys: []purge.ForeignKey{
@@ -134,7 +134,7 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 
 func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
 	t.Helper()
-	all, err := trash.Entries(t.Context(), db.Pool, uuid.Nil)
+	all, err := trash.Entries(t.Context(), db.Pool, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 	db := database(t, setup+")"+inserts)
 	const rows = "SELECT row_to_json(t)::text || ' ' || t::text || (c0 IS NULL)::text FROM shop.t AS t ORDER BY id"
 	before := db.Strings(rows)
-	sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.New()}, purge.Sweep{Relation: `"shop"."t"`, Where: sqlexpr.SQL("true")})
+	sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.NewString()}, purge.Sweep{Relation: `"shop"."t"`, Where: sqlexpr.SQL("true")})
 	if left := db.Int("SELECT count(*) FROM shop.t"); left != 0 {
 		t.Fatalf("%d rows were not deleted", left)
 	}
@@ -275,7 +275,7 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 			t.Parallel()
 			db := database(t, `CREATE TABLE t (id int PRIMARY KEY, word text);
 				INSERT INTO t VALUES (2, 'two'), (4, 'four'), (6, 'the sixth'), (8, NULL), (10, 'ten')`)
-			sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.New()}, purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+			sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.NewString()}, purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
 			db.Do(c.change)
 			e := entries(t, db)[0]
 			got := restore(t, db, e)
@@ -332,7 +332,7 @@ CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01
 CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
 GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	before, rows := db.Strings(facts), db.Strings("SELECT wkf5_1::text FROM wkf5_1")
-	can := &trash.Can{Pool: db.Pool, Run: uuid.New()}
+	can := &trash.Can{Pool: db.Pool, Run: uuid.NewString()}
 	move := func(kind trash.Kind, name string) error {
 		return inTx(t, db, func(tx pgx.Tx) error {
 			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, -1)

@@ -1,0 +1,144 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
+)
+
+// Undo says for how long the run keeps in the trash what it deletes.
+type Undo struct {
+	// Keep is the time after the end of the run, unless a task says otherwise; 0 keeps nothing.
+	Keep time.Duration
+	// MaxBytes is how large the trash of all runs may become.
+	MaxBytes int64
+}
+
+// keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing.
+func (a *Attempt) keeps() time.Duration {
+	if a.Task.Undo != nil {
+		return *a.Task.Undo
+	}
+	return a.run.Config.Undo.Keep
+}
+
+// checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
+// kept.
+func (t *executedTask) checkUndo(ctx context.Context) error {
+	if t.keeps() == 0 {
+		return nil
+	}
+	var named []string
+	notKept := func(table, why string) {
+		if !slices.Contains(named, table) {
+			named = append(named, table)
+			t.Log(ctx, message.NoUndo.With("table", table, "problem", why))
+		}
+	}
+	for _, j := range t.Jobs {
+		switch why := j.NotUndoable(); {
+		case j.Set != nil:
+			notKept(j.Table.Name, "its rows are updated")
+		case j.NoTIDs:
+			notKept(j.Table.Name, "its rows, or rows that its rule reads, are on another server")
+		case why != "":
+			return notUndoable(t.Task, j.Name, why)
+		}
+		for _, a := range j.Affected {
+			if j.Set == nil && a != j.Table && a.Location != "" {
+				return notUndoable(t.Task, j.Name, fmt.Sprintf("rows of %s, on another server, go with its rows", a.Name))
+			}
+		}
+	}
+	if t.Task.RollUp != nil {
+		notKept(t.Task.RollUp.Table, "its rows are replaced by their sums")
+	}
+	return nil
+}
+
+func notUndoable(t rules.Task, table, why string) error {
+	help := "run the task without undo (cleanupd run --task " + t.Name + " --undo 0)"
+	if t.Kind == rules.Policy {
+		help = "give the policy undo: 0s"
+	}
+	return &failure.Refusal{
+		Reason:   failure.ReasonNotUndoable,
+		Metadata: map[string]string{"table": table},
+		Message:  fmt.Sprintf("%s: the trash cannot keep what goes with its rows: %s; %s", table, why, help),
+	}
+}
+
+// keep makes a sweep move its rows to the trash, if the task keeps them.
+func (t *executedTask) keep(ctx context.Context, s *purge.Sweep) error {
+	if t.keeps() == 0 || s.Set != nil || s.NoTIDs {
+		return nil
+	}
+	if err := t.can().Put(ctx, t.Task.Name, t.keeps(), s); err != nil {
+		return err
+	}
+	relation := s.Relation
+	s.Trash.Move = func(ctx context.Context, tx pgx.Tx, rows int64) error {
+		return t.can().Move(ctx, tx, t.Task.Name, t.keeps(), trash.Partition, relation, rows)
+	}
+	return nil
+}
+
+func (t *executedTask) can() *trash.Can {
+	return &trash.Can{Pool: t.Binder.Pool, Run: t.run.Config.ID}
+}
+
+// moveAll moves work tables to the trash, in the transaction in which they would be dropped.
+func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
+	for _, w := range tables {
+		kind := trash.Table
+		if w.View {
+			kind = trash.View
+		}
+		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), kind, w.Quoted(), -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trashGate keeps the trash from becoming larger than it may. It looks once a second.
+type trashGate struct {
+	undo   Undo
+	pool   campaign.Querier
+	mu     sync.Mutex
+	looked time.Time
+	bytes  int64
+}
+
+// Open fails if the trash is full.
+func (g *trashGate) Open(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.looked) > time.Second {
+		if err := g.pool.QueryRow(ctx, trash.BytesSQL).Scan(&g.bytes); err != nil {
+			return err
+		}
+		g.looked = time.Now()
+	}
+	if g.bytes <= g.undo.MaxBytes {
+		return nil
+	}
+	return &failure.Refusal{
+		Reason:   failure.ReasonTrashFull,
+		Metadata: map[string]string{"bytes": fmt.Sprint(g.bytes), "max_bytes": fmt.Sprint(g.undo.MaxBytes)},
+		Message: fmt.Sprintf("the trash has %s, and may have %s: purge some of it (cleanupd trash purge), raise "+
+			"--undo-max-bytes, or run without undo", humanize.IBytes(uint64(g.bytes)), humanize.IBytes(uint64(g.undo.MaxBytes))),
+	}
+}
