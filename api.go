@@ -22,6 +22,7 @@ type Client struct {
 	cleanupv1.InsightServiceClient
 	cleanupv1.ServerServiceClient
 	cleanupv1.UserDataServiceClient
+	cleanupv1.RestoreServiceClient
 }
 
 // NewClient returns a client that uses a connection.
@@ -30,5 +31,6 @@ func NewClient(conn grpc.ClientConnInterface) Client {
 		cleanupv1.NewCleanupServiceClient(conn), cleanupv1.NewGuardServiceClient(conn),
 		cleanupv1.NewPolicyServiceClient(conn), cleanupv1.NewInsightServiceClient(conn),
 		cleanupv1.NewServerServiceClient(conn), cleanupv1.NewUserDataServiceClient(conn),
+		cleanupv1.NewRestoreServiceClient(conn),
 	}
 }

@@ -36,6 +36,12 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		Interrupted:     r.Interrupted,
 		PauseStopsClock: r.PauseStopsClock,
 	}
+	if r.Undo > 0 {
+		out.Undo = durationpb.New(r.Undo)
+	}
+	if r.Restore != nil {
+		out.RestoredRunId = r.Restore.Run
+	}
 	for i := range r.Results {
 		result := resultMessage(&r.Results[i])
 		out.Results = append(out.Results, result)
@@ -53,6 +59,8 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		RowsDeleted:              t.RowsDeleted,
 		RowsUpdated:              t.RowsUpdated,
 		RowsCascaded:             t.RowsCascaded,
+		RowsRestored:             t.RowsRestored,
+		RowsExisting:             t.RowsExisting,
 		TablesDropped:            t.TablesDropped,
 		PartitionsRemoved:        t.PartitionsRemoved,
 		Batches:                  t.Batches,

@@ -44,6 +44,10 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		Accepted:        acceptedGuards(in.GetAcceptGuards()),
 		PauseStopsClock: in.GetPauseStopsClock(),
 	}
+	if in.GetUndo() != nil {
+		undo := in.GetUndo().AsDuration()
+		req.Undo = &undo
+	}
 	if req.Pace, err = parsePace("pace", in.GetPace()); err != nil {
 		return err
 	}

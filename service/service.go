@@ -21,6 +21,7 @@ type Service struct {
 	cleanupv1.UnimplementedPolicyServiceServer
 	cleanupv1.UnimplementedInsightServiceServer
 	cleanupv1.UnimplementedServerServiceServer
+	cleanupv1.UnimplementedRestoreServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
 	// hasUserData means that UserDataService has a Forms database.

@@ -43,6 +43,7 @@ func newRoot() *cobra.Command {
 		{"Commands for any database:", []*cobra.Command{
 			cli.NewPreview(), cli.NewRun(), cli.NewRuns(), policies.NewCommand(), cli.NewTables(), cli.NewTasks(),
 			cli.NewExplain(), cli.NewForecast(), cli.NewGuards(), cli.NewHolds(), cli.NewSchedule(), cli.NewAudit(),
+			cli.NewTrash(),
 		}},
 		{"Commands for databases of Adobe Campaign and AEM Forms:", []*cobra.Command{
 			cli.NewOptions(), cli.NewMidSourcing(), forms.NewCommand(),

@@ -46,6 +46,7 @@ func NewRun() *cobra.Command {
 		server       rpc.Server
 		req          cleanupv1.RunCleanupRequest
 		maxDuration  time.Duration
+		undo         time.Duration
 		runPace      pace.Pace
 		output       format.Output
 		preview, yes bool
@@ -79,6 +80,9 @@ func NewRun() *cobra.Command {
 					return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
 				}
 				req.MaxDuration = durationpb.New(maxDuration)
+			}
+			if cmd.Flags().Changed("undo") {
+				req.Undo = durationpb.New(undo)
 			}
 			req.Pace = paceOf(runPace)
 			for _, pair := range exclusiveRunFlags {
@@ -169,6 +173,8 @@ func NewRun() *cobra.Command {
 		"stop a run after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
 	f.Var(&runPace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
+	f.DurationVar(&undo, "undo", 0,
+		"keep what the run deletes in the trash for this time after it; 0: not at all (default that of the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")

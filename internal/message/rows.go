@@ -37,6 +37,25 @@ var (
 		"Foreign keys of the table {child} have ON DELETE CASCADE, SET NULL or SET DEFAULT.",
 		"Nothing, if that is what the keys are for. A hold on {child} keeps its rows, with those that they refer to.",
 	)
+	RowsRestored = rows.info(
+		"ROWS_RESTORED",
+		"{table}: {rows} {rows|row|rows} came back from the trash",
+		"A restore moved them into the table.",
+		"Nothing.",
+	)
+	RowsNotRestored = rows.warning(
+		"ROWS_NOT_RESTORED",
+		"{table}: {existing} {existing|row stays|rows stay} in the trash because {existing|a row|rows} with the same key "+
+			"{existing|exists|exist} again, and {failed} because the table refuses {failed|it|them}: {reasons}",
+		"The application has inserted rows with the same keys since, or has changed the table.",
+		"Delete the new rows or mend the table, and restore once more; or restore into a new schema (--into).",
+	)
+	RelationNotRestored = rows.warning(
+		"RELATION_NOT_RESTORED",
+		"{table} stays in the trash: {error}",
+		"Its name is taken, or what belongs to it has changed.",
+		"Rename what has the name, and restore once more; or restore into a new schema (--into).",
+	)
 	NoUndo = rows.info(
 		"NO_UNDO",
 		"{table}: what happens to its rows cannot be undone: {problem}",

@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // Settings are all flags of serve. Its help has what a first night needs.
@@ -42,11 +43,11 @@ var Settings = []flags.Group{
 	},
 	{
 		Title: "Runs",
-		Help:  []string{"schedule", "pace", "max-replica-lag"},
+		Help:  []string{"schedule", "pace", "max-replica-lag", "undo"},
 		Experts: []string{
 			"workers", "lag-ignore", "max-active-sessions", "max-waiting-sessions", "max-wal-rate", "max-retained-wal",
 			"max-wait", "max-rows-per-second", "synchronous-commit", "vacuum-truncate", "plan-max-age", "max-pause",
-			"history", "lease",
+			"history", "lease", "undo-max-bytes",
 		},
 	},
 	{
@@ -160,6 +161,12 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 			"exclusively: that cancels readers on standbys")
 	f.DurationVar(&c.runs.PlanMaxAge, "plan-max-age", c.runs.PlanMaxAge,
 		"how old a dry run may be that run --plan carries out, a minute or more")
+	f.DurationVar(&c.runs.Undo, "undo", 0,
+		"keep what runs delete in the trash for this time after them, up to 2160h (90 days), unless a run says otherwise; "+
+			"0: not at all")
+	f.Int64Var(&c.runs.UndoMaxBytes, "undo-max-bytes", 0,
+		"a run stops before a batch while the trash of all runs has more bytes; 0: a tenth of the database, from 64 MiB "+
+			"to 10 GiB")
 	f.DurationVar(&c.runs.MaxPause, "max-pause", c.runs.MaxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.DurationVar(&c.runs.History, "history", c.runs.History,
@@ -282,6 +289,7 @@ func (c *Config) check() error {
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
 		checkRange("--history", r.History, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", r.PlanMaxAge, time.Minute, math.MaxInt64),
+		checkRange("--undo", r.Undo, 0, trash.MaxKeep), checkRange("--undo-max-bytes", r.UndoMaxBytes, 0, math.MaxInt64),
 		checkRange("--max-pause", r.MaxPause, time.Minute, math.MaxInt64), checkInstance(r.Instance),
 		checkRange("--workers", r.Workers, 1, 16), checkSynchronousCommit(r.SynchronousCommit),
 		checkLimits(r.Limits), checkBounds(r.Notify.Bounds),

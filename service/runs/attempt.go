@@ -145,6 +145,9 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	if c.failed && !c.ContinueOnError { // nothing is left to do but end the run
 		return nil
 	}
+	if c.Restore != nil {
+		return a.restore(ctx)
+	}
 	chosen, all, err := a.m.Tasks.Resolve(ctx, a.m.pool, c.chosen)
 	if err != nil {
 		return err
@@ -168,6 +171,12 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 			return err
 		}
 		if config.SavedPlan, err = store.SavedPlan(ctx, a.m.pool, c.Plan); err != nil {
+			return lost(err)
+		}
+	}
+	if c.Undo > 0 {
+		config.Undo.Keep = c.Undo
+		if config.Undo.MaxBytes, err = a.m.UndoMaxBytes(ctx); err != nil {
 			return lost(err)
 		}
 	}

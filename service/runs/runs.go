@@ -81,6 +81,10 @@ type Config struct {
 	PlanMaxAge time.Duration
 	// DefaultPace is the pace of runs whose request names none; "" means pace.Balanced.
 	DefaultPace pace.Pace
+	// Undo is for how long the trash keeps what runs delete whose request does not say so; 0 means not at all.
+	// UndoMaxBytes is how large the trash of all runs may become.
+	Undo         time.Duration
+	UndoMaxBytes int64
 	// MaxPause is how long a run may be paused before it ends; 0 means DefaultMaxPause.
 	MaxPause time.Duration
 	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.

@@ -248,6 +248,7 @@ func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, pending *schedule
 		Phase:           phase,
 		RequestedBy:     store.RequestedBySchedule,
 		Plan:            plan,
+		Undo:            m.config.Undo,
 		Pipeline:        list.Tasks,
 		Chosen:          list.Choose(planTasks, nil),
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 var ErrNoTasks = failure.New(
@@ -38,9 +39,10 @@ type Request struct {
 	SkipTasks       []string
 	DryRun          bool
 	ContinueOnError bool
-	MaxDuration     time.Duration // 0 for no limit
-	PauseStopsClock bool          `json:",omitempty"` // whether MaxDuration leaves out pauses
-	Pace            pace.Pace     `json:",omitempty"` // "" for the default of the service
+	MaxDuration     time.Duration  // 0 for no limit
+	PauseStopsClock bool           `json:",omitempty"` // whether MaxDuration leaves out pauses
+	Pace            pace.Pace      `json:",omitempty"` // "" for the default of the service
+	Undo            *time.Duration `json:",omitempty"` // nil for the default of the service
 	RequestedBy     string
 	ByViewer        bool           // the caller may only request dry runs
 	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none
@@ -128,6 +130,9 @@ func (r Request) validate(list TaskList) error {
 	if problem := schedule.TimeLimitProblem(r.MaxDuration); problem != "" {
 		wrong.Add("max_duration", problem)
 	}
+	if r.Undo != nil && (*r.Undo < 0 || *r.Undo > trash.MaxKeep) {
+		wrong.Add("undo", "must be from 0, for no undo, to 90 days")
+	}
 	if wrong == nil && len(list.Choose(r.Tasks, r.SkipTasks)) == 0 {
 		wrong.Add("skip_tasks", "leaves no task to run")
 	}
@@ -170,6 +175,16 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		}
 	}
 	return wrong
+}
+
+func (r Request) undo(usual time.Duration) time.Duration {
+	switch {
+	case r.DryRun:
+		return 0
+	case r.Undo != nil:
+		return *r.Undo
+	}
+	return usual
 }
 
 // digest returns a digest of everything but the id, or nil if the request has no id.
@@ -218,6 +233,7 @@ func (m *Manager) insert(
 		Plan:            planID,
 		WhatIf:          req.WhatIf,
 		Accepted:        req.Accepted,
+		Undo:            req.undo(m.config.Undo),
 		Pipeline:        list.Tasks,
 		Chosen:          list.Choose(req.Tasks, req.SkipTasks),
 		RequestID:       req.ID,

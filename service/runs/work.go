@@ -15,6 +15,8 @@ import (
 const (
 	// pruneEvery is how often old runs are deleted; more often if runs are stored for a shorter time.
 	pruneEvery = time.Hour
+	// expireEvery is how often what has expired in the trash is deleted.
+	expireEvery = time.Minute
 	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
 	// heartbeatEvery is how often a replica records that it is running. replicaTimeout is how long such a record is
@@ -40,6 +42,7 @@ func (m *Manager) Work(ctx context.Context) {
 		pause := min(pruneEvery, m.config.History, planAges*m.config.PlanMaxAge)
 		m.repeat(ctx, pause, "forget old runs", m.prune)
 	})
+	wg.Go(func() { m.repeat(ctx, expireEvery, "delete what expired in the trash", m.expireTrash) })
 	wg.Go(func() {
 		m.repeat(ctx, heartbeatEvery, "tell the others of this replica", m.heartbeat)
 		m.deregister(ctx)

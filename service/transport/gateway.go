@@ -66,6 +66,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterPolicyServiceHandlerClient(ctx, mux, client),
 		cleanupv1.RegisterInsightServiceHandlerClient(ctx, mux, client),
 		cleanupv1.RegisterServerServiceHandlerClient(ctx, mux, client),
+		cleanupv1.RegisterRestoreServiceHandlerClient(ctx, mux, client),
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, client))
 }
 

@@ -56,6 +56,9 @@ var rules = map[string]rule{
 	cleanupv1.ServerService_WhoAmI_FullMethodName:          {role: access.Viewer},
 	cleanupv1.ServerService_GetServer_FullMethodName:       {role: access.Viewer},
 	cleanupv1.ServerService_ListAudit_FullMethodName:       {role: access.Admin},
+	cleanupv1.RestoreService_ListTrash_FullMethodName:      {role: access.Viewer},
+	cleanupv1.RestoreService_RestoreTrash_FullMethodName:   {role: access.Admin, audited: true},
+	cleanupv1.RestoreService_PurgeTrash_FullMethodName:     {role: access.Admin, audited: true},
 
 	cleanupv1.UserDataService_FindUserData_FullMethodName:   {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_EraseUserData_FullMethodName:  {role: access.Admin, audited: true},

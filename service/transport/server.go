@@ -55,13 +55,14 @@ type Cleanup interface {
 	cleanupv1.PolicyServiceServer
 	cleanupv1.InsightServiceServer
 	cleanupv1.ServerServiceServer
+	cleanupv1.RestoreServiceServer
 }
 
 // cleanupServices are the names of the services of Cleanup.
 var cleanupServices = []string{
 	cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.GuardService_ServiceDesc.ServiceName,
 	cleanupv1.PolicyService_ServiceDesc.ServiceName, cleanupv1.InsightService_ServiceDesc.ServiceName,
-	cleanupv1.ServerService_ServiceDesc.ServiceName,
+	cleanupv1.ServerService_ServiceDesc.ServiceName, cleanupv1.RestoreService_ServiceDesc.ServiceName,
 }
 
 type Config struct {
@@ -144,6 +145,7 @@ func NewServer(c Config) (*Server, error) {
 	cleanupv1.RegisterPolicyServiceServer(guarded, c.Cleanup)
 	cleanupv1.RegisterInsightServiceServer(guarded, c.Cleanup)
 	cleanupv1.RegisterServerServiceServer(guarded, c.Cleanup)
+	cleanupv1.RegisterRestoreServiceServer(guarded, c.Cleanup)
 	cleanupv1.RegisterUserDataServiceServer(guarded, c.UserData)
 	healthv1.RegisterHealthServer(guarded, s.health)
 	reflection.Register(guarded)

@@ -193,6 +193,8 @@ type Outcome struct {
 	Cutoffs map[string]guard.CutoffRecord
 	// Preview is what a dry run found; nil in a run that deletes.
 	Preview *SavedTask
+	// Existing is how many rows a restore left in the trash, since rows with their keys exist again.
+	Existing int64
 }
 
 func (o *Outcome) fail(problem string, err error) {

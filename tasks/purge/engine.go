@@ -162,7 +162,15 @@ func (d *Delta) addAffected(affected []Affected) {
 }
 
 func (d Delta) Empty() bool {
-	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Partitions == 0 && d.Cascaded == 0
+	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Partitions == 0 && d.Cascaded == 0 &&
+		d.Restored == nil
+}
+
+func (d Delta) RowsRestored() (rows int64) {
+	for _, t := range d.Restored {
+		rows += t.Rows
+	}
+	return rows
 }
 
 // Cursor is how far a sweep has come: everything below it is done. It becomes invalid when the table is rewritten,

@@ -3,6 +3,9 @@ package trash
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -180,11 +183,15 @@ func (r relation) again() (sql []string) {
 	return append(sql, r.Grants...)
 }
 
-// Return brings a dropped relation back, in a transaction of the caller. It fails if its name is taken.
-func Return(ctx context.Context, tx pgx.Tx, e Entry) error {
+// Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
+// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parent.
+func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	if err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r); err != nil {
 		return err
+	}
+	if schema != "" {
+		r.Schema, r.Parent, r.Keys = schema, "", nil
 	}
 	sql := r.back(e.Name)
 	if e.Kind == View {
@@ -193,8 +200,7 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry) error {
 	if err := execute(ctx, tx, sql); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET rows_restored = rows_trashed - rows_purged - rows_expired,
-		end_time = clock_timestamp() WHERE id = $1`, e.ID)
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.trash SET end_time = clock_timestamp() WHERE id = $1", e.ID)
 	return err
 }
 
@@ -211,21 +217,30 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) error {
 	return err
 }
 
-// Purge deletes some rows of an entry for good: those whose columns have certain values, as text.
-func Purge(ctx context.Context, tx pgx.Tx, e Entry, values map[string]string) (int64, error) {
-	where, args := "true", []any{}
-	for _, c := range e.Columns {
-		if v, ok := values[c.Name]; ok {
-			args = append(args, v)
-			where += fmt.Sprintf(" AND t.%s::text = $%d", c.Name, len(args))
-		}
+// Purge deletes the rows of an entry for good whose columns have certain values, as text; without any, all of it. gone
+// is true if nothing of it is left.
+func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (rows int64, gone bool, err error) {
+	if len(values) == 0 {
+		return e.Rows, true, Drop(ctx, tx, e, "rows_purged")
 	}
-	if len(args) < len(values) {
-		return 0, nil // the table never had one of the columns
+	if e.Kind == View {
+		return 0, false, nil
 	}
-	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), where), args...)
-	if err == nil {
-		_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, tag.RowsAffected())
+	where, args := []string{}, []any{}
+	for name, value := range values {
+		args = append(args, value)
+		where = append(where, fmt.Sprintf("t.%s::text = $%d", quoted(name), len(args)))
 	}
-	return tag.RowsAffected(), err
+	var has bool // a table that never had one of the columns has no such rows
+	if err := tx.QueryRow(ctx, `SELECT count(*) = cardinality($2::text[]) FROM pg_attribute WHERE attrelid = to_regclass($1)
+		AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped`, e.table(), slices.Collect(maps.Keys(values))).
+		Scan(&has); err != nil || !has {
+		return 0, false, err
+	}
+	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
+	if err != nil {
+		return 0, false, err
+	}
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, tag.RowsAffected())
+	return tag.RowsAffected(), false, err
 }

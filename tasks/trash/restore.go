@@ -27,18 +27,50 @@ type Entry struct {
 	Name    string // of the table in Schema
 	Columns []column
 	Rows    int64 // now in the trash
+	Created time.Time
+	Expires *time.Time // nil while its run works
+}
+
+// Of reports whether the entry is of a table, named with or without its schema.
+func (e Entry) Of(table string) bool {
+	return e.Root == table || strings.ReplaceAll(e.Root, `"`, "") == table ||
+		strings.HasSuffix(strings.ReplaceAll(e.Root, `"`, ""), "."+table)
 }
 
 // Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
 func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
 	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, kind, root, name, columns,
-		rows_trashed - rows_restored - rows_purged - rows_expired
+		rows_trashed - rows_restored - rows_purged - rows_expired, create_time, expire_time
 		FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)
 		ORDER BY id`, run)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 }
 
 func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
+
+// Into makes the entry's rows come back into a table of another schema, which is made with the same columns and types
+// and nothing else unless it is there.
+func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
+	var name string
+	if err := tx.QueryRow(ctx, "SELECT (parse_ident($1))[2]", e.Root).Scan(&name); err != nil {
+		return err
+	}
+	var columns []string
+	for _, c := range e.Columns {
+		columns = append(columns, c.Name+" "+c.Type)
+	}
+	e.Root = quoted(schema, name)
+	return execute(ctx, tx, []string{fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", e.Root, strings.Join(columns, ", "))})
+}
+
+// Left drops the entry's table if no row is left in it, in a transaction of the caller.
+func (e *Entry) Left(ctx context.Context, tx pgx.Tx) error {
+	var rows bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+e.table()+")").Scan(&rows); err != nil || rows {
+		return err
+	}
+	return Drop(ctx, tx, *e, "rows_purged")
+}
 
 // Restored is how many rows of an entry came back, and how many stay in the trash by the reason: a row with the same
 // key exists again, or the table refuses them.
@@ -56,8 +88,7 @@ const reasonsKept = 20
 type Restore struct {
 	Engine *purge.Engine
 	Entry  Entry
-	// Keys are the only values of the column Key, as text, whose rows come back; nil for all.
-	Key  string
+	// Keys are the only values of the table's key, of one column, whose rows come back, as text; nil for all.
 	Keys []string
 
 	to     target
@@ -68,6 +99,7 @@ type Restore struct {
 type target struct {
 	columns, values []string // of an INSERT
 	lost            []string // columns of the entry for which the table has no place
+	key             string   // the column of the first unique key with one column
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
 	types           map[string]string
 }
@@ -119,7 +151,8 @@ WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n)
 FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-  AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts`
+  AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts
+ORDER BY NOT i.indisprimary, i.indexrelid`
 
 // ErrNoTable means that the table of an entry does not exist any more.
 var ErrNoTable = errors.New("its table does not exist any more: restore it into a new schema")
@@ -154,6 +187,9 @@ func (r *Restore) read(ctx context.Context) error {
 	rows, _ = r.Engine.Pool.Query(ctx, uniqueSQL, r.Entry.Root)
 	unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
 	for _, key := range unique {
+		if len(key) == 1 && r.to.key == "" {
+			r.to.key = key[0]
+		}
 		var same []string
 		for _, name := range key {
 			i := slices.IndexFunc(r.Entry.Columns, func(c column) bool { return c.Name == name })
@@ -167,6 +203,9 @@ func (r *Restore) read(ctx context.Context) error {
 			r.to.keys = append(r.to.keys, fmt.Sprintf("EXISTS (SELECT FROM %s AS r WHERE %s)", r.Entry.Root,
 				strings.Join(same, " AND ")))
 		}
+	}
+	if err == nil && r.Keys != nil && r.to.key == "" {
+		err = fmt.Errorf("%s has no key of one column", r.Entry.Root)
 	}
 	return err
 }
@@ -191,7 +230,7 @@ func (r *Restore) find(ctx context.Context, from, to int64) (rows []pgtype.TID, 
 	}
 	keyed := "true"
 	if r.Keys != nil {
-		keyed = fmt.Sprintf("t.%s::text = ANY ($3::text[])", r.Key)
+		keyed = fmt.Sprintf("t.%s::text = ANY ($3::text[])", r.to.key)
 	}
 	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
 		or(r.to.lost, "t.%s IS NOT NULL"), or(r.to.keys, "%s"), r.Entry.table(), keyed)

@@ -364,7 +364,7 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	}
 	db.Do("CREATE TABLE wkf5_1 (i int)")
 	back := func(e trash.Entry) error {
-		return inTx(t, db, func(tx pgx.Tx) error { return trash.Return(t.Context(), tx, e) })
+		return inTx(t, db, func(tx pgx.Tx) error { return trash.Return(t.Context(), tx, e, "") })
 	}
 	if err := back(all[2]); !sqlstate.Is(err, pgerrcode.DuplicateTable) {
 		t.Errorf("a table returns although its name is taken: %v", err)

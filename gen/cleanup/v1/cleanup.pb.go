@@ -239,6 +239,10 @@ const (
 	RefusalReason_REFUSAL_REASON_PLAN_STALE RefusalReason = 2
 	// The task would have deleted more rows of a table than its plan allows.
 	RefusalReason_REFUSAL_REASON_PLAN_EXCEEDED RefusalReason = 3
+	// The trash cannot keep all that the task would delete: `undo` has to be 0 for it.
+	RefusalReason_REFUSAL_REASON_NOT_UNDOABLE RefusalReason = 4
+	// The trash is as large as it may become.
+	RefusalReason_REFUSAL_REASON_TRASH_FULL RefusalReason = 5
 )
 
 // Enum value maps for RefusalReason.
@@ -248,12 +252,16 @@ var (
 		1: "REFUSAL_REASON_GUARD",
 		2: "REFUSAL_REASON_PLAN_STALE",
 		3: "REFUSAL_REASON_PLAN_EXCEEDED",
+		4: "REFUSAL_REASON_NOT_UNDOABLE",
+		5: "REFUSAL_REASON_TRASH_FULL",
 	}
 	RefusalReason_value = map[string]int32{
 		"REFUSAL_REASON_UNSPECIFIED":   0,
 		"REFUSAL_REASON_GUARD":         1,
 		"REFUSAL_REASON_PLAN_STALE":    2,
 		"REFUSAL_REASON_PLAN_EXCEEDED": 3,
+		"REFUSAL_REASON_NOT_UNDOABLE":  4,
+		"REFUSAL_REASON_TRASH_FULL":    5,
 	}
 )
 
@@ -655,7 +663,11 @@ type Run struct {
 	// Whether the run is RUNNING and no replica has it: the one that had it stopped, or no longer renews its lease. A
 	// server resumes it after the last committed batch, and so does `cleanupd run` or `cleanupd runs watch` with
 	// --database-url.
-	Interrupted   bool `protobuf:"varint,23,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	Interrupted bool `protobuf:"varint,23,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// For how long after the run what it deletes waits in the trash; absent if nothing does.
+	Undo *durationpb.Duration `protobuf:"bytes,24,opt,name=undo,proto3" json:"undo,omitempty"`
+	// The run of which this one restores what is in the trash; empty for a run that deletes.
+	RestoredRunId string `protobuf:"bytes,25,opt,name=restored_run_id,json=restoredRunId,proto3" json:"restored_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -851,6 +863,20 @@ func (x *Run) GetInterrupted() bool {
 	return false
 }
 
+func (x *Run) GetUndo() *durationpb.Duration {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
+}
+
+func (x *Run) GetRestoredRunId() string {
+	if x != nil {
+		return x.RestoredRunId
+	}
+	return ""
+}
+
 // TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
 // delete.
 type TaskResult struct {
@@ -918,7 +944,11 @@ type TaskResult struct {
 	RowsOnHold int64 `protobuf:"varint,19,opt,name=rows_on_hold,json=rowsOnHold,proto3" json:"rows_on_hold,omitempty"`
 	// Rows of other tables that foreign keys with ON DELETE CASCADE deleted with the deleted rows; `rows_deleted` does not
 	// have them. In a dry run, rows that would go with the others. `space`, and the previews, have them by table.
-	RowsCascaded  int64 `protobuf:"varint,21,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
+	RowsCascaded int64 `protobuf:"varint,21,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
+	// Rows, and tables, that a restore brought back from the trash.
+	RowsRestored int64 `protobuf:"varint,26,opt,name=rows_restored,json=rowsRestored,proto3" json:"rows_restored,omitempty"`
+	// Rows that a restore left in the trash, because rows with the same keys exist again.
+	RowsExisting  int64 `protobuf:"varint,27,opt,name=rows_existing,json=rowsExisting,proto3" json:"rows_existing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1124,6 +1154,20 @@ func (x *TaskResult) GetRowsOnHold() int64 {
 func (x *TaskResult) GetRowsCascaded() int64 {
 	if x != nil {
 		return x.RowsCascaded
+	}
+	return 0
+}
+
+func (x *TaskResult) GetRowsRestored() int64 {
+	if x != nil {
+		return x.RowsRestored
+	}
+	return 0
+}
+
+func (x *TaskResult) GetRowsExisting() int64 {
+	if x != nil {
+		return x.RowsExisting
 	}
 	return 0
 }
@@ -2270,8 +2314,11 @@ type RunCleanupRequest struct {
 	Pace Pace `protobuf:"varint,11,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
 	// Whether `max_duration` does not count pauses. Default false.
 	PauseStopsClock bool `protobuf:"varint,12,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// For how long after the run what it deletes waits in the trash: 0, for not at all, to 90 days. Default: that of
+	// `serve --undo`.
+	Undo          *durationpb.Duration `protobuf:"bytes,13,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunCleanupRequest) Reset() {
@@ -2386,6 +2433,13 @@ func (x *RunCleanupRequest) GetPauseStopsClock() bool {
 		return x.PauseStopsClock
 	}
 	return false
+}
+
+func (x *RunCleanupRequest) GetUndo() *durationpb.Duration {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
 }
 
 // RunCleanupResponse carries one event of the run.
@@ -3783,7 +3837,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\b\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\b\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -3811,7 +3865,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x0etripped_guards\x18\x16 \x03(\v2\x18.cleanup.v1.TrippedGuardR\rtrippedGuards\x12D\n" +
 	"\x10window_open_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0ewindowOpenTime\x12'\n" +
 	"\x10waits_for_run_id\x18\x15 \x01(\tR\rwaitsForRunId\x12 \n" +
-	"\vinterrupted\x18\x17 \x01(\bR\vinterrupted\"\xcb\b\n" +
+	"\vinterrupted\x18\x17 \x01(\bR\vinterrupted\x12-\n" +
+	"\x04undo\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\x04undo\x12&\n" +
+	"\x0frestored_run_id\x18\x19 \x01(\tR\rrestoredRunId\"\x95\t\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -3843,7 +3899,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12 \n" +
 	"\frows_on_hold\x18\x13 \x01(\x03R\n" +
 	"rowsOnHold\x12#\n" +
-	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x1a;\n" +
+	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x12#\n" +
+	"\rrows_restored\x18\x1a \x01(\x03R\frowsRestored\x12#\n" +
+	"\rrows_existing\x18\x1b \x01(\x03R\frowsExisting\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x04\n" +
@@ -3950,7 +4008,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x1d\n" +
 	"\n" +
 	"depends_on\x18\x05 \x03(\tR\tdependsOn\x12\x1a\n" +
-	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\xd5\x03\n" +
+	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\x84\x04\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -3966,7 +4024,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"request_id\x18\n" +
 	" \x01(\tR\trequestId\x12$\n" +
 	"\x04pace\x18\v \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\x12*\n" +
-	"\x11pause_stops_clock\x18\f \x01(\bR\x0fpauseStopsClock\"@\n" +
+	"\x11pause_stops_clock\x18\f \x01(\bR\x0fpauseStopsClock\x12-\n" +
+	"\x04undo\x18\r \x01(\v2\x19.google.protobuf.DurationR\x04undo\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
@@ -4079,12 +4138,14 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x03*\x8a\x01\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x03*\xca\x01\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REFUSAL_REASON_GUARD\x10\x01\x12\x1d\n" +
 	"\x19REFUSAL_REASON_PLAN_STALE\x10\x02\x12 \n" +
-	"\x1cREFUSAL_REASON_PLAN_EXCEEDED\x10\x03*\x99\x01\n" +
+	"\x1cREFUSAL_REASON_PLAN_EXCEEDED\x10\x03\x12\x1f\n" +
+	"\x1bREFUSAL_REASON_NOT_UNDOABLE\x10\x04\x12\x1d\n" +
+	"\x19REFUSAL_REASON_TRASH_FULL\x10\x05*\x99\x01\n" +
 	"\rPreviewAction\x12\x1e\n" +
 	"\x1aPREVIEW_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PREVIEW_ACTION_DELETE\x10\x01\x12\x19\n" +
@@ -4207,8 +4268,8 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*Options)(nil),               // 52: cleanup.v1.Options
 	(*TrippedGuard)(nil),          // 53: cleanup.v1.TrippedGuard
 	(Pace)(0),                     // 54: cleanup.v1.Pace
-	(*Message)(nil),               // 55: cleanup.v1.Message
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*Message)(nil),               // 56: cleanup.v1.Message
 	(*fieldmaskpb.FieldMask)(nil), // 57: google.protobuf.FieldMask
 	(*InvalidOption)(nil),         // 58: cleanup.v1.InvalidOption
 	(*Schedule)(nil),              // 59: cleanup.v1.Schedule
@@ -4227,99 +4288,101 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	51, // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
 	53, // 11: cleanup.v1.Run.tripped_guards:type_name -> cleanup.v1.TrippedGuard
 	51, // 12: cleanup.v1.Run.window_open_time:type_name -> google.protobuf.Timestamp
-	1,  // 13: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	51, // 14: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	51, // 15: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	12, // 16: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	55, // 17: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
-	11, // 18: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,  // 19: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	48, // 20: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,  // 21: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	51, // 22: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	51, // 23: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	53, // 24: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	51, // 25: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 26: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	15, // 27: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	17, // 28: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	18, // 29: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	19, // 30: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	20, // 31: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	9,  // 32: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,  // 33: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	16, // 34: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,  // 35: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	54, // 36: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
-	10, // 37: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 38: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	49, // 39: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	9,  // 40: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	7,  // 41: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
-	56, // 42: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	52, // 43: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	53, // 44: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	54, // 45: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
-	13, // 46: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	13, // 47: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 48: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	8,  // 49: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,  // 50: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	51, // 51: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	51, // 52: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	9,  // 53: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	9,  // 54: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	54, // 55: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
-	9,  // 56: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
-	9,  // 57: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
-	9,  // 58: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
-	21, // 59: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	52, // 60: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 61: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 62: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 63: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	50, // 64: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
-	52, // 65: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	57, // 66: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	52, // 67: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 68: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 69: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 70: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	59, // 71: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	59, // 72: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	57, // 73: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	59, // 74: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	22, // 75: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	24, // 76: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	26, // 77: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	28, // 78: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	30, // 79: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	32, // 80: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	34, // 81: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	36, // 82: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	38, // 83: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	40, // 84: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	42, // 85: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	44, // 86: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	46, // 87: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	23, // 88: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	25, // 89: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	27, // 90: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	29, // 91: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	31, // 92: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	33, // 93: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	35, // 94: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	37, // 95: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	39, // 96: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	41, // 97: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	43, // 98: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	45, // 99: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	47, // 100: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	88, // [88:101] is the sub-list for method output_type
-	75, // [75:88] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	55, // 13: cleanup.v1.Run.undo:type_name -> google.protobuf.Duration
+	1,  // 14: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	51, // 15: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	51, // 16: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	12, // 17: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	56, // 18: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	11, // 19: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,  // 20: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	48, // 21: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,  // 22: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	51, // 23: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	51, // 24: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	53, // 25: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	51, // 26: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 27: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	15, // 28: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	17, // 29: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	18, // 30: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	19, // 31: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	20, // 32: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	9,  // 33: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,  // 34: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	16, // 35: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,  // 36: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	54, // 37: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	10, // 38: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 39: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	49, // 40: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	9,  // 41: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	7,  // 42: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
+	55, // 43: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	52, // 44: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	53, // 45: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	54, // 46: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	55, // 47: cleanup.v1.RunCleanupRequest.undo:type_name -> google.protobuf.Duration
+	13, // 48: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	13, // 49: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 50: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	8,  // 51: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,  // 52: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	51, // 53: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	51, // 54: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	9,  // 55: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	9,  // 56: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	54, // 57: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	9,  // 58: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	9,  // 59: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	9,  // 60: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	21, // 61: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	52, // 62: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 63: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 64: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 65: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	50, // 66: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
+	52, // 67: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	57, // 68: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 69: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 70: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 71: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 72: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	59, // 73: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	59, // 74: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	57, // 75: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	59, // 76: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	22, // 77: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	24, // 78: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	26, // 79: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	28, // 80: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	30, // 81: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	32, // 82: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	34, // 83: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	36, // 84: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	38, // 85: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	40, // 86: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	42, // 87: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	44, // 88: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	46, // 89: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	23, // 90: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	25, // 91: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	27, // 92: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	29, // 93: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	31, // 94: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	33, // 95: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	35, // 96: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	37, // 97: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	39, // 98: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	41, // 99: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	43, // 100: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	45, // 101: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	47, // 102: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	90, // [90:103] is the sub-list for method output_type
+	77, // [77:90] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }

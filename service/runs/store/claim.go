@@ -70,6 +70,8 @@ type Claim struct {
 	Plan            uuid.UUID    // the dry run whose plan the run follows; uuid.Nil if none
 	Accepted        []guard.Trip // the guards that the run may pass
 	WhatIf          map[string]int
+	Undo            time.Duration
+	Restore         *RestoreParams
 	ReferenceTime   time.Time
 	TraceParent     string // the trace context of the call that requested the run
 	Pace            pace.Pace
@@ -98,7 +100,7 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, l
 			failed_attempts = CASE WHEN waiting.replica = '' THEN 0 WHEN progress_hash = '' THEN failed_attempts
 				WHEN progress_hash = `+progressHash+` THEN failed_attempts + 1 ELSE 1 END, progress_hash = ''
 		FROM waiting WHERE run.id = waiting.id
-		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, reference_time, trace_parent,
+		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, undo, restore, reference_time, trace_parent,
 			pace, lease_until, before IS NOT NULL, failed_attempts, waiting.state, waiting.replica`,
 		args,
 	)
@@ -223,7 +225,8 @@ func fencedIfNone(tag pgconn.CommandTag, err error) error {
 // An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the
 // current task are not progress, since the next attempt counts that task again.
 const progressHash = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN NOT run.dry_run OR t.state <> 'RUNNING'
-	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.partitions_removed, t.cursor)
+	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.partitions_removed, t.rows_restored,
+		t.cursor)
 	END), ',' ORDER BY t.position))
 		FROM cleanupd.task t WHERE t.run_id = run.id)`
 
@@ -309,6 +312,9 @@ func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 			"cause":  string(run.Cause),
 		},
 	).Scan(&run.EndTime, &run.PauseTime, &run.PausedBy); err != nil {
+		return err
+	}
+	if err := closeTrash(ctx, tx, id); err != nil {
 		return err
 	}
 	return returnSlot(ctx, tx)

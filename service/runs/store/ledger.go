@@ -78,7 +78,8 @@ counts AS (
     rows_cascaded = rows_cascaded + @cascaded,
     tables_dropped = tables_dropped + @dropped, partitions_removed = partitions_removed + @partitions,
     batches = batches + @batches, cursor = @cursor,
-    remote_deliveries_retained = remote_deliveries_retained + @recorded, ` + setRetained + `
+    remote_deliveries_retained = remote_deliveries_retained + @recorded,
+    rows_restored = rows_restored + @restored, ` + setRetained + `
   WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING'
   RETURNING ` + instructions + ` AS fields)
 ` + orFail("counts")
@@ -111,6 +112,7 @@ func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, 
 		"batches":    Batches(d),
 		"cursor":     d.Cursor,
 		"recorded":   d.Recorded,
+		"restored":   d.RowsRestored(),
 	}))
 	relations, roots := []string{}, []string{}
 	rows, updated, cascaded, tables, indexes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
@@ -182,6 +184,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o cleanup.
 		"details":    nil,
 		"preview":    nil,
 		"saved_plan": o.Preview,
+		"existing":   o.Existing,
 		"reason":     o.Reason,
 		"metadata":   o.Metadata,
 	})
@@ -201,6 +204,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o cleanup.
 		`WITH run AS (SELECT FROM cleanupd.run WHERE `+inEpoch+` FOR UPDATE)
 		UPDATE cleanupd.task
 			SET state = @state, error = @error, detail = @detail, details = @details, `+retained+`preview = @preview,
+			rows_existing = @existing,
 			saved_plan = @saved_plan, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
 		WHERE EXISTS (SELECT FROM run) AND run_id = @run_id AND name = @task AND epoch = @epoch`,
 		args,

@@ -42,8 +42,10 @@ type NewRun struct {
 	Plan            uuid.UUID // the dry run whose plan the run follows; uuid.Nil if none
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
-	Pipeline        []rules.Task // all tasks
-	Chosen          []string     // the names of the tasks to run
+	Undo            time.Duration  // for how long the trash keeps what the run deletes; 0 for not at all
+	Restore         *RestoreParams // nil for a run that deletes
+	Pipeline        []rules.Task   // all tasks
+	Chosen          []string       // the names of the tasks to run
 	// RequestID is uuid.Nil if the request has none. RequestDigest is a digest of the rest of the request.
 	RequestID     uuid.UUID
 	RequestDigest []byte
@@ -120,10 +122,11 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		tag, err := tx.Exec(
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
-				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until, reference_time)
+				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until, undo, restore,
+				reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
 				@trace_parent, @plan, @what_if, @accepted_guards, @request_id, @request_digest, @pace,
-				@pause_stops_clock, @window_until, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
+				@pause_stops_clock, @window_until, @undo, @restore, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
 			ON CONFLICT DO NOTHING`,
 			pgx.StrictNamedArgs{
 				"id":                id,
@@ -141,6 +144,8 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 				"pace":              r.Pace,
 				"pause_stops_clock": r.PauseStopsClock,
 				"window_until":      windowUntil,
+				"undo":              r.Undo,
+				"restore":           r.Restore,
 			},
 		)
 		if err != nil {

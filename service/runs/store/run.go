@@ -90,9 +90,13 @@ type Run struct {
 	// Interrupted means that the run is RUNNING, and that no replica has it.
 	Interrupted bool `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
-	PauseStopsClock bool     `json:"PauseStopsClock,omitempty"`
-	LastSequence    int64    `json:"-"`
-	Results         []Result `json:"Results"`
+	PauseStopsClock bool `json:"PauseStopsClock,omitempty"`
+	// Undo is for how long the trash keeps what the run deletes; 0 if it does not.
+	Undo time.Duration `json:"Undo,omitempty"`
+	// Restore is what the run brings back from the trash; nil if it deletes.
+	Restore      *RestoreParams `json:"Restore,omitempty"`
+	LastSequence int64          `json:"-"`
+	Results      []Result       `json:"Results"`
 }
 
 type Result struct {
@@ -121,6 +125,9 @@ type Result struct {
 	RowsDependent  int64 `json:"RowsDependent,omitempty"`
 	RowsOnHold     int64 `json:"RowsOnHold,omitempty"`
 	TablesRetained int64 `json:"TablesRetained,omitempty"`
+	// RowsRestored came back from the trash. RowsExisting stayed there, since rows with their keys exist again.
+	RowsRestored int64 `json:"RowsRestored,omitempty"`
+	RowsExisting int64 `json:"RowsExisting,omitempty"`
 	// Detail says what was retained, or why the task was not run; "" if neither applies. Details has the same messages
 	// one by one.
 	Detail  string            `json:"Detail,omitempty"`
@@ -195,7 +202,7 @@ func (r *Run) Started() (names []string) {
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
-  pace, pause_time, paused_by, pause_stops_clock,
+  pace, pause_time, paused_by, pause_stops_clock, undo, restore,
   CASE WHEN paused_by = '` + RequestedBySchedule + `' THEN window_until END, COALESCE(` + overtaking + `::text, ''),
   COALESCE(state = 'RUNNING' AND ` + idleRun + `, false),
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
@@ -206,7 +213,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
       'RowsSuppressed', rows_suppressed, 'RowsDependent', rows_dependent,
       'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained',
 	tables_retained, 'RowsOnHold',
-        rows_on_hold, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
+        rows_on_hold, 'RowsRestored', rows_restored, 'RowsExisting', rows_existing, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
 	start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s
@@ -241,8 +248,8 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 		var previews map[string][]cleanup.PreviewTable
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, (*connection.Text)(&r.RequestedBy), &r.ReferenceTime, &r.CreateTime,
 			&r.StartTime, &r.EndTime, (*connection.Text)(&r.Error), &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted,
-			&r.LastSequence, &r.Pace, &r.PauseTime, &r.PausedBy, &r.PauseStopsClock, &r.WindowOpenTime, &r.WaitsFor,
-			&r.Interrupted, &r.Results, &spaces, &previews)
+			&r.LastSequence, &r.Pace, &r.PauseTime, &r.PausedBy, &r.PauseStopsClock, &r.Undo, &r.Restore,
+			&r.WindowOpenTime, &r.WaitsFor, &r.Interrupted, &r.Results, &spaces, &previews)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
 		}

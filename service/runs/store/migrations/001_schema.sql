@@ -25,6 +25,8 @@ CREATE TABLE cleanupd.run (
   dry_run           boolean NOT NULL,
   plan              uuid,                   -- the dry run that it does
   what_if           jsonb,                  -- the options that a dry run supposes to be stored
+  undo              interval NOT NULL DEFAULT '0', -- for how long the trash keeps what it deletes; 0: not at all
+  restore           jsonb,                  -- what it brings back from the trash; NULL for a run that deletes
   accepted_guards   jsonb,                  -- the guards that it may pass, with the numbers that were accepted
   continue_on_error boolean NOT NULL,
   max_duration      interval,
@@ -87,6 +89,10 @@ CREATE TABLE cleanupd.task (
   rows_cascaded  bigint NOT NULL DEFAULT 0, -- that foreign keys deleted; rows_deleted does not have them
   tables_dropped bigint NOT NULL DEFAULT 0,
   partitions_removed bigint NOT NULL DEFAULT 0, -- dropped with all rows, or detached
+
+  -- of a restore
+  rows_restored  bigint NOT NULL DEFAULT 0,
+  rows_existing  bigint NOT NULL DEFAULT 0, -- that stayed in the trash, since rows with their keys exist again
 
   -- obsolete and retained, by the reason
   rows_failed                bigint NOT NULL DEFAULT 0,

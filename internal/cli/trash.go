@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+func NewTrash() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "trash",
+		Short: "Show and bring back what runs with undo have deleted",
+		Long: "Runs with --undo keep what they delete in the trash for a while: rows, with those that foreign keys delete\n" +
+			"with them, and dropped tables, partitions and views.",
+		Example: "  cleanupd run --undo 72h\n  cleanupd trash list\n  cleanupd trash restore RUN",
+		Args:    flags.OnlyCommands,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	server.AddFlags(cmd)
+	cmd.AddCommand(newListTrash(&server, &output), newRestoreTrash(&server, &output), newPurgeTrash(&server, &output))
+	for _, c := range cmd.Commands() {
+		output.AddFlag(c)
+	}
+	return cmd
+}
+
+const maxTrash = 1000 // the largest page
+
+func newListTrash(server *rpc.Server, output *format.Output) *cobra.Command {
+	var limit int32
+	cmd := &cobra.Command{
+		Use:     "list [RUN]",
+		Short:   "List what is in the trash, of all runs or of one, never the rows themselves",
+		Example: "  cleanupd trash list\n  cleanupd trash list 4f1044",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) (err error) {
+			req := &cleanupv1.ListTrashRequest{}
+			if len(args) > 0 {
+				if req.RunId, err = runID(cmd.Context(), client, args[0]); err != nil {
+					return err
+				}
+			}
+			list, err := rpc.List(limit, maxTrash, func(size int32, token string) (*cleanupv1.ListTrashResponse, int, error) {
+				req.PageSize, req.PageToken = size, token
+				page, err := client.ListTrash(cmd.Context(), req)
+				return page, len(page.GetEntries()), err
+			})
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), list)
+			return output.Print(cmd.OutOrStdout(), list, trashTable(list.GetEntries()))
+		}),
+	}
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
+	return cmd
+}
+
+func trashTable(entries []*cleanupv1.TrashEntry) []terminal.Row {
+	rows := []terminal.Row{{"RUN", "TASK", "TABLE", "KIND", "ROWS", "SIZE", "EXPIRES"}}
+	for _, e := range entries {
+		expires := "while the run works"
+		if e.GetExpireTime() != nil {
+			expires = format.Time(e.GetExpireTime())
+		}
+		rows = append(rows, terminal.Row{
+			e.GetRunId(), e.GetTask(), e.GetTable(), format.EnumName(e.GetKind()), humanize.Comma(e.GetRows()),
+			humanize.IBytes(uint64(e.GetBytes())), expires,
+		})
+	}
+	return rows
+}
+
+func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
+	var (
+		req cleanupv1.RestoreTrashRequest
+		all bool
+	)
+	cmd := &cobra.Command{
+		Use:   "restore RUN",
+		Short: "Bring back what a run has deleted, and show the progress",
+		Long: "Bring back what a run has deleted, and show the progress. A row whose key exists again stays in the trash,\n" +
+			"and so does one that its table refuses; restore once more when that is mended. Triggers fire as for any INSERT.",
+		Example: "  cleanupd trash restore 4f1044\n  cleanupd trash restore 4f1044 --table orders --key 17 --key 18\n" +
+			"  cleanupd trash restore 4f1044 --into restored",
+		Args:              flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
+		RunE: withRun(server, func(cmd *cobra.Command, client cleanupd.Client, id string, _ []string) error {
+			req.RunId, req.Detach = id, true
+			started, err := client.RestoreTrash(cmd.Context(), &req)
+			if err != nil {
+				return err
+			}
+			first, err := started.Recv()
+			if err != nil {
+				return err
+			}
+			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId()})
+			if err != nil {
+				return err
+			}
+			return watch.NewRun(cmd.Context(), server, client, stream).
+				Follow(watch.NewPrinter(*output, cmd, server, all))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&req.Tasks, "task", nil, "only what this task deleted; may be repeated (default all)")
+	f.StringArrayVar(&req.Tables, "table", nil, "only what belongs into this table; may be repeated (default all)")
+	f.StringArrayVar(&req.Keys, "key", nil, "with one --table: only the row with this key; may be repeated (default all)")
+	f.StringVar(&req.IntoSchema, "into", "",
+		"a new schema, whose tables have neither constraints nor indexes (default the original tables)")
+	watch.AddAllFlag(f, &all)
+	return cmd
+}
+
+func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
+	var (
+		run, table string
+		olderThan  time.Duration
+		where      []string
+		yes        bool
+	)
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Delete what is in the trash for good, before it expires",
+		Long: "Delete what is in the trash for good, before it expires: what matches all flags. With --where, only some rows,\n" +
+			"such as those of a person who is to be forgotten.",
+		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) (err error) {
+			req := &cleanupv1.PurgeTrashRequest{Table: table, Where: map[string]string{}}
+			if run == "" && table == "" && !cmd.Flags().Changed("older-than") {
+				return flags.Errorf("give --run, --table or --older-than")
+			}
+			if run != "" {
+				if req.RunId, err = runID(cmd.Context(), client, run); err != nil {
+					return err
+				}
+			}
+			if cmd.Flags().Changed("older-than") {
+				req.OlderThan = durationpb.New(olderThan)
+			}
+			for _, w := range where {
+				column, value, ok := strings.Cut(w, "=")
+				if !ok {
+					return flags.Errorf("--where must be COLUMN=VALUE, not %q", w)
+				}
+				req.Where[column] = value
+			}
+			if !yes {
+				if !terminal.CanAsk() {
+					return flags.Errorf("there is no terminal to ask on: give --yes")
+				}
+				if !terminal.Confirm(cmd, "Delete this for good?") {
+					return fmt.Errorf("nothing was deleted")
+				}
+			}
+			resp, err := client.PurgeTrash(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if *output != format.Table {
+				return output.Print(cmd.OutOrStdout(), resp, nil)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s rows for good\n", humanize.Comma(resp.GetRows()))
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&run, "run", "", "only what this run deleted (default all runs)")
+	f.StringVar(&table, "table", "", "only what belongs into this table (default all)")
+	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
+	f.StringArrayVar(&where, "where", nil, "with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

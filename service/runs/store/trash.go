@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// RestoreParams says what a run brings back from the trash.
+type RestoreParams struct {
+	Run     string   `json:"run"`
+	Entries []int64  `json:"entries"`        // in the order in which they come back
+	Keys    []string `json:"keys,omitempty"` // the only rows of one table; nil for all
+	Into    string   `json:"into,omitempty"` // a new schema; "" for the original tables
+}
+
+// TrashEntry is what a task of a run deleted from one table.
+type TrashEntry struct {
+	ID         int64
+	Run        string
+	Task       string
+	Root       string
+	Kind       string
+	Rows       int64 // now in the trash
+	Bytes      int64
+	CreateTime time.Time
+	ExpireTime *time.Time // nil while the run works
+}
+
+// ListTrash returns entries, the newest run first, and the token of the next page, "" on the last page. It fails with
+// pagetoken.ErrInvalid.
+func ListTrash(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]TrashEntry, string, error) {
+	before, err := pagetoken.Parse[int64](token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, root, kind,
+			rows_trashed - rows_restored - rows_purged - rows_expired,
+			COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time
+		FROM cleanupd.trash WHERE end_time IS NULL AND ($1 = '' OR run_id::text = $1) AND ($2::bigint = 0 OR id < $2)
+		ORDER BY id DESC LIMIT $3`, run, before, size+1)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TrashEntry])
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := pagetoken.Cut(list, size, func(e TrashEntry) int64 { return e.ID })
+	return list, next, nil
+}
+
+// QueueTrashed counts what a batch moved to the trash and back.
+func QueueTrashed(b *pgx.Batch, d purge.Delta) {
+	for _, t := range d.Trashed {
+		b.Queue("UPDATE cleanupd.trash SET rows_trashed = rows_trashed + $2 WHERE id = $1", t.Entry, t.Rows)
+	}
+	for _, t := range d.Restored {
+		b.Queue("UPDATE cleanupd.trash SET rows_restored = rows_restored + $2 WHERE id = $1", t.Entry, t.Rows)
+	}
+}
+
+// closeTrash lets what a run has deleted expire some time after its end, and forgets entries without rows.
+func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp() + keep WHERE run_id = $1
+		AND expire_time IS NULL`, id)
+	return err
+}
