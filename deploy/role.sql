@@ -10,7 +10,8 @@
 -- In a database without the application's tables (without NmsDelivery in any schema), the role gets no rights but to the schema
 -- cleanupd: `cleanupd policies grants FILE` prints those that policies need, in place of rights.sql.
 --
--- The role owns the schema cleanupd, in which serve creates its tables; others lose what rights they have on that schema. It drops the
+-- The role owns the schemas cleanupd, in which serve creates its tables, and cleanupd_trash, in which runs with undo keep what they
+-- delete; others lose what rights they have on these. It drops the
 -- application's work tables only by cleanupd.drop_work_tables, and cannot read them. It sees what other sessions do (pg_read_all_stats),
 -- including the text of their statements: otherwise batches would wait neither for them nor for replicas.
 --
@@ -71,6 +72,7 @@ ALTER ROLE :"role" LOGIN INHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATI
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"role";
 GRANT pg_read_all_stats TO :"role";
 SELECT format('CREATE SCHEMA cleanupd AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd') \gexec
+SELECT format('CREATE SCHEMA cleanupd_trash AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd_trash') \gexec
 
 DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]);
 \if :campaign
@@ -103,7 +105,7 @@ ALTER FUNCTION cleanupd.drop_work_tables(regclass[]) OWNER TO :"owner";
 -- Nobody else has rights on either, by earlier grants or by default.
 SELECT format('REVOKE ALL ON %s FROM %s CASCADE', what, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
 FROM (
-  SELECT 'SCHEMA cleanupd', nspowner, nspacl FROM pg_namespace WHERE nspname = 'cleanupd'
+  SELECT 'SCHEMA ' || nspname, nspowner, nspacl FROM pg_namespace WHERE nspname IN ('cleanupd', 'cleanupd_trash')
   UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE oid = to_regprocedure('cleanupd.drop_work_tables(regclass[])')
 ) AS o (what, owner, acl) CROSS JOIN LATERAL aclexplode(acl) WHERE grantee <> owner \gexec
 \if :campaign

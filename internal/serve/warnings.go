@@ -58,7 +58,7 @@ const backupRoles = `
 SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid =
 	c.relnamespace
     WHERE c.relowner = r.oid AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
-    AND n.nspname NOT IN ('information_schema', 'cleanupd'))
+    AND n.nspname NOT IN ('information_schema', 'cleanupd', 'cleanupd_trash'))
   AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'cleanupd' AND c.relkind = 'r' AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE')
     AND has_table_privilege(r.oid, c.oid, 'SELECT')))

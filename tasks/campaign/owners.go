@@ -31,7 +31,7 @@ WITH RECURSIVE tables AS MATERIALIZED (SELECT c.oid, c.relowner,
       WHERE has_table_privilege(c.oid, p)) END AS rights
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\_%'
-    AND n.nspname NOT IN ('information_schema', 'cleanupd')),
+    AND n.nspname NOT IN ('information_schema', 'cleanupd', 'cleanupd_trash')),
 swept (oid) AS (SELECT oid FROM tables
     WHERE CASE WHEN $1::oid = 0 THEN rights && ARRAY['UPDATE', 'DELETE'] ELSE oid = $1::oid END
   UNION SELECT more.oid FROM swept CROSS JOIN LATERAL (

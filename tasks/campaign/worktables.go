@@ -135,7 +135,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_class d JOIN p
 WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') AND c.relname LIKE $2
   AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\_%'
-    AND n.nspname NOT IN ('information_schema', 'cleanupd')
+    AND n.nspname NOT IN ('information_schema', 'cleanupd', 'cleanupd_trash')
   AND (NOT c.relispartition OR NOT EXISTS (SELECT FROM pg_class r WHERE r.oid = pg_partition_root(c.oid)
     AND r.relname LIKE $2))
   AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relispartition OR c.relowner <> d.relowner

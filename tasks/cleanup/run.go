@@ -311,7 +311,7 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 // PublishingSchema returns the names of the publications that have tables of the service; it is empty if there are
 // none.
 const PublishingSchema = `SELECT COALESCE(string_agg(DISTINCT quote_ident(pubname), ', '), '')
-FROM pg_publication_tables WHERE schemaname = 'cleanupd'`
+FROM pg_publication_tables WHERE schemaname IN ('cleanupd', 'cleanupd_trash')`
 
 func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	if !r.Database.Env.Catalog.Publishes {

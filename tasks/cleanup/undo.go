@@ -40,6 +40,9 @@ func (t *executedTask) checkUndo(ctx context.Context) error {
 	if t.keeps() == 0 {
 		return nil
 	}
+	if err := t.can().Ready(ctx); err != nil {
+		return err
+	}
 	var named []string
 	notKept := func(table, why string) {
 		if !slices.Contains(named, table) {
@@ -103,7 +106,10 @@ func (t *executedTask) can() *trash.Can {
 func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
 	for _, w := range tables {
 		kind := trash.Table
-		if w.View {
+		switch {
+		case w.ByFunction:
+			return notUndoable(t.Task, w.Name, "only the function of deploy/role.sql may drop it, which cannot move it")
+		case w.View:
 			kind = trash.View
 		}
 		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), kind, w.Quoted(), -1); err != nil {

@@ -48,7 +48,7 @@ type named struct {
 }
 
 // ownSchemas is true if the schema n is PostgreSQL's, or the service's own.
-const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd'))`
+const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd', 'cleanupd_trash'))`
 
 // selectTables returns the tables of all other schemas, without partitions.
 const selectTables = `

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -73,6 +74,38 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 	}
 	s.Trash = t
 	return nil
+}
+
+// Ready makes the schema of the trash, unless it is there. It fails if the role may not, if another role owns it, or if
+// a publication of all tables would publish it.
+func (c *Can) Ready(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
+		var there, ours, may, published bool
+		err := tx.QueryRow(ctx, `SELECT count(n) > 0, COALESCE(bool_and(nspowner = current_user::regrole), true),
+				has_database_privilege(current_database(), 'CREATE'), EXISTS (SELECT FROM pg_publication WHERE puballtables)
+			FROM pg_namespace n WHERE nspname = $1`, Schema).Scan(&there, &ours, &may, &published)
+		switch {
+		case err != nil:
+			return err
+		case published:
+			return notReady("a publication of all tables would publish it: name its tables instead")
+		case !ours:
+			return notReady("the schema cleanupd_trash belongs to another role: rename it")
+		case there:
+			return nil
+		case !may:
+			return notReady("the role may not make the schema cleanupd_trash: run deploy/role.sql once more")
+		}
+		_, err = tx.Exec(ctx, "CREATE SCHEMA "+Schema)
+		return err
+	})
+}
+
+func notReady(why string) error {
+	return &failure.Refusal{
+		Reason:  failure.ReasonNotUndoable,
+		Message: "what is deleted cannot wait in the trash: " + why + "; or run without undo",
+	}
 }
 
 // columnsSQL selects the columns of a relation $1 with their types, and the types in which the trash keeps them: the

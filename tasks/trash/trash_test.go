@@ -48,6 +48,9 @@ func database(t *testing.T, setup string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Prepared(t, "trash", store.Migrate)
 	db.Do(setup)
+	if err := (&trash.Can{Pool: db.Pool}).Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return db
 }
 

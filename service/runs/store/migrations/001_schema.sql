@@ -166,8 +166,7 @@ CREATE TABLE cleanupd.remote_delivery (
   PRIMARY KEY (account, remote_id, delivery_id)
 );
 
--- What runs deleted and may be restored. An entry has its rows in a table of the schema cleanupd_trash.
-CREATE SCHEMA IF NOT EXISTS cleanupd_trash;
+-- What runs with undo deleted. An entry has its rows in a table of the schema cleanupd_trash, which the first such run makes.
 CREATE TABLE cleanupd.trash (
   id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order of deletion
   run_id        uuid NOT NULL,             -- the run may be forgotten
@@ -390,7 +389,6 @@ CREATE TABLE cleanupd.forecast (
 
 ---- create above / drop below ----
 
-DROP SCHEMA cleanupd_trash CASCADE;
 DROP TABLE cleanupd.trash, cleanupd.forecast, cleanupd.sequence_sample, cleanupd.table_sampler, cleanupd.table_counter, cleanupd.table_sample,
   cleanupd.sampled_table, cleanupd.table_sampling, cleanupd.first_run, cleanupd.deletion, cleanupd.cutoff,
   cleanupd.guard_refusal, cleanupd.guards, cleanupd.policy, cleanupd.hold, cleanupd.audit, cleanupd.notification,
