@@ -107,6 +107,9 @@ var calls = []call{
 	{rpc: "ServerService/WhoAmI", role: access.Viewer, method: "GET", path: "/v1/whoami"},
 	{rpc: "ServerService/GetServer", role: access.Viewer, method: "GET", path: "/v1/server"},
 	{rpc: "ServerService/ListAudit", role: access.Admin, method: "GET", path: "/v1/audit"},
+	{rpc: "RestoreService/ListTrash", role: access.Viewer, method: "GET", path: "/v1/trash"},
+	{rpc: "RestoreService/RestoreTrash", role: access.Admin, method: "POST", path: "/v1/trash:restore", body: "{}"},
+	{rpc: "RestoreService/PurgeTrash", role: access.Admin, method: "POST", path: "/v1/trash:purge", body: "{}"},
 	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
 	{

@@ -21,6 +21,7 @@ var changeNothing = []protoreflect.Name{
 	"WatchRun", "GetRun", "ListRuns", "ListTasks", "ListTables", "GetOptions", "GetSchedule", "ListRemoteDeliveries",
 	"ExplainTask", "ExplainRow", "ListHolds", "ListPolicies", "GetPolicy", "GetPolicyGrants", "GetForecast",
 	"GetGuards", "WhoAmI", "GetServer", "ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges",
+	"ListTrash",
 }
 
 // Every change is refused where the database is another instance's. A new RPC has to be on either side.
@@ -77,6 +78,8 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 		"DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
 		"SetPolicy":        &cleanupv1.SetPolicyRequest{Policy: oldOrders()},
 		"DeletePolicy":     &cleanupv1.DeletePolicyRequest{Name: "old-orders"},
+		"RestoreTrash":     &cleanupv1.RestoreTrashRequest{RunId: run},
+		"PurgeTrash":       &cleanupv1.PurgeTrashRequest{RunId: run},
 	}
 	s.db.Do("UPDATE cleanupd.instance SET name = 'production'")
 	before := s.db.Strings(

@@ -13,6 +13,7 @@ const (
 	ReasonNoIndex      = "NO_INDEX"
 	ReasonNotUndoable  = "NOT_UNDOABLE"
 	ReasonTrashFull    = "TRASH_FULL"
+	ReasonOnHold       = "ON_HOLD"
 )
 
 // Refusal is a refusal. Nothing was changed.

@@ -292,6 +292,19 @@ func (m *Manager) PurgeTrash(
 	if len(all) == 0 {
 		return 0, 0, ErrNoTrash
 	}
+	holds, _, err := store.EffectiveHolds(ctx, m.calls, time.Now())
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, e := range all {
+		if mayHold(holds, e) {
+			return 0, 0, &failure.Refusal{
+				Reason:   failure.ReasonOnHold,
+				Metadata: map[string]string{"table": e.Root},
+				Message:  fmt.Sprintf("a hold may be about rows of %s in the trash: release it first", e.Root),
+			}
+		}
+	}
 	for _, e := range all {
 		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 			if err := m.owner.Lock(ctx, tx); err != nil {
@@ -316,6 +329,13 @@ func (m *Manager) PurgeTrash(
 	return rows, entries, nil
 }
 
+// mayHold reports whether a hold may be about rows of an entry. Those of single rows count whatever their table is,
+// since rows that belong to these are on hold as well.
+func mayHold(h rules.Holds, e trash.Entry) bool {
+	return h.Everything || len(h.Deliveries)+len(h.Lists)+len(h.Workflows)+len(h.Recipients)+len(h.Rows) > 0 ||
+		slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool { return e.Of(t.Schema + "." + t.Name) })
+}
+
 // expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows.
 func (m *Manager) expireTrash(ctx context.Context) error {
 	entries, err := trash.Entries(ctx, m.pool, "")
@@ -336,7 +356,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		return err
 	}
 	for _, e := range entries {
-		if len(holds.Names) > 0 {
+		if mayHold(holds, e) {
 			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
 			continue
 		}

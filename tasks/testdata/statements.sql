@@ -23,7 +23,7 @@ paired AS (DELETE FROM "public"."nmswebtrackinglog" AS t USING gone WHERE t.iWeb
     t.iWebTrackingLogId <> 0 RETURNING 1)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
   (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
-  (SELECT max(place) FROM pick), 0;
+  (SELECT max(place) FROM pick), 0, NULL::bigint[];
 
 -- By TID, if an index finds the few rows of a large table: $1 are the rows that were found, and are still to
 -- match. A policy of rows older than 30 days.
@@ -75,4 +75,4 @@ paired AS (SELECT 1 WHERE false)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
   (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
   (SELECT max(place) FROM pick), (SELECT count(*) FROM pick WHERE NOT EXISTS (SELECT FROM gone WHERE
-    gone.place = pick.place AND gone.rel = pick.rel));
+    gone.place = pick.place AND gone.rel = pick.rel)), NULL::bigint[];

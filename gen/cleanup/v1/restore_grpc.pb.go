@@ -40,8 +40,9 @@ type RestoreServiceClient interface {
 	// Errors: NOT_FOUND if the trash has nothing of the run; INVALID_ARGUMENT for tasks and tables of which it has nothing;
 	// ALREADY_EXISTS while another run is active; FAILED_PRECONDITION if another instance has the database (INSTANCE).
 	RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RestoreTrashResponse], error)
-	// PurgeTrash deletes rows of the trash for good, before they expire. At least one field has to be given. NOT_FOUND if
-	// nothing in the trash matches; FAILED_PRECONDITION while a run works, and if a hold covers rows of the table (HOLD).
+	// PurgeTrash deletes what is in the trash for good, before it expires. It leaves alone what a run has deleted that still
+	// works. NOT_FOUND if nothing in the trash matches; INVALID_ARGUMENT without `run_id`, `table` and `older_than`;
+	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD).
 	PurgeTrash(ctx context.Context, in *PurgeTrashRequest, opts ...grpc.CallOption) (*PurgeTrashResponse, error)
 }
 
@@ -108,8 +109,9 @@ type RestoreServiceServer interface {
 	// Errors: NOT_FOUND if the trash has nothing of the run; INVALID_ARGUMENT for tasks and tables of which it has nothing;
 	// ALREADY_EXISTS while another run is active; FAILED_PRECONDITION if another instance has the database (INSTANCE).
 	RestoreTrash(*RestoreTrashRequest, grpc.ServerStreamingServer[RestoreTrashResponse]) error
-	// PurgeTrash deletes rows of the trash for good, before they expire. At least one field has to be given. NOT_FOUND if
-	// nothing in the trash matches; FAILED_PRECONDITION while a run works, and if a hold covers rows of the table (HOLD).
+	// PurgeTrash deletes what is in the trash for good, before it expires. It leaves alone what a run has deleted that still
+	// works. NOT_FOUND if nothing in the trash matches; INVALID_ARGUMENT without `run_id`, `table` and `older_than`;
+	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD).
 	PurgeTrash(context.Context, *PurgeTrashRequest) (*PurgeTrashResponse, error)
 	mustEmbedUnimplementedRestoreServiceServer()
 }

@@ -11,6 +11,11 @@ export const messages: Record<string, string> = {
     '{table}: {rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt; die nächste Ausführung versucht es erneut',
   ROWS_DEPENDENT:
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
+  NO_UNDO: '{table}: Was mit den Zeilen geschieht, kann nicht rückgängig gemacht werden: {problem}',
+  ROWS_RESTORED: '{table}: {rows} {rows|Zeile kam|Zeilen kamen} aus dem Papierkorb zurück',
+  ROWS_NOT_RESTORED:
+    '{table}: {existing} {existing|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt, und {failed}, weil die Tabelle sie ablehnt: {reasons}',
+  RELATION_NOT_RESTORED: '{table} bleibt im Papierkorb: {error}',
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
   PARTITION_DETACHED: '{table}: Alle Zeilen der Partition waren veraltet: abgehängt, mit ihren Zeilen',

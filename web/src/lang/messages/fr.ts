@@ -10,6 +10,11 @@ export const messages: Record<string, string> = {
     '{table} : {rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions ; la prochaine exécution réessaiera',
   ROWS_DEPENDENT:
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
+  NO_UNDO: '{table} : ce qui arrive à ses lignes ne peut pas être annulé : {problem}',
+  ROWS_RESTORED: '{table} : {rows} {rows|ligne est revenue|lignes sont revenues} de la corbeille',
+  ROWS_NOT_RESTORED:
+    '{table} : {existing} {existing|ligne reste|lignes restent} dans la corbeille car leur clé existe de nouveau, et {failed} car la table les refuse : {reasons}',
+  RELATION_NOT_RESTORED: '{table} reste dans la corbeille : {error}',
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
   PARTITION_DETACHED: '{table} : toutes les lignes de la partition étaient obsolètes : détachée, avec ses lignes',

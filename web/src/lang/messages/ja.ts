@@ -6,6 +6,11 @@ export const messages: Record<string, string> = {
   TOO_MANY_ROWS_FAILED: '{table}：{rows} 行を超える行がエラーになったため、テーブルの残りはスキップされました',
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
   ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
+  NO_UNDO: '{table}: 行への変更は元に戻せません: {problem}',
+  ROWS_RESTORED: '{table}: {rows} 行がごみ箱から戻りました',
+  ROWS_NOT_RESTORED:
+    '{table}: 同じキーが再び存在するため {existing} 行が、テーブルが拒否するため {failed} 行がごみ箱に残ります: {reasons}',
+  RELATION_NOT_RESTORED: '{table} はごみ箱に残ります: {error}',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
   PARTITION_DETACHED: '{table}: パーティションの全行が不要でした: 行ごと切り離しました',
   PARTITION_NOT_DETACHED: '{table}: パーティションは期限より前に終わりますが、切り離されません: {problem}',
