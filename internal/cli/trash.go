@@ -126,6 +126,7 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&req.IntoSchema, "into", "",
 		"a new schema, whose tables have neither constraints nor indexes (default the original tables)")
 	watch.AddAllFlag(f, &all)
+	flags.WithoutVariable(f, "task", "table", "key", "into") // what comes back is typed
 	return cmd
 }
 
@@ -188,5 +189,6 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
 	f.StringArrayVar(&where, "where", nil, "with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")
+	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good is typed
 	return cmd
 }

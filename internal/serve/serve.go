@@ -52,9 +52,9 @@ var Settings = []flags.Group{
 	},
 	{
 		Title: "Notifications",
-		Help:  []string{"notify", "notify-secret-file"},
+		Help:  []string{"notify"},
 		Experts: []string{
-			"notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables", "notify-only-scheduled",
+			"notify-secret-file", "notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables", "notify-only-scheduled",
 		},
 	},
 	{
@@ -162,8 +162,8 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&c.runs.PlanMaxAge, "plan-max-age", c.runs.PlanMaxAge,
 		"how old a dry run may be that run --plan carries out, a minute or more")
 	f.DurationVar(&c.runs.Undo, "undo", 0,
-		"keep what runs delete in the trash for this time after them, up to 2160h (90 days), unless a run says otherwise; "+
-			"0: not at all")
+		"keep what runs delete in the trash for this time after them, up to 2160h, unless a run says otherwise; 0: not "+
+			"at all")
 	f.Int64Var(&c.runs.UndoMaxBytes, "undo-max-bytes", 0,
 		"a run stops before a batch while the trash of all runs has more bytes; 0: a tenth of the database, from 64 MiB "+
 			"to 10 GiB")
