@@ -52,6 +52,9 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 	if err != nil {
 		return nil, err
 	}
+	if err := m.owner.Check(ctx, m.calls); err != nil {
+		return nil, err
+	}
 	entries, err := trash.Entries(ctx, m.calls, id.String())
 	if err != nil {
 		return nil, err
@@ -282,6 +285,9 @@ func (r recorder) Warn(m message.Message) { _ = r.Log(r.ctx, m) }
 func (m *Manager) PurgeTrash(
 	ctx context.Context, run, table string, olderThan time.Duration, where map[string]string,
 ) (rows, entries int64, err error) {
+	if err := m.owner.Check(ctx, m.calls); err != nil {
+		return 0, 0, err
+	}
 	all, err := trash.Entries(ctx, m.calls, run)
 	if err != nil {
 		return 0, 0, err

@@ -58,6 +58,8 @@ const (
 	CauseInternal     Cause = "INTERNAL"
 	CausePlanStale    Cause = failure.ReasonPlanStale
 	CausePlanExceeded Cause = failure.ReasonPlanExceeded
+	CauseNotUndoable  Cause = failure.ReasonNotUndoable
+	CauseTrashFull    Cause = failure.ReasonTrashFull
 	CauseGuarded      Cause = failure.ReasonGuard
 )
 
@@ -162,7 +164,7 @@ func (r *Run) FailedTask() string {
 // Reason returns the reason for programs if the run was refused, otherwise "".
 func (r *Run) Reason() string {
 	switch r.Cause {
-	case CausePlanStale, CausePlanExceeded, CauseGuarded:
+	case CausePlanStale, CausePlanExceeded, CauseGuarded, CauseNotUndoable, CauseTrashFull:
 		return string(r.Cause)
 	}
 	return ""

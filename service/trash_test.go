@@ -1,0 +1,154 @@
+package service_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// What a run with undo deleted is listed, comes back by key, and can be deleted for good, but not against a hold.
+func TestTrash(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series(1, 10) i`)
+	run := func(undo time.Duration) *cleanupv1.Run {
+		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, Undo: durationpb.New(undo)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	first := run(72 * time.Hour)
+	list, err := s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{RunId: first.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.GetEntries()) != 1 || list.GetBytes() == 0 || list.GetMaxBytes() == 0 {
+		t.Fatalf("the trash is %v, want one entry", list)
+	}
+	e := list.GetEntries()[0]
+	if e.GetTask() != "sessions" || e.GetTable() != `"public"."xtksessioninfo"` || e.GetRows() != 10 ||
+		e.GetKind() != cleanupv1.TrashKind_TRASH_KIND_ROWS || e.GetRunId() != first.GetId() ||
+		e.GetExpireTime().AsTime().Before(first.GetEndTime().AsTime().Add(71*time.Hour)) {
+		t.Errorf("the entry is %v", e)
+	}
+	restore := func(req *cleanupv1.RestoreTrashRequest) *cleanupv1.Run {
+		t.Helper()
+		stream, err := s.RestoreTrash(t.Context(), req)
+		events, err := drain(t, stream, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return events[len(events)-1].GetRunFinished().GetRun()
+	}
+	back := restore(&cleanupv1.RestoreTrashRequest{RunId: first.GetId(), Tables: []string{"xtksessioninfo"}, Keys: []string{"3", "4"}})
+	if r := back.GetResults()[0]; r.GetRowsRestored() != 2 || back.GetRestoredRunId() != first.GetId() {
+		t.Errorf("the restore is %v, want two rows", back)
+	}
+	if got := s.db.Int("SELECT sum(sKey::int) FROM XtkSessionInfo"); got != 7 {
+		t.Errorf("the keys that came back add up to %d, want 7", got)
+	}
+	hold, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
+		Reason: "a test", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkSessionInfo"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	purge := &cleanupv1.PurgeTrashRequest{Table: "xtksessioninfo", Where: map[string]string{"skey": "5"}}
+	_, err = s.PurgeTrash(t.Context(), purge)
+	wantCode(t, err, codes.FailedPrecondition)
+	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: hold.GetHold().GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.PurgeTrash(t.Context(), purge); err != nil || out.GetRows() != 1 || out.GetEntries() != 0 {
+		t.Errorf("purging one row: %v, %v", out, err)
+	}
+	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('6', now() + '1 day')")
+	back = restore(&cleanupv1.RestoreTrashRequest{RunId: first.GetId()})
+	if r := back.GetResults()[0]; r.GetRowsRestored() != 6 || r.GetRowsExisting() != 1 {
+		t.Errorf("the second restore is %v, want 6 rows, and one that exists", back)
+	}
+	run(0) // keeps nothing
+	if out, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: first.GetId()}); err != nil ||
+		out.GetRows() != 1 || out.GetEntries() != 1 {
+		t.Errorf("purging the rest: %v, %v", out, err)
+	}
+	if list, err = s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{}); err != nil || len(list.GetEntries()) > 0 {
+		t.Errorf("the trash has %v, %v; want nothing", list, err)
+	}
+}
+
+// A task whose rows take others with them that cannot be kept is refused before it deletes anything.
+func TestNotUndoable(t *testing.T) {
+	t.Parallel()
+	for name, setup := range map[string]string{
+		"a table that refers to itself": `CREATE TABLE x (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE,
+			id int PRIMARY KEY, above int REFERENCES x ON DELETE CASCADE)`,
+		"a key that clears": "CREATE TABLE x (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE SET NULL)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := campaign(t)
+			s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('1', '2020-01-01');
+				ALTER TABLE XtkSessionInfo ADD UNIQUE (sKey)`)
+			s.db.Do(setup)
+			_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{
+				Tasks: []string{"sessions"}, Undo: durationpb.New(time.Hour),
+			})
+			wantCode(t, err, codes.FailedPrecondition)
+			if reason := run.GetReason(); reason != cleanupv1.RefusalReason_REFUSAL_REASON_NOT_UNDOABLE {
+				t.Errorf("the reason is %s: %v", reason, err)
+			}
+			if s.db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+				t.Error("the row is gone")
+			}
+		})
+	}
+}
+
+func TestTrashErrors(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		call func() error
+		want codes.Code
+	}{
+		"a restore of no run": {func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{}) }, codes.InvalidArgument},
+		"a restore of nothing": {
+			func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{RunId: run.GetId()}) }, codes.NotFound,
+		},
+		"a purge of everything": {
+			func() error { _, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{}); return err },
+			codes.InvalidArgument,
+		},
+		"rows of no table": {func() error {
+			_, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: run.GetId(), Where: map[string]string{"a": "1"}})
+			return err
+		}, codes.InvalidArgument},
+		"a page": {func() error {
+			_, err := s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{PageToken: "x"})
+			return err
+		}, codes.InvalidArgument},
+		"too long": {func() error {
+			_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Undo: durationpb.New(91 * 24 * time.Hour)})
+			return err
+		}, codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, c.call(), c.want) })
+	}
+}
+
+func restoreError(t *testing.T, s *server, req *cleanupv1.RestoreTrashRequest) error {
+	t.Helper()
+	stream, err := s.RestoreTrash(t.Context(), req)
+	_, err = drain(t, stream, err)
+	return err
+}
