@@ -45,7 +45,9 @@ func TestTrash(t *testing.T) {
 		}
 		return events[len(events)-1].GetRunFinished().GetRun()
 	}
-	back := restore(&cleanupv1.RestoreTrashRequest{RunId: first.GetId(), Tables: []string{"xtksessioninfo"}, Keys: []string{"3", "4"}})
+	back := restore(&cleanupv1.RestoreTrashRequest{
+		RunId: first.GetId(), Tables: []string{"xtksessioninfo"}, Keys: []string{"3", "4"},
+	})
 	if r := back.GetResults()[0]; r.GetRowsRestored() != 2 || back.GetRestoredRunId() != first.GetId() {
 		t.Errorf("the restore is %v, want two rows", back)
 	}
@@ -121,7 +123,9 @@ func TestTrashErrors(t *testing.T) {
 		call func() error
 		want codes.Code
 	}{
-		"a restore of no run": {func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{}) }, codes.InvalidArgument},
+		"a restore of no run": {
+			func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{}) }, codes.InvalidArgument,
+		},
 		"a restore of nothing": {
 			func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{RunId: run.GetId()}) }, codes.NotFound,
 		},
@@ -130,7 +134,8 @@ func TestTrashErrors(t *testing.T) {
 			codes.InvalidArgument,
 		},
 		"rows of no table": {func() error {
-			_, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: run.GetId(), Where: map[string]string{"a": "1"}})
+			where := map[string]string{"a": "1"}
+			_, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: run.GetId(), Where: where})
 			return err
 		}, codes.InvalidArgument},
 		"a page": {func() error {

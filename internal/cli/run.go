@@ -174,7 +174,8 @@ func NewRun() *cobra.Command {
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
 	f.Var(&runPace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
 	f.DurationVar(&undo, "undo", 0,
-		"keep what runs delete in the trash for this time after them, up to 2160h; 0: not at all (default that of the server)")
+		"keep what runs delete in the trash for this time after them, up to 2160h; 0: not at all (default that of "+
+			"the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")

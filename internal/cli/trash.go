@@ -140,8 +140,8 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Delete what is in the trash for good, before it expires",
-		Long: "Delete what is in the trash for good, before it expires: what matches all flags. With --where, only some rows,\n" +
-			"such as those of a person who is to be forgotten.",
+		Long: "Delete what is in the trash for good, before it expires: what matches all flags. With --where, only\n" +
+			"some rows, such as those of a person who is to be forgotten.",
 		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) (err error) {
@@ -187,7 +187,8 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&run, "run", "", "only what this run deleted (default all runs)")
 	f.StringVar(&table, "table", "", "only what belongs into this table (default all)")
 	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
-	f.StringArrayVar(&where, "where", nil, "with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
+	f.StringArrayVar(&where, "where", nil,
+		"with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good is typed
 	return cmd

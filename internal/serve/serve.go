@@ -54,7 +54,8 @@ var Settings = []flags.Group{
 		Title: "Notifications",
 		Help:  []string{"notify"},
 		Experts: []string{
-			"notify-secret-file", "notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables", "notify-only-scheduled",
+			"notify-secret-file", "notify-ca", "notify-insecure", "notify-retained-rows", "notify-retained-tables",
+			"notify-only-scheduled",
 		},
 	},
 	{
@@ -289,7 +290,8 @@ func (c *Config) check() error {
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
 		checkRange("--history", r.History, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", r.PlanMaxAge, time.Minute, math.MaxInt64),
-		checkRange("--undo", r.Undo, 0, trash.MaxKeep), checkRange("--undo-max-bytes", r.UndoMaxBytes, 0, math.MaxInt64),
+		checkRange("--undo", r.Undo, 0, trash.MaxKeep),
+		checkRange("--undo-max-bytes", r.UndoMaxBytes, 0, math.MaxInt64),
 		checkRange("--max-pause", r.MaxPause, time.Minute, math.MaxInt64), checkInstance(r.Instance),
 		checkRange("--workers", r.Workers, 1, 16), checkSynchronousCommit(r.SynchronousCommit),
 		checkLimits(r.Limits), checkBounds(r.Notify.Bounds),

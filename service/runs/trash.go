@@ -78,7 +78,8 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 			if strings.HasPrefix(e.Task, policy.Prefix) {
 				kind = rules.Policy
 			}
-			new.Chosen, new.Pipeline = append(new.Chosen, e.Task), append(new.Pipeline, rules.Task{Name: e.Task, Kind: kind})
+			new.Chosen = append(new.Chosen, e.Task)
+			new.Pipeline = append(new.Pipeline, rules.Task{Name: e.Task, Kind: kind})
 		}
 	}
 	for {
@@ -192,7 +193,9 @@ func (a *attempt) restore(ctx context.Context) error {
 	return failed
 }
 
-func (a *attempt) restoreTask(ctx context.Context, engine *purge.Engine, entries []trash.Entry) (cleanup.Outcome, error) {
+func (a *attempt) restoreTask(
+	ctx context.Context, engine *purge.Engine, entries []trash.Entry,
+) (cleanup.Outcome, error) {
 	o := cleanup.Outcome{State: cleanup.Succeeded}
 	results := make([]trash.Restored, len(entries))
 	for range restorePasses {

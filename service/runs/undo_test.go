@@ -18,7 +18,8 @@ func contents(db *pgtest.DB) map[string]string {
 	for _, table := range db.Strings(`SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
 		AND relkind IN ('r', 'p') AND NOT relispartition`) {
 		all[table] = db.Strings(fmt.Sprintf(
-			"SELECT concat_ws(' ', count(*), sum(('x' || substr(md5(t::text), 1, 12))::bit(48)::bigint)) FROM %s AS t", table))[0]
+			"SELECT concat_ws(' ', count(*), sum(('x' || substr(md5(t::text), 1, 12))::bit(48)::bigint)) FROM %s AS t",
+			table))[0]
 	}
 	return all
 }

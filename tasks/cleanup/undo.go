@@ -145,6 +145,7 @@ func (g *trashGate) Open(ctx context.Context) error {
 		Reason:   failure.ReasonTrashFull,
 		Metadata: map[string]string{"bytes": fmt.Sprint(g.bytes), "max_bytes": fmt.Sprint(g.undo.MaxBytes)},
 		Message: fmt.Sprintf("the trash has %s, and may have %s: purge some of it (cleanupd trash purge), raise "+
-			"--undo-max-bytes, or run without undo", humanize.IBytes(uint64(g.bytes)), humanize.IBytes(uint64(g.undo.MaxBytes))),
+			"--undo-max-bytes, or run without undo", humanize.IBytes(uint64(g.bytes)),
+			humanize.IBytes(uint64(g.undo.MaxBytes))),
 	}
 }

@@ -194,5 +194,6 @@ gone AS (%s RETURNING %s AS id, %s AS restored%s),
 paired AS (%s)%s
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
   (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
-  (SELECT max(place) FROM pick), %s, %s`, recursive, pick, family, change, id, restored, returning, paired, taking, left, kept)
+  (SELECT max(place) FROM pick), %s, %s`, recursive, pick, family, change, id, restored, returning, paired, taking,
+		left, kept)
 }

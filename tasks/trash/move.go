@@ -72,15 +72,18 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
   'columns', CASE WHEN c.relkind = 'v' THEN (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
     FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) END,
   'options', CASE WHEN c.relkind = 'v' THEN array_to_string(c.reloptions, ', ') END,
-  'grants', CASE WHEN c.relkind = 'v' THEN (SELECT json_agg(format('GRANT %s ON %I.%I TO %s%s', privilege_type, n.nspname,
-      c.relname, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
-      CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)) FROM aclexplode(c.relacl) WHERE grantee <> c.relowner)
+  'grants', CASE WHEN c.relkind = 'v' THEN (SELECT json_agg(format('GRANT %s ON %I.%I TO %s%s', privilege_type,
+      n.nspname, c.relname, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+      CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END))
+    FROM aclexplode(c.relacl) WHERE grantee <> c.relowner)
     END)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
 
 // Move moves a relation to the trash, in a transaction of the caller, who has checked that it may be dropped. It fails
 // as a DROP without CASCADE would. rows is how many rows it has, or -1 to count them.
-func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Duration, kind Kind, name string, rows int64) error {
+func (c *Can) Move(
+	ctx context.Context, tx pgx.Tx, task string, keep time.Duration, kind Kind, name string, rows int64,
+) error {
 	if kind != View {
 		if err := wouldDrop(ctx, tx, name); err != nil {
 			return err
@@ -187,7 +190,8 @@ func (r relation) again() (sql []string) {
 // taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parent.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
-	if err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r); err != nil {
+	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)
+	if err != nil {
 		return err
 	}
 	if schema != "" {
@@ -200,7 +204,7 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	if err := execute(ctx, tx, sql); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "UPDATE cleanupd.trash SET end_time = clock_timestamp() WHERE id = $1", e.ID)
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET end_time = clock_timestamp() WHERE id = $1", e.ID)
 	return err
 }
 
@@ -232,8 +236,9 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 		where = append(where, fmt.Sprintf("t.%s::text = $%d", quoted(name), len(args)))
 	}
 	var has bool // a table that never had one of the columns has no such rows
-	if err := tx.QueryRow(ctx, `SELECT count(*) = cardinality($2::text[]) FROM pg_attribute WHERE attrelid = to_regclass($1)
-		AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped`, e.table(), slices.Collect(maps.Keys(values))).
+	if err := tx.QueryRow(ctx, `SELECT count(*) = cardinality($2::text[]) FROM pg_attribute
+		WHERE attrelid = to_regclass($1) AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped`, e.table(),
+		slices.Collect(maps.Keys(values))).
 		Scan(&has); err != nil || !has {
 		return 0, false, err
 	}
@@ -241,6 +246,7 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 	if err != nil {
 		return 0, false, err
 	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, tag.RowsAffected())
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID,
+		tag.RowsAffected())
 	return tag.RowsAffected(), false, err
 }

@@ -60,7 +60,8 @@ func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
 		columns = append(columns, c.Name+" "+c.Type)
 	}
 	e.Root = quoted(schema, name)
-	return execute(ctx, tx, []string{fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", e.Root, strings.Join(columns, ", "))})
+	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", e.Root, strings.Join(columns, ", ")))
+	return err
 }
 
 // Left drops the entry's table if no row is left in it, in a transaction of the caller.
@@ -113,8 +114,8 @@ func (r *Restore) Run(ctx context.Context) (Restored, error) {
 	rows := 1_000
 	for from, end := int64(0), int64(0); ; from += width {
 		if from >= end {
-			err := r.Engine.Pool.QueryRow(ctx, "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint",
-				r.Entry.table()).Scan(&end)
+			const blocks = "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint"
+			err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&end)
 			if err != nil || from >= end {
 				return r.result, err
 			}
@@ -284,7 +285,8 @@ func (r *Restore) batch(ctx context.Context, rows []pgtype.TID) error {
 			return err
 		}
 		n := r.result.Rows - before.Rows
-		return r.Engine.Commit(ctx, tx, purge.Delta{Restored: []purge.Trashed{{Entry: r.Entry.ID, Rows: n}}, Begun: begun})
+		back := []purge.Trashed{{Entry: r.Entry.ID, Rows: n}}
+		return r.Engine.Commit(ctx, tx, purge.Delta{Restored: back, Begun: begun})
 	})
 	if err != nil {
 		r.result = before
@@ -296,8 +298,9 @@ func (r *Restore) batch(ctx context.Context, rows []pgtype.TID) error {
 
 // put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
 func (r *Restore) put(ctx context.Context, tx pgx.Tx, rows []pgtype.TID) error {
-	insert := fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t WHERE t.ctid = ANY ($1::tid[])",
-		r.Entry.Root, strings.Join(r.to.columns, ", "), strings.Join(r.to.values, ", "), r.Entry.table())
+	insert := fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t "+
+		"WHERE t.ctid = ANY ($1::tid[])", r.Entry.Root, strings.Join(r.to.columns, ", "),
+		strings.Join(r.to.values, ", "), r.Entry.table())
 	var gone int64
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, insert, rows)

@@ -54,6 +54,8 @@ func database(t *testing.T, setup string) *pgtest.DB {
 	return db
 }
 
+func newCan(db *pgtest.DB) *trash.Can { return &trash.Can{Pool: db.Pool, Run: uuid.NewString()} }
+
 // sweep deletes the rows of a table that match a condition, by batches of up to limit rows, with a trash.
 func sweep(t *testing.T, db *pgtest.DB, can *trash.Can, s purge.Sweep) (purge.Result, *ledger) {
 	t.Helper()
@@ -85,7 +87,8 @@ func TestCascades(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE orders (id int PRIMARY KEY, old bool);
 CREATE TABLE bill (id int PRIMARY KEY, orders int REFERENCES orders ON DELETE CASCADE);
-CREATE TABLE line (id int PRIMARY KEY, orders int REFERENCES orders ON DELETE CASCADE, bill int REFERENCES bill ON DELETE CASCADE);
+CREATE TABLE line (id int PRIMARY KEY, orders int REFERENCES orders ON DELETE CASCADE,
+	bill int REFERENCES bill ON DELETE CASCADE);
 CREATE TABLE note (id int PRIMARY KEY, line int REFERENCES line ON DELETE CASCADE, word text);
 CREATE INDEX ON bill (orders); CREATE INDEX ON line (orders); CREATE INDEX ON line (bill); CREATE INDEX ON note (line);
 INSERT INTO orders SELECT i, i % 2 = 0 FROM generate_series(1, 2000) i;
@@ -95,7 +98,7 @@ INSERT INTO note SELECT i, 1 + i % 6000, md5(i::text) FROM generate_series(1, 90
 CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION ALL SELECT 'bill', bill::text FROM bill
 	UNION ALL SELECT 'line', line::text FROM line UNION ALL SELECT 'note', note::text FROM note`)
 	tables := []string{`"public"."orders"`, `"public"."bill"`, `"public"."line"`, `"public"."note"`}
-	can := &trash.Can{Pool: db.Pool, Run: uuid.NewString()}
+	can := newCan(db)
 	result, l := sweep(t, db, can, purge.Sweep{
 		Relation: tables[0], Where: sqlexpr.SQL("r.old"),
 		Cascade: &purge.Cascade{Tables: tables, Keys: []purge.ForeignKey{
@@ -110,9 +113,9 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 		UNION ALL SELECT 'line', line::text FROM line UNION ALL SELECT 'note', note::text FROM note`
 	in := missing
 	var counted int64
-	for _, e := range db.Strings("SELECT concat_ws(' ', name, replace(split_part(root, '.', 2), '\"', '')) FROM cleanupd.trash") {
-		var name, table string
-		name, table = e[:slices.Index([]byte(e), ' ')], e[slices.Index([]byte(e), ' ')+1:]
+	const named = `SELECT concat_ws(' ', name, replace(split_part(root, '.', 2), '"', '')) FROM cleanupd.trash`
+	for _, e := range db.Strings(named) {
+		name, table, _ := strings.Cut(e, " ")
 		in += " UNION ALL SELECT '" + table + "', t::text FROM cleanupd_trash." + name + " AS t"
 		if got, want := db.Int("SELECT count(*) FROM cleanupd_trash."+name),
 			db.Int("SELECT rows_trashed FROM cleanupd.trash WHERE name = $1", name); got != want || got == 0 {
@@ -225,7 +228,7 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 	db := database(t, setup+")"+inserts)
 	const rows = "SELECT row_to_json(t)::text || ' ' || t::text || (c0 IS NULL)::text FROM shop.t AS t ORDER BY id"
 	before := db.Strings(rows)
-	sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.NewString()}, purge.Sweep{Relation: `"shop"."t"`, Where: sqlexpr.SQL("true")})
+	sweep(t, db, newCan(db), purge.Sweep{Relation: `"shop"."t"`, Where: sqlexpr.SQL("true")})
 	if left := db.Int("SELECT count(*) FROM shop.t"); left != 0 {
 		t.Fatalf("%d rows were not deleted", left)
 	}
@@ -260,16 +263,31 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 		reason           string
 		mend             string
 	}{
-		"unchanged":        {},
-		"a new column":     {change: "ALTER TABLE t ADD added int NOT NULL DEFAULT 7"},
-		"a key exists":     {change: "INSERT INTO t VALUES (2, 'other'), (4, 'other')", existing: 2, mend: "DELETE FROM t WHERE word = 'other'"},
-		"a new NOT NULL":   {change: "ALTER TABLE t ADD added int NOT NULL", failed: 5, reason: "null value in column", mend: "ALTER TABLE t ALTER added DROP NOT NULL"},
-		"a new constraint": {change: "ALTER TABLE t ADD CHECK (id > 4)", failed: 2, reason: "t_id_check", mend: "ALTER TABLE t DROP CONSTRAINT t_id_check"},
-		"a dropped column": {change: "ALTER TABLE t DROP word", failed: 4, reason: "has lost word", mend: "ALTER TABLE t ADD word text"},
-		"a shorter text":   {change: "ALTER TABLE t ALTER word TYPE varchar(5)", failed: 1, reason: "too long", mend: "ALTER TABLE t ALTER word TYPE text"},
-		"a wider type":     {change: "ALTER TABLE t ALTER id TYPE bigint"},
+		"unchanged":    {},
+		"a new column": {change: "ALTER TABLE t ADD added int NOT NULL DEFAULT 7"},
+		"a key exists": {
+			change: "INSERT INTO t VALUES (2, 'other'), (4, 'other')", existing: 2,
+			mend: "DELETE FROM t WHERE word = 'other'",
+		},
+		"a new NOT NULL": {
+			change: "ALTER TABLE t ADD added int NOT NULL", failed: 5, reason: "null value in column",
+			mend: "ALTER TABLE t ALTER added DROP NOT NULL",
+		},
+		"a new constraint": {
+			change: "ALTER TABLE t ADD CHECK (id > 4)", failed: 2, reason: "t_id_check",
+			mend: "ALTER TABLE t DROP CONSTRAINT t_id_check",
+		},
+		"a dropped column": {
+			change: "ALTER TABLE t DROP word", failed: 4, reason: "has lost word", mend: "ALTER TABLE t ADD word text",
+		},
+		"a shorter text": {
+			change: "ALTER TABLE t ALTER word TYPE varchar(5)", failed: 1, reason: "too long",
+			mend: "ALTER TABLE t ALTER word TYPE text",
+		},
+		"a wider type": {change: "ALTER TABLE t ALTER id TYPE bigint"},
 		"a trigger": {
-			change: `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 6 THEN RETURN NULL; END IF; RETURN NEW; END';
+			change: `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN IF NEW.id = 6 THEN RETURN NULL; END IF; RETURN NEW; END';
 				CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()`,
 			failed: 1, reason: "a trigger or rule of the table suppresses it", mend: "DROP TRIGGER no ON t",
 		},
@@ -278,7 +296,7 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 			t.Parallel()
 			db := database(t, `CREATE TABLE t (id int PRIMARY KEY, word text);
 				INSERT INTO t VALUES (2, 'two'), (4, 'four'), (6, 'the sixth'), (8, NULL), (10, 'ten')`)
-			sweep(t, db, &trash.Can{Pool: db.Pool, Run: uuid.NewString()}, purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+			sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
 			db.Do(c.change)
 			e := entries(t, db)[0]
 			got := restore(t, db, e)
@@ -317,7 +335,8 @@ func inTx(t *testing.T, db *pgtest.DB, do func(tx pgx.Tx) error) error {
 // facts describes relations of the schema public with what belongs to them.
 const facts = `SELECT concat_ws(' ', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl::text,
   pg_get_expr(c.relpartbound, c.oid), CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
-  (SELECT string_agg(pg_get_constraintdef(k.oid), '; ' ORDER BY k.conname) FROM pg_constraint k WHERE k.conrelid = c.oid),
+  (SELECT string_agg(pg_get_constraintdef(k.oid), '; ' ORDER BY k.conname) FROM pg_constraint k
+    WHERE k.conrelid = c.oid),
   (SELECT string_agg(pg_get_indexdef(i.indexrelid), '; ' ORDER BY i.indexrelid::regclass::text) FROM pg_index i
     WHERE i.indrelid = c.oid),
   (SELECT string_agg(pg_get_expr(d.adbin, d.adrelid), '; ') FROM pg_attrdef d WHERE d.adrelid = c.oid))
@@ -335,7 +354,7 @@ CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01
 CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
 GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	before, rows := db.Strings(facts), db.Strings("SELECT wkf5_1::text FROM wkf5_1")
-	can := &trash.Can{Pool: db.Pool, Run: uuid.NewString()}
+	can := newCan(db)
 	move := func(kind trash.Kind, name string) error {
 		return inTx(t, db, func(tx pgx.Tx) error {
 			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, -1)
@@ -352,7 +371,9 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 			t.Fatal(err)
 		}
 	}
-	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ 'wkf|log_1'"); len(left) > 0 {
+	const moved = `SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
+		AND relname ~ 'wkf|log_1'`
+	if left := db.Strings(moved); len(left) > 0 {
 		t.Errorf("%q are still there", left)
 	}
 	db.Do("DELETE FROM log; DELETE FROM parent; INSERT INTO parent VALUES (1)") // nothing in the trash refers to it
@@ -384,10 +405,12 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	if after := db.Strings("SELECT wkf5_1::text FROM wkf5_1"); !slices.Equal(after, rows) {
 		t.Errorf("the rows are %q, want %q", after, rows)
 	}
-	if err := inTx(t, db, func(tx pgx.Tx) error { return trash.Drop(t.Context(), tx, all[0], "rows_expired") }); err != nil {
+	drop := func(tx pgx.Tx) error { return trash.Drop(t.Context(), tx, all[0], "rows_expired") }
+	if err := inTx(t, db, drop); err != nil {
 		t.Fatal(err)
 	}
-	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"); len(left) > 0 {
+	const inTrash = "SELECT relname::text FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"
+	if left := db.Strings(inTrash); len(left) > 0 {
 		t.Errorf("%q are left in the trash", left)
 	}
 }

@@ -70,7 +70,8 @@ sequences AS (
   FROM pg_sequence q JOIN pg_class c ON c.oid = q.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
   CROSS JOIN LATERAL (SELECT has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable) AS r
   LEFT JOIN columns k ON k.sequence = c.oid
-  WHERE q.seqincrement > 0 AND NOT q.seqcycle AND n.nspname NOT IN ('cleanupd', 'cleanupd_trash') AND n.nspname NOT LIKE 'pg\_%'
+  WHERE q.seqincrement > 0 AND NOT q.seqcycle
+    AND n.nspname NOT IN ('cleanupd', 'cleanupd_trash') AND n.nspname NOT LIKE 'pg\_%'
     AND c.relpersistence <> 't')
 `
 

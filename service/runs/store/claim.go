@@ -100,7 +100,8 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, l
 			failed_attempts = CASE WHEN waiting.replica = '' THEN 0 WHEN progress_hash = '' THEN failed_attempts
 				WHEN progress_hash = `+progressHash+` THEN failed_attempts + 1 ELSE 1 END, progress_hash = ''
 		FROM waiting WHERE run.id = waiting.id
-		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, undo, restore, reference_time, trace_parent,
+		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, undo, restore, reference_time,
+			trace_parent,
 			pace, lease_until, before IS NOT NULL, failed_attempts, waiting.state, waiting.replica`,
 		args,
 	)

@@ -122,7 +122,8 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		tag, err := tx.Exec(
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
-				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until, undo, restore,
+				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until,
+				undo, restore,
 				reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
 				@trace_parent, @plan, @what_if, @accepted_guards, @request_id, @request_digest, @pace,

@@ -215,7 +215,8 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
       'RowsSuppressed', rows_suppressed, 'RowsDependent', rows_dependent,
       'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained',
 	tables_retained, 'RowsOnHold',
-        rows_on_hold, 'RowsRestored', rows_restored, 'RowsExisting', rows_existing, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
+        rows_on_hold, 'RowsRestored', rows_restored, 'RowsExisting', rows_existing,
+	'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
 	start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s

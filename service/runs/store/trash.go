@@ -35,7 +35,9 @@ type TrashEntry struct {
 
 // ListTrash returns entries, the newest run first, and the token of the next page, "" on the last page. It fails with
 // pagetoken.ErrInvalid.
-func ListTrash(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]TrashEntry, string, error) {
+func ListTrash(
+	ctx context.Context, db campaign.Querier, run string, size int, token string,
+) ([]TrashEntry, string, error) {
 	before, err := pagetoken.Parse[int64](token)
 	if err != nil {
 		return nil, "", err
