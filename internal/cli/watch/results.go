@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -29,6 +30,9 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 			fmt.Sprintf("%s %s, requested by %s at %s", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
 				format.Time(r.GetCreateTime())),
 			2))
+	if r.GetRestoredRunId() != "" {
+		fmt.Fprintf(s, "It brings back what run %s deleted.\n", r.GetRestoredRunId())
+	}
 	if r.GetPlan() != "" {
 		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
 	}
@@ -91,8 +95,20 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		}
 		note = " It was a dry run: nothing was changed."
 	}
+	restores := r.GetRestoredRunId() != ""
+	if restores {
+		rows[0] = terminal.Row{"TASK", "STATE", "RESTORED", "EXISTING", "FAILED", "TOOK", "BATCHES"}
+	}
 	for _, t := range r.GetResults() {
 		if t.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && t.GetStartTime() == nil { // not selected
+			continue
+		}
+		if restores {
+			rows = append(rows, terminal.Row{
+				t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsRestored()),
+				humanize.Comma(t.GetRowsExisting()), humanize.Comma(t.GetRowsFailed()),
+				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
+			})
 			continue
 		}
 		rows = append(rows,
@@ -109,6 +125,10 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
+	if undo := r.GetUndo().AsDuration(); undo > 0 && r.GetEndTime() != nil && server != nil {
+		until := timestamppb.New(r.GetEndTime().AsTime().Add(undo))
+		fmt.Fprintf(s, "Undo until %s: %s\n", format.Time(until), server.Command("trash restore", r.GetId()))
+	}
 	return err
 }
 
@@ -181,6 +201,15 @@ func Total(r *cleanupv1.Run) string {
 		sum.RowsCascaded += t.GetRowsCascaded()
 		sum.TablesDropped += t.GetTablesDropped()
 		sum.PartitionsRemoved += t.GetPartitionsRemoved()
+		sum.RowsRestored += t.GetRowsRestored()
+		sum.RowsExisting += t.GetRowsExisting()
+	}
+	if r.GetRestoredRunId() != "" {
+		text := "Total: " + format.Count(sum.GetRowsRestored(), "row", "rows") + " restored"
+		if n := sum.GetRowsExisting(); n > 0 {
+			text += ", " + humanize.Comma(n) + " left in the trash, since rows with the same keys exist"
+		}
+		return text + " in " + format.Elapsed(r.GetStartTime(), r.GetEndTime())
 	}
 	nothing := "nothing to delete"
 	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
