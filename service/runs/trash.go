@@ -267,7 +267,7 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 	}
 	r, err = restore.Run(ctx)
 	switch {
-	case errors.Is(err, trash.ErrNoTable):
+	case errors.Is(err, trash.ErrNoTable), errors.Is(err, trash.ErrOwner):
 		_ = a.Log(ctx, message.RelationNotRestored.With("table", e.Root, "error", err))
 		return trash.Restored{Failed: e.Rows, Reasons: []string{err.Error()}}, nil
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -183,6 +184,14 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	info.plain = !info.triggers && !accompanied && info.root.relation == ""
 	if info.owner != "" && (accompanied || !t.ownerMay(ctx, info)) {
 		info.owner = ""
+	}
+	if info.owner != "" && info.triggers && s.Trash != nil {
+		return info, &failure.Refusal{
+			Reason:   failure.ReasonNotUndoable,
+			Metadata: map[string]string{"table": s.Name},
+			Message: fmt.Sprintf("%s has triggers, so that its rows are deleted as its owner %s, who has no right to the "+
+				"trash: run the task without undo", s.Name, info.owner),
+		}
 	}
 	return info, nil
 }

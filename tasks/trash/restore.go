@@ -98,6 +98,7 @@ type Restore struct {
 
 // target is what the table of an entry is now.
 type target struct {
+	owner           string   // quoted, if the rows are inserted as the table's owner; empty if as this role
 	columns, values []string // of an INSERT
 	lost            []string // columns of the entry for which the table has no place
 	key             string   // the column of the first unique key with one column
@@ -148,6 +149,12 @@ const targetSQL = `SELECT quote_ident(a.attname), format('%I.%I', n.nspname, t.t
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 
+// ownerSQL selects the owner of the table $1, whether that is this role or a superuser, and whether this role may become
+// it. An INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
+const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, pg_has_role(session_user, o.oid,
+    CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)
+FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`
+
 // uniqueSQL selects the columns of the unique keys of the table $1.
 const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n)
@@ -155,8 +162,13 @@ FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indis
   AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts
 ORDER BY NOT i.indisprimary, i.indexrelid`
 
-// ErrNoTable means that the table of an entry does not exist any more.
-var ErrNoTable = errors.New("its table does not exist any more: restore it into a new schema")
+var (
+	// ErrOwner means that the rows would be inserted with more rights than those of the table's owner.
+	ErrOwner = errors.New("rows come back as the owner of their table, and this role may not become it: restore them " +
+		"into a new schema, or make this role a member of the owner")
+	// ErrNoTable means that the table of an entry does not exist any more.
+	ErrNoTable = errors.New("its table does not exist any more: restore it into a new schema")
+)
 
 func (r *Restore) read(ctx context.Context) error {
 	r.to = target{types: map[string]string{}}
@@ -174,6 +186,16 @@ func (r *Restore) read(ctx context.Context) error {
 	}
 	if len(r.to.types) == 0 {
 		return fmt.Errorf("%s: %w", r.Entry.Root, ErrNoTable)
+	}
+	var trusted, may bool
+	if err := r.Engine.Pool.QueryRow(ctx, ownerSQL, r.Entry.Root).Scan(&r.to.owner, &trusted, &may); err != nil {
+		return err
+	}
+	switch {
+	case trusted:
+		r.to.owner = ""
+	case !may:
+		return fmt.Errorf("%s: %w, who is %s", r.Entry.Root, ErrOwner, r.to.owner)
 	}
 	for _, c := range r.Entry.Columns {
 		switch typ, ok := r.to.types[c.Name]; {
@@ -281,7 +303,13 @@ func (r *Restore) batch(ctx context.Context, rows []pgtype.TID) error {
 	before, begun := r.result, time.Now()
 	err := r.Engine.InTx(ctx, func(tx pgx.Tx) error {
 		r.result = before
+		if err := r.lend(ctx, tx, "GRANT", "TO"); err != nil {
+			return err
+		}
 		if err := r.put(ctx, tx, rows); err != nil {
+			return err
+		}
+		if err := r.lend(ctx, tx, "REVOKE", "FROM"); err != nil {
 			return err
 		}
 		n := r.result.Rows - before.Rows
@@ -296,19 +324,38 @@ func (r *Restore) batch(ctx context.Context, rows []pgtype.TID) error {
 	return nil
 }
 
+// lend gives the owner of the table the right to read the entry, or takes it back. Nobody else sees it: both happen in
+// one transaction.
+func (r *Restore) lend(ctx context.Context, tx pgx.Tx, command, preposition string) error {
+	if r.to.owner == "" {
+		return nil
+	}
+	return execute(ctx, tx, []string{
+		fmt.Sprintf("%s USAGE ON SCHEMA %s %s %s", command, Schema, preposition, r.to.owner),
+		fmt.Sprintf("%s SELECT ON %s %s %s", command, r.Entry.table(), preposition, r.to.owner),
+	})
+}
+
 // put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
 func (r *Restore) put(ctx context.Context, tx pgx.Tx, rows []pgtype.TID) error {
 	insert := fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t "+
 		"WHERE t.ctid = ANY ($1::tid[])", r.Entry.Root, strings.Join(r.to.columns, ", "),
 		strings.Join(r.to.values, ", "), r.Entry.table())
 	var gone int64
+	asOwner, asSelf := "", ""
+	if r.to.owner != "" {
+		asOwner, asSelf = "SET LOCAL ROLE "+r.to.owner, "; RESET ROLE"
+	}
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, asOwner); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, insert, rows)
 		if err == nil && tag.RowsAffected() != int64(len(rows)) {
 			err = errSuppressed
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE")
+			_, err = tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"+asSelf)
 		}
 		if err == nil {
 			tag, err = tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY ($1::tid[])", r.Entry.table()), rows)

@@ -2,6 +2,7 @@ package trash_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -412,5 +415,51 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	const inTrash = "SELECT relname::text FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"
 	if left := db.Strings(inTrash); len(left) > 0 {
 		t.Errorf("%q are left in the trash", left)
+	}
+}
+
+// Another role's table is filled as its owner, whose triggers and constraints must not run with the service's rights.
+// Its rows are not deleted with undo if they have triggers, since the owner has no right to the trash.
+func TestTableOfAnotherRole(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2);
+CREATE TABLE who (name text); GRANT ALL ON t, who TO PUBLIC`)
+	service := db.Role("trash_service")
+	member := func(grant string) { db.Superuser(fmt.Sprintf(grant, campaigndb.Role, service)) }
+	member("GRANT %s TO %s")
+	db.Superuser(fmt.Sprintf(`ALTER SCHEMA cleanupd_trash OWNER TO %[1]s; GRANT USAGE ON SCHEMA cleanupd TO %[1]s;
+		GRANT ALL ON cleanupd.trash TO %[1]s`, service))
+	as := db.For(service)
+	s := purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")}
+	sweep(t, as, newCan(as), s)
+	db.Do(`CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN INSERT INTO who VALUES (current_user); RETURN NEW; END';
+		CREATE TRIGGER look AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION look()`)
+	e := entries(t, as)[0]
+	member("REVOKE %s FROM %s")
+	l := &ledger{}
+	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: as.Pool, Ledger: l, Recorder: l}), Entry: e}
+	if _, err := r.Run(t.Context()); !errors.Is(err, trash.ErrOwner) {
+		t.Errorf("a restore as no member of the owner ended with %v", err)
+	}
+	member("GRANT %s TO %s")
+	if got := restore(t, as, e); got.Rows != 2 {
+		t.Errorf("%+v came back, want 2 rows", got)
+	}
+	if got := db.Strings("SELECT DISTINCT name FROM who"); !slices.Equal(got, []string{campaigndb.Role}) {
+		t.Errorf("the trigger ran as %q, want the owner of the table", got)
+	}
+	if got := db.Strings("SELECT nspacl::text FROM pg_namespace WHERE nspname = 'cleanupd_trash' AND nspacl::text ~ $1",
+		campaigndb.Role); len(got) > 0 {
+		t.Errorf("the owner keeps rights on the trash: %q", got)
+	}
+	db.Do("CREATE TRIGGER gone BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION look()")
+	s.Unit, s.Name, s.Limit, s.Root = "1", s.Relation, 500, s.Relation
+	if err := newCan(as).Put(t.Context(), "a-task", time.Hour, &s); err != nil {
+		t.Fatal(err)
+	}
+	_, err := purge.New(purge.Engine{Pool: as.Pool, Ledger: l, Recorder: l}).Sweep(t.Context(), s, purge.Cursor{})
+	if refused := (*failure.Refusal)(nil); !errors.As(err, &refused) || refused.Reason != failure.ReasonNotUndoable {
+		t.Errorf("a table with triggers of another role: %v, want it to be refused", err)
 	}
 }
