@@ -4,8 +4,8 @@
 --
 --   psql -X -d campaign [-v role=cleanupd] -f uninstall.sql
 --
--- It changes nothing if the role is connected, if it owns anything outside the schema cleanupd (as the application's own role does), or if
--- objects of others depend on that schema. Nothing of the application is dropped, and nothing cascades.
+-- It changes nothing if the role is connected, if it owns anything outside its schemas (as the application's own role does), if something is
+-- in the trash, or if objects of others depend on these schemas. Nothing of the application is dropped, and nothing cascades.
 \set ON_ERROR_STOP on
 \if :{?role}
 \else
@@ -22,7 +22,8 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
     SELECT o.type, o.identity FROM pg_shdepend d JOIN service ON service.oid = refobjid
       CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) AS o
     WHERE d.deptype = 'o' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-      AND o.schema IS DISTINCT FROM 'cleanupd' AND (o.type, o.identity) <> ('schema', 'cleanupd')),
+      AND COALESCE(o.schema NOT IN ('cleanupd', 'cleanupd_trash'), true)
+      AND NOT (o.type = 'schema' AND o.identity IN ('cleanupd', 'cleanupd_trash'))),
   refused (why) AS (
     SELECT format('there is no role %I: give its name by -v role=', :'role') WHERE NOT EXISTS (SELECT FROM service)
     UNION ALL SELECT format('the role %I is a superuser: drop the schema cleanupd by hand', :'role') FROM service WHERE rolsuper
@@ -30,7 +31,9 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
         string_agg(DISTINCT COALESCE(datname, 'the server'), ', '))
       FROM service JOIN pg_stat_activity ON usesysid = service.oid HAVING count(*) > 0
     UNION ALL SELECT format('the role %I owns the %s %s: if it is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
-      FROM owned)
+      FROM owned
+    UNION ALL SELECT format('the trash has %s relations that could be restored: cleanupd trash restore or purge them', count(*))
+      FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cleanupd_trash') AND relkind IN ('r', 'p') HAVING count(*) > 0)
 SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec
 
 DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]); -- it belongs to the application's role

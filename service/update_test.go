@@ -30,6 +30,8 @@ var unconditional = map[protoreflect.Name]string{
 	"EraseUserData":  "deletes data of a Forms database, not a setting",
 	"SweepDocuments": "deletes documents of a Forms database, not a setting",
 	"VerifyErasure":  "adds its result to a receipt",
+	"RestoreTrash":   "starts a run, as RunCleanup does",
+	"PurgeTrash":     "deletes what runs have deleted, not a setting",
 }
 
 // Each RPC that changes a setting has an etag, in the request or in its resource; each that sets one has a mask, too.

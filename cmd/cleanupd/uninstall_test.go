@@ -47,6 +47,9 @@ func TestUninstall(t *testing.T) {
 	db.Superuser("DROP VIEW public.report; CREATE TABLE public.theirs (); ALTER TABLE public.theirs OWNER TO " + role)
 	refuses("with a table of the role", role, "owns the table public.theirs")
 	db.Superuser("DROP TABLE public.theirs")
+	db.Superuser("CREATE TABLE cleanupd_trash.rows_1 (); ALTER TABLE cleanupd_trash.rows_1 OWNER TO " + role)
+	refuses("with something in the trash", role, "restore or purge")
+	db.Superuser("DROP TABLE cleanupd_trash.rows_1")
 	if out, err := uninstall(role); err != nil || exists() {
 		t.Fatalf("%v\n%s", err, out)
 	}
