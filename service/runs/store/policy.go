@@ -104,15 +104,19 @@ func LockPolicy(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Policy
 // SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is
 // not proven if it is disabled.
 func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
-	relations, err := json.Marshal(p.Relations)
-	if err != nil {
-		return err
+	var relations *string // without escapes, since their names are compared with those of the catalog
+	if p.Relations != nil {
+		text, err := json.Marshal(p.Relations)
+		if err != nil {
+			return err
+		}
+		relations = new(string(text))
 	}
-	_, err = tx.Exec(
+	_, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.policy (name, rule, relations) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, relations = excluded.relations`,
-		p.Name, p, string(relations), // without escapes, since their names are compared with those of the catalog
+		p.Name, p, relations,
 	)
 	if err != nil {
 		return err
