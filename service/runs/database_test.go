@@ -436,8 +436,8 @@ func tenFailedAttempts(db *pgtest.DB) {
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +
 			"lease_until = now(), failed_attempts = 10, progress_hash = (SELECT md5(string_agg(concat_ws(' ', state, " +
-			"rows_deleted, rows_updated, tables_dropped, partitions_removed, rows_restored, cursor), ',' ORDER BY position)) FROM " +
-			"cleanupd.task)",
+			"rows_deleted, rows_updated, tables_dropped, partitions_removed, rows_restored, cursor), ',' ORDER BY position)) " +
+			"FROM cleanupd.task)",
 	)
 }
 
