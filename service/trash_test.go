@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -156,4 +157,28 @@ func restoreError(t *testing.T, s *server, req *cleanupv1.RestoreTrashRequest) e
 	stream, err := s.RestoreTrash(t.Context(), req)
 	_, err = drain(t, stream, err)
 	return err
+}
+
+// A row that its table refuses does not keep the rest from coming back, and what came back is not tried again.
+func TestRestoreWithARefusedRow(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('1', '2020-01-01'), ('2', '2020-01-01');
+		ALTER TABLE XtkSessionInfo ADD UNIQUE (sKey);
+		CREATE TABLE visit (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE, page int);
+		INSERT INTO visit VALUES ('1', 1), ('2', 2)`)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, Undo: durationpb.New(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.db.Do("ALTER TABLE visit ADD CHECK (page < 2)")
+	stream, err := s.RestoreTrash(t.Context(), &cleanupv1.RestoreTrashRequest{RunId: run.GetId()})
+	events, err := drain(t, stream, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := events[len(events)-1].GetRunFinished().GetRun().GetResults()[0]
+	if r.GetRowsRestored() != 3 || r.GetRowsFailed() != 1 || !strings.Contains(r.GetDetail(), "visit_page_check") {
+		t.Errorf("the restore is %v, want 3 rows, and one that the table refuses", r)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 var _ cleanup.Journal = (*attempt)(nil)
@@ -133,7 +134,7 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 
 func (a *attempt) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	e := a.newEntry(d)
-	store.QueueTrashed(b, d)
+	trash.Count(b, d)
 	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.instructions) })
 	return e.settle, nil
 }

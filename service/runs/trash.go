@@ -167,7 +167,6 @@ func (a *attempt) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	var failed error
 	for _, task := range a.claim.todo {
 		if err := a.TaskStarted(ctx, task); err != nil {
 			return err
@@ -186,11 +185,8 @@ func (a *attempt) restore(ctx context.Context) error {
 		if err := a.TaskFinished(ctx, outcome); err != nil {
 			return err
 		}
-		if outcome.State == cleanup.Failed {
-			failed = errors.Join(failed, errors.New(outcome.Problem))
-		}
 	}
-	return failed
+	return nil
 }
 
 func (a *attempt) restoreTask(
@@ -198,19 +194,22 @@ func (a *attempt) restoreTask(
 ) (cleanup.Outcome, error) {
 	o := cleanup.Outcome{State: cleanup.Succeeded}
 	results := make([]trash.Restored, len(entries))
-	for range restorePasses {
-		came, again := false, false
+	for pass := range restorePasses {
+		came := false
 		for i, e := range entries {
-			before := results[i].Rows
+			before := results[i]
+			if pass > 0 && before.Failed == 0 { // nothing of it is left that could come now
+				continue
+			}
 			r, err := a.restoreEntry(ctx, engine, e)
 			if err != nil {
 				return o, err
 			}
-			r.Rows += before
-			came, again = came || r.Rows > before, again || r.Failed > 0
+			came = came || r.Rows > 0
+			r.Rows += before.Rows
 			results[i] = r
 		}
-		if !came || !again {
+		if !came {
 			break
 		}
 	}
@@ -364,21 +363,18 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, e := range entries {
 		if mayHold(holds, e) {
 			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
 			continue
 		}
-		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'"); err != nil {
-				return err
-			}
-			return trash.Drop(ctx, tx, e, "rows_expired")
-		})
-		if err != nil {
-			return fmt.Errorf("delete what expired of %s: %w", e.Root, err)
+		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return trash.Drop(ctx, tx, e, "rows_expired") })
+		if err != nil { // the others need not wait
+			failed = errors.Join(failed, fmt.Errorf("delete what expired of %s: %w", e.Root, err))
+			continue
 		}
 		m.log.Info("deleted trash for good", "table", e.Root, "run", e.Run, "rows", e.Rows)
 	}
-	return nil
+	return failed
 }

@@ -172,8 +172,10 @@ func EnvOf(
 func (r *Run) OnServer(ctx context.Context, account string, t rules.Task, j Journal, e purge.Engine) (*Attempt, error) {
 	e.Pool, e.Lock, e.Workers = r.Config.MidSourcing.Databases[account], 0, 1
 	j = serverJournal{j, account}
-	server := &Run{Config: r.Config, Journal: j, State: rules.State{Succeeded: r.State.Succeeded}}
-	server.Database = newDatabase(ctx, r.Config, j, e.Pool, e)
+	config := r.Config
+	config.Undo = Undo{} // the trash is in the main database
+	server := &Run{Config: config, Journal: j, State: rules.State{Succeeded: r.State.Succeeded}}
+	server.Database = newDatabase(ctx, config, j, e.Pool, e)
 	if err := server.Database.Refresh(ctx); err != nil {
 		return nil, err
 	}

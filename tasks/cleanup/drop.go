@@ -217,6 +217,13 @@ func (d drops) dropOne(
 
 // drop drops tables, all of them views or none, or moves them to the trash. It waits only briefly for locks.
 func (t *executedTask) drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
+	var rows []int64
+	if t.keeps() > 0 {
+		var err error
+		if rows, err = countAll(ctx, tx, tables); err != nil {
+			return err
+		}
+	}
 	if _, err := tx.Exec(
 		ctx,
 		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", limits.lock.Milliseconds(),
@@ -225,7 +232,7 @@ func (t *executedTask) drop(ctx context.Context, tx pgx.Tx, tables []campaign.Wo
 		return err
 	}
 	if t.keeps() > 0 {
-		return t.moveAll(ctx, tx, tables)
+		return t.moveAll(ctx, tx, tables, rows)
 	}
 	sql, args := DropStatement(tables)
 	_, err := tx.Exec(ctx, sql, args...)

@@ -20,19 +20,14 @@ import (
 
 // Undo says for how long the run keeps in the trash what it deletes.
 type Undo struct {
-	// Keep is the time after the end of the run, unless a task says otherwise; 0 keeps nothing.
+	// Keep is the time after the end of the run; 0 keeps nothing.
 	Keep time.Duration
 	// MaxBytes is how large the trash of all runs may become.
 	MaxBytes int64
 }
 
-// keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing.
-func (a *Attempt) keeps() time.Duration {
-	if a.Task.Undo != nil {
-		return *a.Task.Undo
-	}
-	return a.run.Config.Undo.Keep
-}
+// keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing, as on mid-sourcing servers.
+func (a *Attempt) keeps() time.Duration { return a.run.Config.Undo.Keep }
 
 // checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
 // kept.
@@ -65,6 +60,9 @@ func (t *executedTask) checkUndo(ctx context.Context) error {
 			}
 		}
 	}
+	if set := t.Task.ParentSet; set != nil && set.MidSourced && len(t.run.Config.MidSourcing.Databases) > 0 {
+		notKept(t.Plan.Parents.Table.Name, "their copies on mid-sourcing servers are deleted there")
+	}
 	if t.Task.RollUp != nil {
 		notKept(t.Task.RollUp.Table, "its rows are replaced by their sums")
 	}
@@ -72,14 +70,11 @@ func (t *executedTask) checkUndo(ctx context.Context) error {
 }
 
 func notUndoable(t rules.Task, table, why string) error {
-	help := "run the task without undo (cleanupd run --task " + t.Name + " --undo 0)"
-	if t.Kind == rules.Policy {
-		help = "give the policy undo: 0s"
-	}
 	return &failure.Refusal{
 		Reason:   failure.ReasonNotUndoable,
 		Metadata: map[string]string{"table": table},
-		Message:  fmt.Sprintf("%s: the trash cannot keep what goes with its rows: %s; %s", table, why, help),
+		Message: fmt.Sprintf("%s: the trash cannot keep what goes with its rows: %s; run the task without undo "+
+			"(cleanupd run --task %s --undo 0)", table, why, t.Name),
 	}
 }
 
@@ -102,9 +97,23 @@ func (t *executedTask) can() *trash.Can {
 	return &trash.Can{Pool: t.Binder.Pool, Run: t.run.Config.ID}
 }
 
+// countAll counts the rows of work tables, before these are locked, since that may take long.
+func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows []int64, err error) {
+	rows = make([]int64, len(tables))
+	for i, w := range tables {
+		if w.View || w.ByFunction {
+			continue
+		}
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM "+w.Quoted()).Scan(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.
-func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
-	for _, w := range tables {
+func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, rows []int64) error {
+	for i, w := range tables {
 		kind := trash.Table
 		switch {
 		case w.ByFunction:
@@ -112,7 +121,7 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 		case w.View:
 			kind = trash.View
 		}
-		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), kind, w.Quoted(), -1); err != nil {
+		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), kind, w.Quoted(), rows[i]); err != nil {
 			return err
 		}
 	}

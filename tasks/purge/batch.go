@@ -171,7 +171,7 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 // commits. The relations are checked once more as the owner, because row security may hide rows from that role by
 // now. This is not a security boundary: a trigger may run RESET ROLE.
 func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
-	if w.info.owner == "" || w.table.sweep.Trash != nil { // the table has no triggers then
+	if w.info.owner == "" {
 		queue()
 		return
 	}

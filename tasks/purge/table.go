@@ -123,9 +123,12 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
   pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples,
     1) / greatest(relpages, 1) / 2),
   COALESCE((SELECT quote_ident(o.rolname) FROM pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper
-    AND o.rolname <> current_user AND pg_has_role(session_user, o.oid,
-      CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)), '')
+    AND o.rolname <> current_user AND ` + MayBecome + `), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
+
+// MayBecome is the condition that the session may run statements as the role o.
+const MayBecome = "pg_has_role(session_user, o.oid, " +
+	"CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)"
 
 // Bits of pg_trigger.tgtype.
 const (
@@ -185,7 +188,10 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	if info.owner != "" && (accompanied || !t.ownerMay(ctx, info)) {
 		info.owner = ""
 	}
-	if info.owner != "" && info.triggers && s.Trash != nil {
+	if s.Trash == nil {
+		return info, nil
+	}
+	if info.owner != "" && info.triggers {
 		return info, &failure.Refusal{
 			Reason:   failure.ReasonNotUndoable,
 			Metadata: map[string]string{"table": s.Name},
@@ -193,6 +199,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 				"trash: run the task without undo", s.Name, info.owner),
 		}
 	}
+	info.owner = ""
 	return info, nil
 }
 

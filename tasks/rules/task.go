@@ -52,8 +52,6 @@ type Task struct {
 	// Advances is the option in which the reference time is stored if the task retained no row; the zero value stands
 	// for none.
 	Advances campaign.Option
-	// Undo is for how long a run keeps what the task deletes, instead of the run's own time; nil for that.
-	Undo *time.Duration
 }
 
 // StatisticsTask is the name of the task that vacuums. Later tasks vacuum the tables that they empty themselves.

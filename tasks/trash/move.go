@@ -80,18 +80,13 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
 
 // Move moves a relation to the trash, in a transaction of the caller, who has checked that it may be dropped. It fails
-// as a DROP without CASCADE would. rows is how many rows it has, or -1 to count them.
+// as a DROP without CASCADE would. rows is how many rows it has.
 func (c *Can) Move(
 	ctx context.Context, tx pgx.Tx, task string, keep time.Duration, kind Kind, name string, rows int64,
 ) error {
 	if kind != View {
 		if err := wouldDrop(ctx, tx, name); err != nil {
 			return err
-		}
-		if rows < 0 {
-			if err := tx.QueryRow(ctx, "SELECT count(*) FROM "+name).Scan(&rows); err != nil {
-				return err
-			}
 		}
 	}
 	var r relation
@@ -100,7 +95,7 @@ func (c *Can) Move(
 	}
 	var to string
 	err := tx.QueryRow(ctx, `INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, relation, keep, rows_trashed)
-		VALUES ($1, $2, $3, $4, '[]', $5, $6, $7) RETURNING name`, c.Run, task, kind, name, r, keep, max(rows, 0)).Scan(&to)
+		VALUES ($1, $2, $3, $4, '[]', $5, $6, $7) RETURNING name`, c.Run, task, kind, name, r, keep, rows).Scan(&to)
 	if err != nil {
 		return err
 	}
@@ -212,7 +207,7 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 // rows are counted.
 func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) error {
 	if e.Kind != View {
-		if _, err := tx.Exec(ctx, "DROP TABLE "+e.table()); err != nil {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE "+e.table()); err != nil {
 			return err
 		}
 	}

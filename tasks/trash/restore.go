@@ -152,8 +152,7 @@ WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 // ownerSQL selects the owner of the table $1, whether that is this role or a superuser, and whether this role may
 // become it. An INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the
 // owner.
-const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, pg_has_role(session_user,
-    o.oid, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)
+const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, ` + purge.MayBecome + `
 FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`
 
 // uniqueSQL selects the columns of the unique keys of the table $1.

@@ -76,6 +76,16 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 	return nil
 }
 
+// Count queues the statements that count what a batch moved to the trash and back, in its transaction.
+func Count(b *pgx.Batch, d purge.Delta) {
+	for _, t := range d.Trashed {
+		b.Queue("UPDATE cleanupd.trash SET rows_trashed = rows_trashed + $2 WHERE id = $1", t.Entry, t.Rows)
+	}
+	for _, t := range d.Restored {
+		b.Queue("UPDATE cleanupd.trash SET rows_restored = rows_restored + $2 WHERE id = $1", t.Entry, t.Rows)
+	}
+}
+
 // Ready makes the schema of the trash, unless it is there. It fails if the role may not, if another role owns it, or if
 // a publication of all tables would publish it.
 func (c *Can) Ready(ctx context.Context) error {

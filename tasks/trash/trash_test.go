@@ -32,12 +32,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type ledger struct{ batches []purge.Delta }
 
 func (l *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
-	for _, t := range d.Trashed {
-		b.Queue("UPDATE cleanupd.trash SET rows_trashed = rows_trashed + $2 WHERE id = $1", t.Entry, t.Rows)
-	}
-	for _, t := range d.Restored {
-		b.Queue("UPDATE cleanupd.trash SET rows_restored = rows_restored + $2 WHERE id = $1", t.Entry, t.Rows)
-	}
+	trash.Count(b, d)
 	return func(err error) error { l.batches = append(l.batches, d); return err }, nil
 }
 
@@ -359,8 +354,12 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	before, rows := db.Strings(facts), db.Strings("SELECT wkf5_1::text FROM wkf5_1")
 	can := newCan(db)
 	move := func(kind trash.Kind, name string) error {
+		var rows int64
+		if kind != trash.View {
+			rows = db.Int("SELECT count(*) FROM " + name)
+		}
 		return inTx(t, db, func(tx pgx.Tx) error {
-			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, -1)
+			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, rows)
 		})
 	}
 	if err := move(trash.Table, `"public"."wkf5_1"`); !sqlstate.Is(err, pgerrcode.DependentObjectsStillExist) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // RestoreParams says what a run brings back from the trash.
@@ -55,19 +54,10 @@ func ListTrash(
 	return list, next, nil
 }
 
-// QueueTrashed counts what a batch moved to the trash and back.
-func QueueTrashed(b *pgx.Batch, d purge.Delta) {
-	for _, t := range d.Trashed {
-		b.Queue("UPDATE cleanupd.trash SET rows_trashed = rows_trashed + $2 WHERE id = $1", t.Entry, t.Rows)
-	}
-	for _, t := range d.Restored {
-		b.Queue("UPDATE cleanupd.trash SET rows_restored = rows_restored + $2 WHERE id = $1", t.Entry, t.Rows)
-	}
-}
-
-// closeTrash lets what a run has deleted expire some time after its end, and forgets entries without rows.
+// closeTrash lets what a run has deleted expire some time after its end, and entries without rows at once.
 func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp() + keep WHERE run_id = $1
-		AND expire_time IS NULL`, id)
+	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp()
+			+ CASE WHEN kind = 'ROWS' AND rows_trashed = 0 THEN interval '0' ELSE keep END
+		WHERE run_id = $1 AND expire_time IS NULL`, id)
 	return err
 }
