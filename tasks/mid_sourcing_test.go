@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -39,6 +42,27 @@ const (
 	deliveriesLeft = "SELECT iDeliveryId::text FROM NmsDelivery ORDER BY iDeliveryId"
 	logsLeft       = "SELECT iDeliveryId::text FROM NmsBroadLogRcp ORDER BY iDeliveryId"
 )
+
+// With undo, what is deleted here waits in the trash; what a mid-sourcing server deletes does not, and the run says so.
+func TestMidSourcingWithUndo(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	if err := here.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
+		return store.Migrate(t.Context(), conn.Conn())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	j := mustRun(t, here, func(c *cleanup.Config) {
+		c.ID, c.Undo = uuid.NewString(), cleanup.Undo{Keep: time.Hour, MaxBytes: 1 << 30}
+		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+		c.MidSourcing.Keep = []string{"lost"}
+	}, "deliveries")
+	j.checkLog(t, "nmsdelivery", "cannot be undone", "mid-sourcing")
+	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+	checkCount(t, there, 0, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'cleanupd%'")
+	name := here.Strings(`SELECT name FROM cleanupd.trash WHERE root = '"public"."nmsdelivery"'`)[0]
+	checkCount(t, here, 6, "SELECT (SELECT count(*) FROM NmsDelivery) + count(*) FROM cleanupd_trash."+name)
+}
 
 func TestMidSourcing(t *testing.T) {
 	t.Parallel()

@@ -38,11 +38,12 @@ func (t *executedTask) checkUndo(ctx context.Context) error {
 	if err := t.can().Ready(ctx); err != nil {
 		return err
 	}
-	var named []string
+	var said []string
 	notKept := func(table, why string) {
-		if !slices.Contains(named, table) {
-			named = append(named, table)
-			t.Log(ctx, message.NoUndo.With("table", table, "problem", why))
+		m := message.NoUndo.With("table", table, "problem", why)
+		if !slices.Contains(said, m.Text) { // the partitions of a table have the same name
+			said = append(said, m.Text)
+			t.Log(ctx, m)
 		}
 	}
 	for _, j := range t.Jobs {
