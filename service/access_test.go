@@ -329,8 +329,8 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 		{
 			name:   "JWT that begins in two minutes",
 			denied: codes.Unauthenticated,
-			authorization: []string{
-				i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(2 * time.Minute).Unix()}),
+			renewed: func() string {
+				return i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(2 * time.Minute).Unix()})
 			},
 		},
 		{
