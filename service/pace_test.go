@@ -365,6 +365,7 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 		Pace:            cleanupv1.Pace_PACE_GENTLE,
 		Windows:         windows,
 		PauseStopsClock: true,
+		Undo:            durationpb.New(48 * time.Hour),
 	}
 	check := func(what string, got *cleanupv1.Schedule) {
 		t.Helper()
@@ -379,8 +380,10 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 	check("the windows", set(&cleanupv1.Schedule{Windows: windows[1:]}, "windows"))
 	want.PauseStopsClock = false
 	check("the clock", set(&cleanupv1.Schedule{Windows: windows}, "pause_stops_clock"))
-	want.Windows, want.Pace = nil, 0
-	check("a reset", set(&cleanupv1.Schedule{}, "windows", "pace"))
+	want.Undo = durationpb.New(0)
+	check("no undo", set(&cleanupv1.Schedule{Undo: want.GetUndo()}, "undo"))
+	want.Windows, want.Pace, want.Undo = nil, 0, nil
+	check("a reset", set(&cleanupv1.Schedule{}, "windows", "pace", "undo"))
 
 	got := s.call(t, http.MethodPatch, "/v1/schedule", `{"pace": "PACE_BALANCED", "pauseStopsClock": true, "windows": [
 		{"days": ["SAT", "SUN"], "start": "22:00", "end": "06:00", "pace": "PACE_FAST"}, {"start": "12:00", "end":
@@ -426,7 +429,7 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 		"SELECT details->>'to' FROM cleanupd.audit WHERE rpc LIKE '%SetSchedule' AND result = 'OK' ORDER BY id")
 	if len(changes) == 0 ||
 		changes[0] != "0 4 * * * Europe/Berlin, disabled, for 1h0m0s at most without pauses, GENTLE, "+
-			"in MON,TUE,WED,THU,FRI 08:00-20:00 GENTLE and 22:00-06:00 FAST and SUN 00:00-00:00" {
+			"undo for 48h0m0s, in MON,TUE,WED,THU,FRI 08:00-20:00 GENTLE and 22:00-06:00 FAST and SUN 00:00-00:00" {
 		t.Errorf("the audit has %q", changes)
 	}
 }

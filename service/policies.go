@@ -115,6 +115,7 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 		Enabled:     m.GetEnabled(),
 		Limit:       int(m.GetLimit()),
 		Partitions:  partitionsOf(m.GetPartitions()),
+		Undo:        parseUndo(m.GetUndo()),
 
 		Unreferenced: m.GetUnreferenced(),
 	}
@@ -170,6 +171,7 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		Enabled:     p.Enabled,
 		Limit:       int32(p.Limit),
 		Partitions:  cleanupv1.Partitions(cleanupv1.Partitions_value[partitionsPrefix+string(p.Partitions)]),
+		Undo:        undoMessage(p.Undo),
 		Etag:        p.Etag(),
 
 		Unreferenced: p.Unreferenced,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -435,6 +436,11 @@ func TestWrongPolicies(t *testing.T) {
 		},
 		"policy.orphan_of.parent_column": func(p *cleanupv1.Policy) {
 			p.OrphanOf = &cleanupv1.OrphanOf{Column: "total", ParentTable: "shop.customer", ParentColumn: "id"}
+		},
+		"policy.undo":  func(p *cleanupv1.Policy) { p.Undo = durationpb.New(90*24*time.Hour + 1) },
+		"policy.undo ": func(p *cleanupv1.Policy) { p.Undo = durationpb.New(-1) },
+		"policy.undo  ": func(p *cleanupv1.Policy) {
+			p.Undo, p.Assign = durationpb.New(time.Hour), []*cleanupv1.Assign{{Column: "note"}}
 		},
 		"policy.keep_newest.count": func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{} },
 		"policy.keep_newest.order_by": func(p *cleanupv1.Policy) {

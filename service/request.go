@@ -150,6 +150,24 @@ func checkText(field, text string, most int) error {
 	return nil
 }
 
+// parseUndo returns nil if no time is given, and a negative one if it is invalid.
+func parseUndo(d *durationpb.Duration) *time.Duration {
+	switch {
+	case d == nil:
+		return nil
+	case d.CheckValid() != nil:
+		return new(time.Duration(-1))
+	}
+	return new(d.AsDuration())
+}
+
+func undoMessage(undo *time.Duration) *durationpb.Duration {
+	if undo == nil {
+		return nil
+	}
+	return durationpb.New(*undo)
+}
+
 // parseMaxDuration returns 0 for no limit, and a negative number if the duration is invalid.
 func parseMaxDuration(d *durationpb.Duration) time.Duration {
 	switch {

@@ -43,10 +43,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		WhatIf:          whatIf,
 		Accepted:        acceptedGuards(in.GetAcceptGuards()),
 		PauseStopsClock: in.GetPauseStopsClock(),
-	}
-	if in.GetUndo() != nil {
-		undo := in.GetUndo().AsDuration()
-		req.Undo = &undo
+		Undo:            parseUndo(in.GetUndo()),
 	}
 	if req.Pace, err = parsePace("pace", in.GetPace()); err != nil {
 		return err

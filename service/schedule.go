@@ -87,6 +87,7 @@ func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {
 		Pace:            pace,
 		Windows:         windows,
 		PauseStopsClock: s.GetPauseStopsClock(),
+		Undo:            parseUndo(s.GetUndo()),
 	}, err
 }
 
@@ -119,6 +120,7 @@ func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {
 		NextPlan:        s.NextPlan,
 		Pace:            paceMessage(s.Pace),
 		PauseStopsClock: s.PauseStopsClock,
+		Undo:            undoMessage(s.Undo),
 	}
 	for _, w := range s.Windows {
 		out.Windows = append(out.Windows,

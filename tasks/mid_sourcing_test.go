@@ -53,7 +53,7 @@ func TestMidSourcingWithUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := mustRun(t, here, func(c *cleanup.Config) {
-		c.ID, c.Undo = uuid.NewString(), cleanup.Undo{Keep: time.Hour, MaxBytes: 1 << 30}
+		c.ID, c.TrashMaxBytes, c.Todo[0].Undo = uuid.NewString(), 1<<30, new(time.Hour)
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 		c.MidSourcing.Keep = []string{"lost"}
 	}, "deliveries")

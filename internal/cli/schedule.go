@@ -28,6 +28,7 @@ type scheduleChange struct {
 	enabled, continueOnError bool
 	maxDuration              time.Duration
 	pauseStopsClock          bool
+	undo                     time.Duration
 	pace                     pace.Pace
 	windows                  windowsFlag
 }
@@ -101,6 +102,8 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
+	f.DurationVar(&change.undo, "undo", 0,
+		"keep what runs delete in the trash for this time after them, up to 2160h; 0: not at all, also if the server does")
 	f.Var(&change.pace, "pace",
 		"how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server")
 	f.Var(&change.windows, "window",
@@ -128,9 +131,12 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 	if c.maxDuration != 0 {
 		s.MaxDuration = durationpb.New(c.maxDuration)
 	}
+	if given("undo") {
+		s.Undo = durationpb.New(c.undo)
+	}
 	mask := &fieldmaskpb.FieldMask{}
 	for _, flag := range []string{
-		"time-zone", "next-plan", "enabled", "continue-on-error", "max-duration", "pause-stops-clock", "pace",
+		"time-zone", "next-plan", "enabled", "continue-on-error", "max-duration", "pause-stops-clock", "pace", "undo",
 	} {
 		if given(flag) {
 			mask.Paths = append(mask.Paths, strings.ReplaceAll(flag, "-", "_"))
@@ -182,12 +188,17 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	if s.GetContinueOnError() {
 		afterError = "continues with the next task"
 	}
+	undo := "that of the server"
+	if s.GetUndo() != nil {
+		undo = format.Period(s.GetUndo().AsDuration())
+	}
 	rows := []terminal.Row{
 		{"schedule", state},
 		{"when", when},
 		{"time zone", s.GetTimeZone()},
 		{"max duration", limit},
 		{"pace", cmp.Or(strings.TrimPrefix(format.EnumName(s.GetPace()), "unspecified"), "that of the server")},
+		{"undo", undo},
 	}
 	label := "windows"
 	for _, window := range windowTexts(s.GetWindows()) {

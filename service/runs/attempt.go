@@ -174,9 +174,8 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 			return lost(err)
 		}
 	}
-	if c.Undo > 0 {
-		config.Undo.Keep = c.Undo
-		if config.Undo.MaxBytes, err = a.m.UndoMaxBytes(ctx); err != nil {
+	if slices.ContainsFunc(config.Todo, func(t rules.Task) bool { return *t.Undo > 0 }) {
+		if config.TrashMaxBytes, err = a.m.UndoMaxBytes(ctx); err != nil {
 			return lost(err)
 		}
 	}
@@ -226,6 +225,7 @@ func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	config.Chosen = chosen
 	for _, t := range chosen {
 		if slices.Contains(c.todo, t.Name) {
+			t.Undo = new(c.undo[t.Name])
 			config.Todo = append(config.Todo, t)
 		}
 	}

@@ -248,8 +248,7 @@ func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, pending *schedule
 		Phase:           phase,
 		RequestedBy:     store.RequestedBySchedule,
 		Plan:            plan,
-		Undo:            m.config.Undo,
-		Pipeline:        list.Tasks,
+		Pipeline:        m.withUndo(list.Tasks, nil, pending.Undo),
 		Chosen:          list.Choose(planTasks, nil),
 	})
 	if err != nil || run == nil {

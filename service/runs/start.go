@@ -130,8 +130,8 @@ func (r Request) validate(list TaskList) error {
 	if problem := schedule.TimeLimitProblem(r.MaxDuration); problem != "" {
 		wrong.Add("max_duration", problem)
 	}
-	if r.Undo != nil && (*r.Undo < 0 || *r.Undo > trash.MaxKeep) {
-		wrong.Add("undo", "must be from 0, for no undo, to 90 days")
+	if problem := trash.KeepProblem(r.Undo); problem != "" {
+		wrong.Add("undo", problem)
 	}
 	if wrong == nil && len(list.Choose(r.Tasks, r.SkipTasks)) == 0 {
 		wrong.Add("skip_tasks", "leaves no task to run")
@@ -175,16 +175,6 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		}
 	}
 	return wrong
-}
-
-func (r Request) undo(usual time.Duration) time.Duration {
-	switch {
-	case r.DryRun:
-		return 0
-	case r.Undo != nil:
-		return *r.Undo
-	}
-	return usual
 }
 
 // digest returns a digest of everything but the id, or nil if the request has no id.
@@ -233,8 +223,7 @@ func (m *Manager) insert(
 		Plan:            planID,
 		WhatIf:          req.WhatIf,
 		Accepted:        req.Accepted,
-		Undo:            req.undo(m.config.Undo),
-		Pipeline:        list.Tasks,
+		Pipeline:        m.withUndo(list.Tasks, req.Undo, nil),
 		Chosen:          list.Choose(req.Tasks, req.SkipTasks),
 		RequestID:       req.ID,
 		RequestDigest:   digest,

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,16 @@ func (m *Manager) UndoMaxBytes(ctx context.Context) (bytes int64, err error) {
 	err = m.calls.QueryRow(ctx, "SELECT least($2, greatest($1::bigint, pg_database_size(current_database()) / 10))",
 		int64(least), int64(most)).Scan(&bytes)
 	return bytes, err
+}
+
+// withUndo returns tasks with the time for which the trash keeps what they delete: as the request for the run says, or
+// else the task's policy, the schedule, or the service.
+func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []rules.Task {
+	tasks = slices.Clone(tasks)
+	for i, t := range tasks {
+		tasks[i].Undo = cmp.Or(run, t.Undo, scheduled, &m.config.Undo)
+	}
+	return tasks
 }
 
 // RestoreRequest says what comes back from the trash.

@@ -8,8 +8,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // contents returns, by table of the application, its rows and a sum of their hashes.
@@ -22,6 +25,69 @@ func contents(db *pgtest.DB) map[string]string {
 			table))[0]
 	}
 	return all
+}
+
+// The trash keeps what a task deletes for as long as the request for the run says, or else the task's policy, the
+// schedule, or the service.
+func TestHowLongTheTrashKeeps(t *testing.T) {
+	t.Parallel()
+	hours := func(n time.Duration) *time.Duration { return new(n * time.Hour) }
+	for name, c := range map[string]struct {
+		run, policy, scheduled *time.Duration
+		isScheduled            bool
+		service                time.Duration
+		want                   string // what the trash keeps of the policy, and of the task sessions
+	}{
+		"nobody":                {want: ""},
+		"the service":           {service: time.Hour, want: "01:00:00 01:00:00"},
+		"the policy":            {policy: hours(2), want: "02:00:00 -"},
+		"the policy first":      {service: time.Hour, policy: hours(2), want: "02:00:00 01:00:00"},
+		"the policy never":      {service: time.Hour, policy: hours(0), want: "- 01:00:00"},
+		"the run first":         {service: time.Hour, policy: hours(2), run: hours(3), want: "03:00:00 03:00:00"},
+		"the run never":         {service: time.Hour, policy: hours(2), run: hours(0), want: ""},
+		"the schedule":          {isScheduled: true, scheduled: hours(4), policy: hours(2), want: "02:00:00 04:00:00"},
+		"the schedule never":    {isScheduled: true, scheduled: hours(0), service: time.Hour, want: ""},
+		"the schedule, unsaid":  {isScheduled: true, service: time.Hour, want: "01:00:00 01:00:00"},
+		"schedule and a policy": {isScheduled: true, scheduled: hours(0), policy: hours(2), want: "02:00:00 -"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "the policy first", "the run never", "schedule and a policy")
+			t.Parallel()
+			db := database(t)
+			sessions(db, 5)
+			db.Do(cleanedByHand + "; CREATE TABLE event (at timestamptz); INSERT INTO event VALUES ('2001-01-01')")
+			m, work, _ := replica(t, db, "a", func(r *runs.Config) { r.Undo, r.KeepSchedule = c.service, c.isScheduled })
+			p := policy.Policy{
+				Name: "p", Table: "event", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}, Undo: c.policy,
+			}
+			_, err := m.SetPolicy(t.Context(), runs.PolicyChange{
+				Name: "p", Make: func(*policy.Policy) (policy.Policy, error) { return p, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, err := m.Policy(t.Context(), "p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Do("UPDATE cleanupd.policy SET proven_basis = $1", stored.Basis())
+			work()
+			if c.isScheduled {
+				setSchedule(t, m, schedule.Schedule{Enabled: true, ContinueOnError: true, Undo: c.scheduled})
+				db.Do(due)
+			} else {
+				start(t, m, runs.Request{Tasks: []string{"sessions", "policy/p"}, Undo: c.run})
+			}
+			db.Until(allEnded)
+			kept := func(task string) string {
+				return db.Strings("SELECT COALESCE(string_agg(keep::text, ' '), '-') FROM cleanupd.trash WHERE task = $1", task)[0]
+			}
+			got := strings.TrimSpace(strings.ReplaceAll(kept("policy/p")+" "+kept("sessions"), "- -", ""))
+			if got != c.want {
+				t.Errorf("the trash keeps the policy's rows and those of sessions for %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 // What a run of all tasks deleted comes back, but for what its log says cannot be undone.

@@ -102,13 +102,14 @@ type claim struct {
 	todo       []string // the tasks that have not ended
 	started    bool     // whether the first task of todo was started
 	succeeded  map[string]bool
-	policies   map[string]bool // the tasks after whose failure the run always continues
-	failed     bool            // whether a task has failed that is no policy
-	unmet      map[string]bool // the tasks that have failed, or were not run because another one failed
-	gaveUp     bool            // whether a task failed because of too many failed attempts
-	cursor     purge.Cursor    // the position within the current task
-	reason     string          // why the run was last resumed
-	progressed atomic.Bool     // whether the run has made progress since it was claimed
+	policies   map[string]bool          // the tasks after whose failure the run always continues
+	failed     bool                     // whether a task has failed that is no policy
+	unmet      map[string]bool          // the tasks that have failed, or were not run because another one failed
+	gaveUp     bool                     // whether a task failed because of too many failed attempts
+	cursor     purge.Cursor             // the position within the current task
+	undo       map[string]time.Duration // for how long each task keeps what it deletes
+	reason     string                   // why the run was last resumed
+	progressed atomic.Bool              // whether the run has made progress since it was claimed
 }
 
 // position returns the place of a task among the chosen ones, from 1.
@@ -237,9 +238,12 @@ func (m *Manager) tryClaim(
 }
 
 func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
-	c := &claim{Claim: row, succeeded: map[string]bool{}, policies: map[string]bool{}, unmet: map[string]bool{}}
+	c := &claim{
+		Claim: row, succeeded: map[string]bool{}, policies: map[string]bool{}, unmet: map[string]bool{},
+		undo: map[string]time.Duration{},
+	}
 	for _, t := range tasks {
-		c.chosen = append(c.chosen, t.Name)
+		c.chosen, c.undo[t.Name] = append(c.chosen, t.Name), t.Undo
 		c.succeeded[t.Name] = t.State == cleanup.Succeeded
 		c.policies[t.Name] = t.Kind == rules.Policy.String()
 		c.failed = c.failed || t.State == cleanup.Failed && !c.policies[t.Name]

@@ -33,6 +33,7 @@ type Database struct {
 	// only in a dry run.
 	Predecessors func(task string) []rules.Task
 
+	trash    *trashGate // for tasks that keep what they delete; nil if none can
 	config   Config
 	journal  Journal
 	recorder *recorder
@@ -136,7 +137,12 @@ func (d *Database) Compile(t rules.Task) (*rules.Plan, error) {
 }
 
 func (d *Database) Binder(p *rules.Plan, state rules.State) *rules.Binder {
-	return &rules.Binder{Pool: d.Pool, Engine: d.Engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
+	engine := d.Engine
+	if p.Task.Undo != nil && *p.Task.Undo > 0 && d.trash != nil {
+		gated := *engine
+		gated.Gate, engine = d.trash.open, &gated
+	}
+	return &rules.Binder{Pool: d.Pool, Engine: engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
 }
 
 func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds rules.Holds) (rules.Env, error) {
@@ -172,10 +178,9 @@ func EnvOf(
 func (r *Run) OnServer(ctx context.Context, account string, t rules.Task, j Journal, e purge.Engine) (*Attempt, error) {
 	e.Pool, e.Lock, e.Workers = r.Config.MidSourcing.Databases[account], 0, 1
 	j = serverJournal{j, account}
-	config := r.Config
-	config.Undo = Undo{} // the trash is in the main database
-	server := &Run{Config: config, Journal: j, State: rules.State{Succeeded: r.State.Succeeded}}
-	server.Database = newDatabase(ctx, config, j, e.Pool, e)
+	t.Undo = nil // the trash is in the main database
+	server := &Run{Config: r.Config, Journal: j, State: rules.State{Succeeded: r.State.Succeeded}}
+	server.Database = newDatabase(ctx, r.Config, j, e.Pool, e)
 	if err := server.Database.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -22,9 +22,7 @@ import (
 func Execute(ctx context.Context, c Config, j Journal) error {
 	x := &executing{run: NewRun(ctx, c, j, c.Pool), bounds: &bounds{}}
 	x.run.Database.Engine.Bounds = x.bounds
-	if c.Undo.MaxBytes > 0 {
-		x.run.Database.Engine.Gate = (&trashGate{undo: c.Undo, pool: c.Pool}).Open
-	}
+	x.run.Database.trash = &trashGate{pool: c.Pool, maxBytes: c.TrashMaxBytes}
 	if err := x.run.Begin(ctx); err != nil {
 		return lostAs(err)
 	}

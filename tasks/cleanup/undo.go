@@ -18,16 +18,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// Undo says for how long the run keeps in the trash what it deletes.
-type Undo struct {
-	// Keep is the time after the end of the run; 0 keeps nothing.
-	Keep time.Duration
-	// MaxBytes is how large the trash of all runs may become.
-	MaxBytes int64
-}
-
 // keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing, as on mid-sourcing servers.
-func (a *Attempt) keeps() time.Duration { return a.run.Config.Undo.Keep }
+func (a *Attempt) keeps() time.Duration {
+	if a.Task.Undo == nil {
+		return 0
+	}
+	return *a.Task.Undo
+}
 
 // checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
 // kept.
@@ -71,11 +68,14 @@ func (t *executedTask) checkUndo(ctx context.Context) error {
 }
 
 func notUndoable(t rules.Task, table, why string) error {
+	help := fmt.Sprintf("run the task without undo (cleanupd run --task %s --undo 0)", t.Name)
+	if t.Kind == rules.Policy {
+		help += ", or set undo: 0s in the policy"
+	}
 	return &failure.Refusal{
 		Reason:   failure.ReasonNotUndoable,
 		Metadata: map[string]string{"table": table},
-		Message: fmt.Sprintf("%s: the trash cannot keep what goes with its rows: %s; run the task without undo "+
-			"(cleanupd run --task %s --undo 0)", table, why, t.Name),
+		Message:  fmt.Sprintf("%s: the trash cannot keep what goes with its rows: %s; %s", table, why, help),
 	}
 }
 
@@ -131,15 +131,15 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 
 // trashGate keeps the trash from becoming larger than it may. It looks once a second.
 type trashGate struct {
-	undo   Undo
-	pool   campaign.Querier
-	mu     sync.Mutex
-	looked time.Time
-	bytes  int64
+	pool     campaign.Querier
+	maxBytes int64
+	mu       sync.Mutex
+	looked   time.Time
+	bytes    int64
 }
 
-// Open fails if the trash is full.
-func (g *trashGate) Open(ctx context.Context) error {
+// open fails if the trash is full.
+func (g *trashGate) open(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.looked) > time.Second {
@@ -148,14 +148,14 @@ func (g *trashGate) Open(ctx context.Context) error {
 		}
 		g.looked = time.Now()
 	}
-	if g.bytes <= g.undo.MaxBytes {
+	if g.bytes <= g.maxBytes {
 		return nil
 	}
 	return &failure.Refusal{
 		Reason:   failure.ReasonTrashFull,
-		Metadata: map[string]string{"bytes": fmt.Sprint(g.bytes), "max_bytes": fmt.Sprint(g.undo.MaxBytes)},
+		Metadata: map[string]string{"bytes": fmt.Sprint(g.bytes), "max_bytes": fmt.Sprint(g.maxBytes)},
 		Message: fmt.Sprintf("the trash has %s, and may have %s: purge some of it (cleanupd trash purge), raise "+
 			"--undo-max-bytes, or run without undo", humanize.IBytes(uint64(g.bytes)),
-			humanize.IBytes(uint64(g.undo.MaxBytes))),
+			humanize.IBytes(uint64(g.maxBytes))),
 	}
 }

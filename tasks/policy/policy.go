@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -33,6 +34,8 @@ type Policy struct {
 	Assign []Assign `json:"assign,omitempty"`
 	// Partitions is empty for the default, which is to drop them.
 	Partitions purge.Partitions `json:"partitions,omitempty"`
+	// Undo is for how long the trash keeps what the policy deletes; nil for as long as for other tasks of the run.
+	Undo *time.Duration `json:"undo,omitempty"`
 	// Relations are Table and OrphanOf.ParentTable as they were found when the policy was set. Before that they are
 	// nil, and the names are looked up.
 	Relations []Relation `json:"-"`
@@ -93,7 +96,7 @@ func (p Policy) Etag() string { return etag.Of(p) }
 
 // Basis changes if the rule does, or if a different relation has the name of one of its tables.
 func (p Policy) Basis() string {
-	p.Description, p.Enabled, p.Limit = "", false, 0
+	p.Description, p.Enabled, p.Limit, p.Undo = "", false, 0, nil
 	if p.Partitions == purge.DropPartitions {
 		p.Partitions = "" // which means the same
 	}

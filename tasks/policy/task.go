@@ -37,6 +37,7 @@ func (p Policy) Task() rules.Task {
 		Basis:       p.Basis(),
 		Revision:    p.Revision,
 		Disabled:    !p.Enabled,
+		Undo:        p.Undo,
 		Steps: []rules.Step{{
 			On:         p.tables,
 			Rules:      rules.Rules{rule},

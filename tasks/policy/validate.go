@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 var (
@@ -66,6 +67,11 @@ func (p Policy) Validate() error {
 		}
 	default:
 		wrong.Add("policy.partitions", "must be DROP, DETACH or DELETE")
+	}
+	if problem := trash.KeepProblem(p.Undo); problem != "" {
+		wrong.Add("policy.undo", problem)
+	} else if p.Undo != nil && (p.Assign != nil || p.Partitions == purge.DetachPartitions) {
+		wrong.Add("policy.undo", "is for policies that delete rows")
 	}
 	p.validateParts(&wrong)
 	p.validateAssign(&wrong)

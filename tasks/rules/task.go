@@ -49,6 +49,8 @@ type Task struct {
 	Basis string
 	// Revision is the stored form of a rule that can be changed or disabled. A run stops when it changes.
 	Revision string
+	// Undo is for how long the trash keeps what the task deletes, after the end of the run; nil if nobody said.
+	Undo *time.Duration
 	// Advances is the option in which the reference time is stored if the task retained no row; the zero value stands
 	// for none.
 	Advances campaign.Option

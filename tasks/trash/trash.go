@@ -26,6 +26,14 @@ const Schema = "cleanupd_trash"
 // MaxKeep is the longest time for which a run may keep what it deletes.
 const MaxKeep = 90 * 24 * time.Hour
 
+// KeepProblem returns "" if a run may keep what it deletes for this time, or if none is given.
+func KeepProblem(keep *time.Duration) string {
+	if keep == nil || 0 <= *keep && *keep <= MaxKeep {
+		return ""
+	}
+	return "must be from 0, for no undo, to 90 days"
+}
+
 // BytesSQL selects the size of the trash of all runs.
 const BytesSQL = `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 WHERE c.relnamespace = to_regnamespace('cleanupd_trash') AND c.relkind = 'r'`

@@ -664,7 +664,8 @@ type Run struct {
 	// server resumes it after the last committed batch, and so does `cleanupd run` or `cleanupd runs watch` with
 	// --database-url.
 	Interrupted bool `protobuf:"varint,23,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
-	// For how long after the run what it deletes waits in the trash; absent if nothing does.
+	// For how long after the run what it deletes waits in the trash, the longest of its tasks; absent if nothing does. Of
+	// a dry run: what it deletes if it is done by this plan without another `undo`.
 	Undo *durationpb.Duration `protobuf:"bytes,24,opt,name=undo,proto3" json:"undo,omitempty"`
 	// The run of which this one restores what is in the trash; empty for a run that deletes.
 	RestoredRunId string `protobuf:"bytes,25,opt,name=restored_run_id,json=restoredRunId,proto3" json:"restored_run_id,omitempty"`
@@ -2314,8 +2315,8 @@ type RunCleanupRequest struct {
 	Pace Pace `protobuf:"varint,11,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
 	// Whether `max_duration` does not count pauses. Default false.
 	PauseStopsClock bool `protobuf:"varint,12,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
-	// For how long after the run what it deletes waits in the trash: 0, for not at all, to 90 days. Default: that of
-	// `serve --undo`.
+	// For how long after the run what it deletes waits in the trash: 0, for not at all, to 90 days. Default: the `undo` of
+	// a task's policy, or else that of `serve`.
 	Undo          *durationpb.Duration `protobuf:"bytes,13,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -9,6 +9,7 @@ package cleanupv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
@@ -217,7 +218,11 @@ type Policy struct {
 	// Output only. How many values of `filters` and `assign` are masked, as "…": all of them, for callers of the role
 	// viewer, who get no etag either, and see "…" in place of quoted values wherever a rule or a problem of the policy is
 	// shown. SetPolicy refuses a policy with masked values.
-	MaskedValues  int32 `protobuf:"varint,13,opt,name=masked_values,json=maskedValues,proto3" json:"masked_values,omitempty"`
+	MaskedValues int32 `protobuf:"varint,13,opt,name=masked_values,json=maskedValues,proto3" json:"masked_values,omitempty"`
+	// For how long the trash keeps what the policy deletes, after the end of the run: up to 90 days; 0 for no undo, for
+	// example since a table is too large. A run that has its own `undo` follows that. INVALID_ARGUMENT with `assign`, and
+	// with DETACH, which delete nothing. Absent: the `undo` of the schedule or of `serve`.
+	Undo          *durationpb.Duration `protobuf:"bytes,16,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +360,13 @@ func (x *Policy) GetMaskedValues() int32 {
 		return x.MaskedValues
 	}
 	return 0
+}
+
+func (x *Policy) GetUndo() *durationpb.Duration {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
 }
 
 // OlderThan compares a date with the reference time of the run. A NULL date never matches.
@@ -1235,7 +1247,7 @@ var File_cleanup_v1_policy_proto protoreflect.FileDescriptor
 const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"\x17cleanup/v1/policy.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xc6\x04\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xf5\x04\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12 \n" +
@@ -1256,7 +1268,8 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"partitions\x12\x12\n" +
 	"\x04etag\x18\v \x01(\tR\x04etag\x12/\n" +
 	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12#\n" +
-	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\"X\n" +
+	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\x12-\n" +
+	"\x04undo\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x04undo\"X\n" +
 	"\tOlderThan\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
 	"\x04days\x18\x02 \x01(\x05H\x00R\x04days\x12\x16\n" +
@@ -1370,7 +1383,8 @@ var file_cleanup_v1_policy_proto_goTypes = []any{
 	(*GetPolicyGrantsRequest)(nil),  // 16: cleanup.v1.GetPolicyGrantsRequest
 	(*GetPolicyGrantsResponse)(nil), // 17: cleanup.v1.GetPolicyGrantsResponse
 	(*Message)(nil),                 // 18: cleanup.v1.Message
-	(*fieldmaskpb.FieldMask)(nil),   // 19: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),     // 19: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),   // 20: google.protobuf.FieldMask
 }
 var file_cleanup_v1_policy_proto_depIdxs = []int32{
 	3,  // 0: cleanup.v1.Policy.older_than:type_name -> cleanup.v1.OlderThan
@@ -1380,28 +1394,29 @@ var file_cleanup_v1_policy_proto_depIdxs = []int32{
 	7,  // 4: cleanup.v1.Policy.assign:type_name -> cleanup.v1.Assign
 	0,  // 5: cleanup.v1.Policy.partitions:type_name -> cleanup.v1.Partitions
 	18, // 6: cleanup.v1.Policy.warnings:type_name -> cleanup.v1.Message
-	1,  // 7: cleanup.v1.Filter.op:type_name -> cleanup.v1.FilterOp
-	2,  // 8: cleanup.v1.ListPoliciesResponse.policies:type_name -> cleanup.v1.Policy
-	2,  // 9: cleanup.v1.GetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	2,  // 10: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
-	19, // 11: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 12: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	2,  // 13: cleanup.v1.GetPolicyGrantsRequest.policy:type_name -> cleanup.v1.Policy
-	8,  // 14: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	10, // 15: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	12, // 16: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	14, // 17: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	16, // 18: cleanup.v1.PolicyService.GetPolicyGrants:input_type -> cleanup.v1.GetPolicyGrantsRequest
-	9,  // 19: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	11, // 20: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	13, // 21: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	15, // 22: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	17, // 23: cleanup.v1.PolicyService.GetPolicyGrants:output_type -> cleanup.v1.GetPolicyGrantsResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	19, // 7: cleanup.v1.Policy.undo:type_name -> google.protobuf.Duration
+	1,  // 8: cleanup.v1.Filter.op:type_name -> cleanup.v1.FilterOp
+	2,  // 9: cleanup.v1.ListPoliciesResponse.policies:type_name -> cleanup.v1.Policy
+	2,  // 10: cleanup.v1.GetPolicyResponse.policy:type_name -> cleanup.v1.Policy
+	2,  // 11: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
+	20, // 12: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 13: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
+	2,  // 14: cleanup.v1.GetPolicyGrantsRequest.policy:type_name -> cleanup.v1.Policy
+	8,  // 15: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	10, // 16: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	12, // 17: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	14, // 18: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	16, // 19: cleanup.v1.PolicyService.GetPolicyGrants:input_type -> cleanup.v1.GetPolicyGrantsRequest
+	9,  // 20: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	11, // 21: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	13, // 22: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	15, // 23: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	17, // 24: cleanup.v1.PolicyService.GetPolicyGrants:output_type -> cleanup.v1.GetPolicyGrantsResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_policy_proto_init() }

@@ -71,8 +71,11 @@ type Schedule struct {
 	Windows []*Window `protobuf:"bytes,14,rep,name=windows,proto3" json:"windows,omitempty"`
 	// Whether `max_duration` does not count pauses. Default false.
 	PauseStopsClock bool `protobuf:"varint,15,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// For how long the trash keeps what its runs delete, after the end of each: up to 90 days; 0 for no undo. Policies
+	// with their own `undo` follow that. Absent: `serve --undo`.
+	Undo          *durationpb.Duration `protobuf:"bytes,16,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
@@ -210,12 +213,19 @@ func (x *Schedule) GetPauseStopsClock() bool {
 	return false
 }
 
+func (x *Schedule) GetUndo() *durationpb.Duration {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
+}
+
 var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x15cleanup/v1/pace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x05\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x15cleanup/v1/pace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x05\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
 	"\n" +
@@ -233,7 +243,8 @@ const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12$\n" +
 	"\x04pace\x18\r \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\x12,\n" +
 	"\awindows\x18\x0e \x03(\v2\x12.cleanup.v1.WindowR\awindows\x12*\n" +
-	"\x11pause_stops_clock\x18\x0f \x01(\bR\x0fpauseStopsClockB\x14\n" +
+	"\x11pause_stops_clock\x18\x0f \x01(\bR\x0fpauseStopsClock\x12-\n" +
+	"\x04undo\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x04undoB\x14\n" +
 	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -265,11 +276,12 @@ var file_cleanup_v1_schedule_proto_depIdxs = []int32{
 	3, // 4: cleanup.v1.Schedule.warnings:type_name -> cleanup.v1.Message
 	4, // 5: cleanup.v1.Schedule.pace:type_name -> cleanup.v1.Pace
 	5, // 6: cleanup.v1.Schedule.windows:type_name -> cleanup.v1.Window
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2, // 7: cleanup.v1.Schedule.undo:type_name -> google.protobuf.Duration
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_schedule_proto_init() }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -177,7 +178,7 @@ func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f prot
 			p.at[place] = one.Line
 			p.element(target(one), place, list, f)
 		}
-	case f.Message() != nil:
+	case f.Message() != nil && f.Message().FullName() != duration:
 		p.message(n, path, m.Mutable(f).Message())
 	default:
 		if value, ok := p.scalar(n, path, f); ok {
@@ -211,6 +212,8 @@ func insteadOfNull(f protoreflect.FieldDescriptor) string {
 
 var filterValues = (&cleanupv1.Filter{}).ProtoReflect().Descriptor().Fields().ByName("values").FullName()
 
+var duration = (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName()
+
 // scalar accepts numbers, dates and booleans for a text field, as they are written.
 func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescriptor) (value protoreflect.Value, ok bool) {
 	tag := n.ShortTag()
@@ -232,6 +235,11 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 			return protoreflect.ValueOfEnum(known.Number()), true
 		}
 		p.errorf(n, "%s must be one of %s, not %q", path, strings.Join(enumNames(f.Enum()), ", "), n.Value)
+	case protoreflect.MessageKind:
+		if d, err := flags.ParseDuration(n.Value); err == nil && n.Kind == yaml.ScalarNode {
+			return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), true
+		}
+		p.errorf(n, "%s must be a time, such as 72h or 3d", path)
 	default:
 		// A number beyond 32 bits becomes the nearest one, which the server refuses with the range of the field.
 		number, err := strconv.ParseInt(n.Value, 10, 32)

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
@@ -91,6 +92,9 @@ func fieldNode(m protoreflect.Message, f protoreflect.FieldDescriptor) *yaml.Nod
 func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.Node {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
+		if d, is := value.Message().Interface().(*durationpb.Duration); is {
+			return textNode(d.AsDuration().String())
+		}
 		return messageNode(value.Message())
 	case protoreflect.EnumKind:
 		name := fmt.Sprint(value.Enum())

@@ -3,8 +3,10 @@ package policies
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
@@ -26,6 +28,7 @@ func everything() *cleanupv1.Policy {
 		},
 		OrphanOf:   &cleanupv1.OrphanOf{Column: "customer", ParentTable: "shop.customer", ParentColumn: "id"},
 		KeepNewest: &cleanupv1.KeepNewest{Per: []string{"customer", "no"}, OrderBy: "placed", Count: 3},
+		Undo:       durationpb.New(72 * time.Hour),
 		Assign:     []*cleanupv1.Assign{{Column: "email"}, {Column: "name", Value: proto.String("")}},
 	}
 }
@@ -87,12 +90,14 @@ filters:
 - {column: c, op: equal, values: [1.50]}
 - {column: c, op: FILTER_OP_NOT_IN, values: [007, 2026-01-31, true, no, "x"]}
 assign: [{column: d, value: 1}, {column: e, value: null}, {column: f}]
+undo: 3d
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := found[0].policy
-	if p.GetOlderThan().GetDays() != 30 || p.GetFilters()[0].GetOp() != cleanupv1.FilterOp_FILTER_OP_EQUAL ||
+	if p.GetOlderThan().GetDays() != 30 || p.GetUndo().AsDuration() != 72*time.Hour ||
+		p.GetFilters()[0].GetOp() != cleanupv1.FilterOp_FILTER_OP_EQUAL ||
 		p.GetFilters()[0].GetValues()[0] != "1.50" ||
 		strings.Join(p.GetFilters()[1].GetValues(), " ") != "007 2026-01-31 true no x" ||
 		p.GetAssign()[0].GetValue() != "1" || p.GetAssign()[1].Value != nil || p.GetAssign()[2].Value != nil {
@@ -126,6 +131,9 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\nname: b":                           "f:2: policy a: name is given twice",
 		"name: a\nolder_than: {}\nolderThan: {}":     "f:3: policy a: olderThan is given twice",
 		"name: a\nolderThan: {days: 1, hours: 0}":    "f:2: policy a: olderThan.hours cannot be given beside days",
+		"name: a\nundo: 3 days":                      "f:2: policy a: undo must be a time, such as 72h or 3d",
+		"name: a\nundo: {seconds: 3}":                "f:2: policy a: undo must be a time, such as 72h or 3d",
+		"name: a\nundo: [1h]":                        "f:2: policy a: undo must be a time, such as 72h or 3d",
 		"name: a\netag: x":                           "f:2: policy a: etag is set by the server: leave it out",
 		"name: a\nwarnings: []":                      "f:2: policy a: warnings is set by the server: leave it out",
 		"table: t":                                   "f:1: name is missing",
@@ -156,6 +164,7 @@ func TestMistakesInFiles(t *testing.T) {
 func TestDifference(t *testing.T) {
 	after := everything()
 	after.Enabled, after.Description, after.KeepNewest = true, "short", nil
+	after.Undo = durationpb.New(0)
 	after.OlderThan.Age = &cleanupv1.OlderThan_Days{Days: 365}
 	after.Filters = append(after.Filters, &cleanupv1.Filter{Column: "x", Op: cleanupv1.FilterOp_FILTER_OP_IS_NULL})
 	for _, c := range []struct {
@@ -173,6 +182,8 @@ func TestDifference(t *testing.T) {
   - keepNewest.per[1]: no
   - keepNewest.orderBy: placed
   - keepNewest.count: 3
+  - undo: 72h0m0s
+  + undo: 0s
   + filters[2]: {column: x, op: IS_NULL}
 `},
 		{change{nil, &cleanupv1.Policy{Name: "a", Table: "t"}}, "a is new\n  + table: t\n  + enabled: false\n"},

@@ -43,6 +43,9 @@ func facts(p *cleanupv1.Policy) []terminal.Row {
 	if p.GetLimit() > 0 {
 		rows = append(rows, terminal.Row{"rows a statement", humanize.Comma(int64(p.GetLimit()))})
 	}
+	if p.GetUndo() != nil {
+		rows = append(rows, terminal.Row{"undo", format.Period(p.GetUndo().AsDuration())})
+	}
 	if p.GetDescription() != "" {
 		rows = append(rows, terminal.Row{"description", p.GetDescription()})
 	}

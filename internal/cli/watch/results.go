@@ -125,7 +125,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
-	if undo := r.GetUndo().AsDuration(); undo > 0 && r.GetEndTime() != nil && server != nil {
+	if undo := r.GetUndo().AsDuration(); undo > 0 && !r.GetDryRun() && r.GetEndTime() != nil && server != nil {
 		until := timestamppb.New(r.GetEndTime().AsTime().Add(undo))
 		fmt.Fprintf(s, "Undo until %s: %s\n", format.Time(until), server.Command("trash restore", r.GetId()))
 	}

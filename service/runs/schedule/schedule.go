@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/timezone"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // Schedule says when runs of the whole pipeline start.
@@ -22,12 +23,13 @@ type Schedule struct {
 	Once            *time.Time // nil if Cron is set
 	TimeZone        string     // the IANA name of the time zone of the cron expressions
 	Enabled         bool
-	MaxDuration     time.Duration // of a run; 0 for no limit
-	ContinueOnError bool          // whether a run continues after a failed task
-	PauseStopsClock bool          // whether MaxDuration leaves out the time in which the run is paused
-	NextPlan        string        // the dry run whose plan the next run follows; "" if none
-	Pace            pace.Pace     // of a run; "" for the default of the service
-	Windows         []Window      // the windows in which a run may work; empty for always
+	MaxDuration     time.Duration  // of a run; 0 for no limit
+	ContinueOnError bool           // whether a run continues after a failed task
+	PauseStopsClock bool           // whether MaxDuration leaves out the time in which the run is paused
+	NextPlan        string         // the dry run whose plan the next run follows; "" if none
+	Pace            pace.Pace      // of a run; "" for the default of the service
+	Windows         []Window       // the windows in which a run may work; empty for always
+	Undo            *time.Duration // for how long the trash keeps what a run deletes; nil for the default of the service
 
 	NextRunTime *time.Time // nil if no run is due
 	LastRunID   string     // "" before the first run, or if that run was pruned
@@ -44,7 +46,7 @@ func (s *Schedule) Etag() string {
 		once = s.Once.UTC()
 	}
 	return etag.Of(s.crons(), once, s.TimeZone, s.Enabled, s.MaxDuration, s.ContinueOnError, s.NextPlan, s.Pace,
-		fmt.Sprint(s.Windows), s.PauseStopsClock)
+		fmt.Sprint(s.Windows), s.PauseStopsClock, s.Undo)
 }
 
 func (s *Schedule) WindowsDiffer(other *Schedule) bool {
@@ -77,6 +79,9 @@ func (s *Schedule) String() string {
 	if s.Pace != "" {
 		when += ", " + string(s.Pace)
 	}
+	if s.Undo != nil {
+		when += ", undo for " + s.Undo.String()
+	}
 	for i, w := range s.Windows {
 		when += []string{", in ", " and "}[min(i, 1)] + w.String()
 	}
@@ -107,6 +112,9 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	}
 	if problem := TimeLimitProblem(s.MaxDuration); problem != "" {
 		wrong.Add("schedule.max_duration", problem)
+	}
+	if problem := trash.KeepProblem(s.Undo); problem != "" {
+		wrong.Add("schedule.undo", problem)
 	}
 	wrong = append(wrong, s.invalidWindows()...)
 	next := s.Once

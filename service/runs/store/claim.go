@@ -70,7 +70,6 @@ type Claim struct {
 	Plan            uuid.UUID    // the dry run whose plan the run follows; uuid.Nil if none
 	Accepted        []guard.Trip // the guards that the run may pass
 	WhatIf          map[string]int
-	Undo            time.Duration
 	Restore         *RestoreParams
 	ReferenceTime   time.Time
 	TraceParent     string // the trace context of the call that requested the run
@@ -100,7 +99,7 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, l
 			failed_attempts = CASE WHEN waiting.replica = '' THEN 0 WHEN progress_hash = '' THEN failed_attempts
 				WHEN progress_hash = `+progressHash+` THEN failed_attempts + 1 ELSE 1 END, progress_hash = ''
 		FROM waiting WHERE run.id = waiting.id
-		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, undo, restore, reference_time,
+		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, restore, reference_time,
 			trace_parent,
 			pace, lease_until, before IS NOT NULL, failed_attempts, waiting.state, waiting.replica`,
 		args,
@@ -135,6 +134,8 @@ type ClaimedTask struct {
 	Kind   string
 	State  cleanup.State
 	Cursor purge.Cursor
+	// Undo is for how long the trash keeps what the task deletes.
+	Undo time.Duration
 }
 
 // ClaimTasks returns the chosen tasks in order. It waits for a batch that the previous worker is still committing.
@@ -142,7 +143,7 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 	rows, _ := tx.Query(
 		ctx,
 		`WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1 RETURNING *)
-		SELECT name, kind, state, cursor FROM task WHERE chosen ORDER BY position`,
+		SELECT name, kind, state, cursor, undo FROM task WHERE chosen ORDER BY position`,
 		e.RunID, e.Number,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])

@@ -25,7 +25,7 @@ const (
 
 // policyRevision is the SQL for a hash that changes if the rule of a policy changes, or if the policy is enabled or
 // disabled.
-const policyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
+const policyRevision = "md5(concat(rule - '{description,limit,undo}'::text[], relations))"
 
 // Known is what a task has read and what may change while the task works.
 type Known struct {

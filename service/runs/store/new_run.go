@@ -42,7 +42,6 @@ type NewRun struct {
 	Plan            uuid.UUID // the dry run whose plan the run follows; uuid.Nil if none
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
-	Undo            time.Duration  // for how long the trash keeps what the run deletes; 0 for not at all
 	Restore         *RestoreParams // nil for a run that deletes
 	Pipeline        []rules.Task   // all tasks
 	Chosen          []string       // the names of the tasks to run
@@ -123,11 +122,10 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
 				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until,
-				undo, restore,
-				reference_time)
+				restore, reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
 				@trace_parent, @plan, @what_if, @accepted_guards, @request_id, @request_digest, @pace,
-				@pause_stops_clock, @window_until, @undo, @restore, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
+				@pause_stops_clock, @window_until, @restore, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
 			ON CONFLICT DO NOTHING`,
 			pgx.StrictNamedArgs{
 				"id":                id,
@@ -145,7 +143,6 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 				"pace":              r.Pace,
 				"pause_stops_clock": r.PauseStopsClock,
 				"window_until":      windowUntil,
-				"undo":              r.Undo,
 				"restore":           r.Restore,
 			},
 		)
@@ -179,20 +176,24 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 
 func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
 	var names, kinds, states []string
+	var undo []*time.Duration
 	for _, t := range r.Pipeline {
 		state := cleanup.Skipped
 		if slices.Contains(r.Chosen, t.Name) {
 			state = cleanup.Pending
 		}
 		names, kinds, states = append(names, t.Name), append(kinds, t.Kind.String()), append(states, string(state))
+		undo = append(undo, t.Undo)
 	}
 	if _, err := tx.Exec(
 		ctx,
-		`INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state)
-		SELECT @run_id::uuid, position, name, kind, state = @pending, state FROM
-			unnest(@names::text[], @kinds::text[], @states::text[]) WITH ORDINALITY AS t (name, kind, state, position)`,
+		`INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state, undo)
+		SELECT @run_id::uuid, position, name, kind, state = @pending, state, COALESCE(undo, '0')
+		FROM unnest(@names::text[], @kinds::text[], @states::text[], @undo::interval[])
+			WITH ORDINALITY AS t (name, kind, state, undo, position)`,
 		pgx.StrictNamedArgs{
-			"run_id": id, "names": names, "kinds": kinds, "states": states, "pending": string(cleanup.Pending),
+			"run_id": id, "names": names, "kinds": kinds, "states": states, "undo": undo,
+			"pending": string(cleanup.Pending),
 		},
 	); err != nil {
 		return err

@@ -93,7 +93,7 @@ type Run struct {
 	Interrupted bool `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool `json:"PauseStopsClock,omitempty"`
-	// Undo is for how long the trash keeps what the run deletes; 0 if it does not.
+	// Undo is for how long the trash keeps what the run deletes, the longest of its tasks; 0 if it does not.
 	Undo time.Duration `json:"Undo,omitempty"`
 	// Restore is what the run brings back from the trash; nil if it deletes.
 	Restore      *RestoreParams `json:"Restore,omitempty"`
@@ -204,7 +204,8 @@ func (r *Run) Started() (names []string) {
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
-  pace, pause_time, paused_by, pause_stops_clock, undo, restore,
+  pace, pause_time, paused_by, pause_stops_clock,
+  (SELECT max(undo) FROM cleanupd.task WHERE run_id = r.id AND chosen), restore,
   CASE WHEN paused_by = '` + RequestedBySchedule + `' THEN window_until END, COALESCE(` + overtaking + `::text, ''),
   COALESCE(state = 'RUNNING' AND ` + idleRun + `, false),
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',

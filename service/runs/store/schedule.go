@@ -30,7 +30,7 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	rows, _ := db.Query(
 		ctx,
 		`SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(max_duration, '0'), continue_on_error,
-			pause_stops_clock, COALESCE(next_plan::text, ''), pace, windows, next_run_time, COALESCE(last_run_id::text, '')
+			pause_stops_clock, COALESCE(next_plan::text, ''), pace, windows, undo, next_run_time, COALESCE(last_run_id::text, '')
 		FROM cleanupd.schedule `+condition,
 	)
 	s, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[schedule.Schedule])
@@ -122,8 +122,8 @@ func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
 		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
 		next_plan = excluded.next_plan, pace = excluded.pace, windows = excluded.windows,
-		pause_stops_clock = excluded.pause_stops_clock, timeline = excluded.timeline, pending = schedule.pending AND
-			excluded.enabled`)
+		pause_stops_clock = excluded.pause_stops_clock, undo = excluded.undo, timeline = excluded.timeline,
+		pending = schedule.pending AND excluded.enabled`)
 	return err
 }
 
@@ -140,10 +140,10 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConfli
 	tag, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
-			next_run_time, next_plan, pace, windows, pause_stops_clock, timeline)
+			next_run_time, next_plan, pace, windows, pause_stops_clock, undo, timeline)
 		VALUES (@cron, COALESCE(@more_crons, '{}'::text[]), @once, @time_zone, @enabled,
 			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, @pace,
-			COALESCE(@windows::jsonb, '[]'), @pause_stops_clock, `+timeline+`)
+			COALESCE(@windows::jsonb, '[]'), @pause_stops_clock, @undo, `+timeline+`)
 		ON CONFLICT (only_row) `+onConflict,
 		pgx.StrictNamedArgs{
 			"cron":              zeronull.Text(s.Cron),
@@ -158,6 +158,7 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConfli
 			"pace":              s.Pace,
 			"windows":           s.Windows,
 			"pause_stops_clock": s.PauseStopsClock,
+			"undo":              s.Undo,
 		},
 	)
 	return tag.RowsAffected() > 0, err

@@ -25,7 +25,6 @@ CREATE TABLE cleanupd.run (
   dry_run           boolean NOT NULL,
   plan              uuid,                   -- the dry run that it does
   what_if           jsonb,                  -- the options that a dry run supposes to be stored
-  undo              interval NOT NULL DEFAULT '0', -- for how long the trash keeps what it deletes; 0: not at all
   restore           jsonb,                  -- what it brings back from the trash; NULL for a run that deletes
   accepted_guards   jsonb,                  -- the guards that it may pass, with the numbers that were accepted
   continue_on_error boolean NOT NULL,
@@ -77,6 +76,7 @@ CREATE TABLE cleanupd.task (
   kind           text NOT NULL CHECK (kind IN ('BUILT_IN', 'POLICY', 'EXTERNAL')),
   chosen         boolean NOT NULL,
   state          text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCEEDED', 'SKIPPED', 'FAILED', 'NOT_RUN', 'CANCELLED')),
+  undo           interval NOT NULL DEFAULT '0', -- for how long the trash keeps what it deletes; 0: not at all
   epoch          bigint NOT NULL DEFAULT 0, -- that of its run, which fences batches
   cursor         jsonb NOT NULL DEFAULT '{}',
   batches        bigint NOT NULL DEFAULT 0,
@@ -201,6 +201,7 @@ CREATE TABLE cleanupd.schedule (
   pace              text NOT NULL DEFAULT '',   -- of its runs; empty: that of the service
   windows           jsonb NOT NULL DEFAULT '[]', -- in which its runs may work
   pause_stops_clock boolean NOT NULL DEFAULT false,
+  undo              interval,                   -- of its runs; NULL: that of the service
   next_plan         uuid,                       -- the dry run that the next run does
   next_run_time     timestamptz,                -- authoritative; NULL: none
   pending           boolean NOT NULL DEFAULT false, -- a time came while a run was active
