@@ -277,7 +277,7 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 	}
 	r, err = restore.Run(ctx)
 	switch {
-	case errors.Is(err, trash.ErrNoTable), errors.Is(err, trash.ErrOwner):
+	case errors.Is(err, trash.ErrTarget):
 		_ = a.Log(ctx, message.RelationNotRestored.With("table", e.Root, "error", err))
 		return trash.Restored{Failed: e.Rows, Reasons: []string{err.Error()}}, nil
 	case err != nil:
@@ -380,7 +380,10 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
 			continue
 		}
-		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return trash.Drop(ctx, tx, e, "rows_expired") })
+		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+			_, err := trash.Drop(ctx, tx, e, "rows_expired")
+			return err
+		})
 		if err != nil { // the others need not wait
 			failed = errors.Join(failed, fmt.Errorf("delete what expired of %s: %w", e.Root, err))
 			continue

@@ -153,7 +153,10 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked bool) sqlexpr.Expr {
 	id, free, tids, returning, pairedRow, taking, kept := "0", "", "SELECT place FROM pick", "", "1", "", "NULL::bigint[]"
 	if s.sweep.Trash != nil {
-		returning, pairedRow = ", r AS r", "t AS r"
+		returning = ", " + s.sweep.Trash.Rows.values("r")
+		if paired := s.sweep.Trash.Paired; paired != nil {
+			pairedRow = paired.values("t")
+		}
 		taking, kept = s.sweep.taking()
 	}
 	restored := sqlexpr.SQL("false")

@@ -38,9 +38,9 @@ type TrashTable struct {
 	Relation, Facts string
 }
 
-// TrashColumn is a column of a relation and of its table in the trash. Cast is what its value is kept as, such as
-// ::text; empty if its type is kept.
-type TrashColumn struct{ Name, Cast string }
+// TrashColumn is a column of a relation and of its table in the trash. Kept is how its value is kept, as a format of
+// SQL such as %[1]s::int; empty if it is kept as it is.
+type TrashColumn struct{ Name, Kept string }
 
 // Trashed is how many rows a batch moved to a table of the trash.
 type Trashed struct{ Entry, Rows int64 }
@@ -48,32 +48,54 @@ type Trashed struct{ Entry, Rows int64 }
 // ErrNotKept means that foreign keys or triggers deleted rows that are not in the trash.
 var ErrNotKept = fmt.Errorf("the trash would not have all rows that go with these: %w", ErrTookMore)
 
+// each returns SQL for each column, separated by commas.
+func (t TrashTable) each(sql func(i int, c TrashColumn) string) string {
+	var all []string
+	for i, c := range t.Columns {
+		all = append(all, sql(i, c))
+	}
+	return strings.Join(all, ", ")
+}
+
 func (t TrashTable) names() string {
-	var names []string
-	for _, c := range t.Columns {
-		names = append(names, c.Name)
-	}
-	return strings.Join(names, ", ")
+	return t.each(func(_ int, c TrashColumn) string { return c.Name })
 }
 
-// values selects the columns of a row, given its alias.
+// values selects the columns of a row, given its alias, as c0, c1 and so on, since WITH queries have columns of ours
+// beside them.
 func (t TrashTable) values(row string) string {
-	var values []string
-	for _, c := range t.Columns {
-		values = append(values, row+"."+c.Name+c.Cast)
-	}
-	return strings.Join(values, ", ")
+	return t.each(func(i int, c TrashColumn) string { return fmt.Sprintf("%s.%s AS c%d", row, c.Name, i) })
 }
 
-// take inserts the rows of a WITH query, whose column r has them as a whole.
+// take inserts the rows of a WITH query, which has their values.
 func (t TrashTable) take(from string) string {
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s", t.Table, t.names(), t.values("("+from+".r)"), from)
+	kept := t.each(func(i int, c TrashColumn) string { return c.kept(fmt.Sprintf("%s.c%d", from, i)) })
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s", t.Table, t.names(), kept, from)
+}
+
+// keyed selects columns from a WITH query that has the values, under their names.
+func (t TrashTable) keyed(from string, columns []string) string {
+	var all []string
+	for i, c := range t.Columns {
+		if slices.Contains(columns, c.Name) {
+			all = append(all, fmt.Sprintf("c%d AS %s", i, c.Name))
+		}
+	}
+	return fmt.Sprintf("(SELECT %s FROM %s)", strings.Join(all, ", "), from)
+}
+
+func (c TrashColumn) kept(value string) string {
+	if c.Kept == "" {
+		return value
+	}
+	return fmt.Sprintf(c.Kept, value)
 }
 
 // takeDeleted returns a DELETE that moves its rows, for rows without others that go with them.
 func (t *Trash) takeDeleted(deletion sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format("WITH gone AS (%s RETURNING %s) INSERT INTO %s (%s) SELECT * FROM gone", deletion,
-		t.Rows.values("r"), t.Rows.Table, t.Rows.names())
+	kept := t.Rows.each(func(_ int, c TrashColumn) string { return c.kept("r." + c.Name) })
+	return sqlexpr.Format("WITH gone AS (%s RETURNING %s) INSERT INTO %s (%s) SELECT * FROM gone", deletion, kept,
+		t.Rows.Table, t.Rows.names())
 }
 
 // follows reports whether the statement has to read rows of other tables.
@@ -93,29 +115,33 @@ func (s *Sweep) taking() (queries, kept string) {
 	for i := range counts {
 		counts[i] = "0"
 	}
-	rowsOf := func(table int) string {
+	rowsOf := func(table int) (name string, rows TrashTable) {
 		if table == 0 {
-			return "gone"
+			return "gone", s.Trash.Rows
 		}
-		return fmt.Sprintf("rows_%d", table)
+		return fmt.Sprintf("rows_%d", table), s.Trash.Cascaded[table]
 	}
 	for _, child := range s.Cascade.Below() {
 		var found []string
 		for _, k := range s.Cascade.Keys {
 			if k.Child == child && k.deletes() {
-				found = append(found, fmt.Sprintf("FROM %s AS p JOIN %s AS c ON %s", rowsOf(k.Parent),
-					s.Cascade.Tables[child], k.on("(p.r)", "c")))
+				name, parents := rowsOf(k.Parent)
+				found = append(found, fmt.Sprintf("FROM %s AS p JOIN %s AS c ON %s", parents.keyed(name, k.Keys),
+					s.Cascade.Tables[child], k.on("p", "c")))
 			}
 		}
-		rows := "SELECT c AS r " + found[0]
-		if len(found) > 1 { // several keys may lead to the same row
-			rows = fmt.Sprintf("SELECT c AS r FROM (SELECT c.tableoid AS rel, c.ctid AS place %s) AS f JOIN %s AS c "+
+		name, trash := rowsOf(child)
+		rows := fmt.Sprintf("SELECT %s ", trash.values("c"))
+		if len(found) == 1 {
+			rows += found[0]
+		} else { // several keys may lead to the same row
+			rows += fmt.Sprintf("FROM (SELECT c.tableoid AS rel, c.ctid AS place %s) AS f JOIN %s AS c "+
 				"ON c.tableoid = f.rel AND c.ctid = f.place",
 				strings.Join(found, " UNION SELECT c.tableoid, c.ctid "), s.Cascade.Tables[child])
 		}
-		all = append(all, fmt.Sprintf("%s AS MATERIALIZED (%s)", rowsOf(child), rows),
-			fmt.Sprintf("took_%d AS (%s)", child, s.Trash.Cascaded[child].take(rowsOf(child))))
-		counts[child-1] = fmt.Sprintf("(SELECT count(*) FROM %s)", rowsOf(child))
+		all = append(all, fmt.Sprintf("%s AS MATERIALIZED (%s)", name, rows),
+			fmt.Sprintf("took_%d AS (%s)", child, trash.take(name)))
+		counts[child-1] = fmt.Sprintf("(SELECT count(*) FROM %s)", name)
 	}
 	return ",\n" + strings.Join(all, ",\n"), "ARRAY[" + strings.Join(counts, ", ") + "]"
 }

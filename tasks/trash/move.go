@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Tables, views and partitions go to the trash instead of being dropped. A table moves to the schema of the trash with
@@ -27,14 +29,17 @@ const (
 
 // relation is a dropped relation, as it has to be made again.
 type relation struct {
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
+	Schema      string `json:"schema"`
+	Name        string `json:"name"`
+	Partitioned bool   `json:"-"`
 	// Parent is the quoted name of the partitioned table, and Bound its bound there; empty for other relations.
 	Parent string `json:"parent,omitempty"`
 	Bound  string `json:"bound,omitempty"`
 	// Renamed are its indexes and sequences, which got the entry's name with their place here.
-	Renamed []renamed    `json:"renamed,omitempty"`
-	Keys    []constraint `json:"keys,omitempty"` // its foreign keys
+	Renamed []renamed `json:"renamed,omitempty"`
+	// Inherits are the quoted names of the tables that it inherits from, by which its rows would still be read.
+	Inherits []string     `json:"inherits,omitempty"`
+	Keys     []constraint `json:"keys,omitempty"` // its foreign keys
 	// Owner, Query, Options and Grants are those of a view.
 	Owner   string   `json:"owner,omitempty"`
 	Query   string   `json:"query,omitempty"`
@@ -59,6 +64,9 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
   'parent', (SELECT format('%I.%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
     JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid AND c.relispartition),
   'bound', pg_get_expr(c.relpartbound, c.oid),
+  'inherits', (SELECT json_agg(format('%I.%I', pn.nspname, p.relname) ORDER BY i.inhseqno) FROM pg_inherits i
+    JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace pn ON pn.oid = p.relnamespace
+    WHERE i.inhrelid = c.oid AND NOT c.relispartition),
   'renamed', (SELECT json_agg(json_build_object('kind', kind, 'name', name) ORDER BY kind, name) FROM (
     SELECT 'INDEX' AS kind, x.relname AS name FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
       WHERE i.indrelid = c.oid
@@ -141,6 +149,9 @@ func (r relation) out(to string) (sql []string) {
 	if r.Parent != "" {
 		sql = append(sql, fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s", r.Parent, from))
 	}
+	for _, parent := range r.Inherits {
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s NO INHERIT %s", from, parent))
+	}
 	for _, k := range r.Keys {
 		sql = append(sql, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %s", from, quoted(k.Name)))
 	}
@@ -153,14 +164,22 @@ func (r relation) out(to string) (sql []string) {
 
 // back returns the statements that move the table back from the trash.
 func (r relation) back(from string) (sql []string) {
-	to := quoted(r.Schema, r.Name)
 	sql = append(sql, fmt.Sprintf("ALTER TABLE %s SET SCHEMA %s", quoted(Schema, from), quoted(r.Schema)),
 		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quoted(r.Schema, from), quoted(r.Name)))
 	for i, n := range r.Renamed {
 		sql = append(sql, fmt.Sprintf("ALTER %s %s RENAME TO %s", n.Kind, quoted(r.Schema, part(from, i)), quoted(n.Name)))
 	}
+	return sql
+}
+
+// attach returns the statements that connect the table with others again. They read its rows.
+func (r relation) attach() (sql []string) {
+	to := quoted(r.Schema, r.Name)
 	if r.Parent != "" { // this adds the parent's foreign keys again
 		return append(sql, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s %s", r.Parent, to, r.Bound))
+	}
+	for _, parent := range r.Inherits {
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s INHERIT %s", to, parent))
 	}
 	for _, k := range r.Keys {
 		sql = append(sql, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", to, quoted(k.Name), k.Definition))
@@ -182,7 +201,8 @@ func (r relation) again() (sql []string) {
 }
 
 // Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
-// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parent.
+// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents. A table
+// is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)
@@ -190,37 +210,58 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 		return err
 	}
 	if schema != "" {
-		r.Schema, r.Parent, r.Keys = schema, "", nil
+		r.Schema, r.Parent, r.Inherits, r.Keys = schema, "", nil, nil
 	}
-	sql := r.back(e.Name)
 	if e.Kind == View {
-		sql = r.again()
+		err = execute(ctx, tx, r.again())
+	} else if err = execute(ctx, tx, r.back(e.Name)); err == nil {
+		err = r.attachAsOwner(ctx, tx)
 	}
-	if err := execute(ctx, tx, sql); err != nil {
+	if err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET end_time = clock_timestamp() WHERE id = $1", e.ID)
 	return err
 }
 
-// Drop deletes an entry for good, in a transaction of the caller; column is rows_purged or rows_expired, in which its
-// rows are counted.
-func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) error {
+func (r relation) attachAsOwner(ctx context.Context, tx pgx.Tx) error {
+	sql := r.attach()
+	if sql == nil {
+		return nil
+	}
+	var owner string
+	err := tx.QueryRow(ctx, `SELECT CASE WHEN o.rolname = current_user OR o.rolsuper THEN '' ELSE quote_ident(o.rolname) END
+		FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`, quoted(r.Schema, r.Name)).
+		Scan(&owner)
+	if err != nil {
+		return err
+	}
+	return asOwner(ctx, tx, owner, func() error { return execute(ctx, tx, sql) })
+}
+
+// Drop deletes an entry for good, in a transaction of the caller, and returns how many rows it had; column is
+// rows_purged or rows_expired, in which these are counted. Whoever owns a moved table may have dropped it already, by
+// DROP OWNED.
+func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, err error) {
 	if e.Kind != View {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE "+e.table()); err != nil {
-			return err
+		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE IF EXISTS "+e.table())
+		if err != nil {
+			return 0, err
 		}
 	}
-	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE cleanupd.trash SET %[1]s = rows_trashed - rows_restored - rows_purged
-		- rows_expired + %[1]s, end_time = clock_timestamp() WHERE id = $1`, column), e.ID)
-	return err
+	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
+		FROM (SELECT id, rows_trashed - rows_restored - rows_purged - rows_expired AS rows FROM cleanupd.trash
+			WHERE id = $1) AS was
+		WHERE t.id = was.id RETURNING was.rows`, column), e.ID).Scan(&rows)
+	return rows, err
 }
 
 // Purge deletes the rows of an entry for good whose columns have certain values, as text; without any, all of it. gone
 // is true if nothing of it is left.
 func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (rows int64, gone bool, err error) {
 	if len(values) == 0 {
-		return e.Rows, true, Drop(ctx, tx, e, "rows_purged")
+		rows, err = Drop(ctx, tx, e, "rows_purged")
+		return rows, true, err
 	}
 	if e.Kind == View {
 		return 0, false, nil
@@ -228,14 +269,23 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 	where, args := []string{}, []any{}
 	for name, value := range values {
 		args = append(args, value)
-		where = append(where, fmt.Sprintf("t.%s::text = $%d", quoted(name), len(args)))
+		where = append(where, fmt.Sprintf("pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[2]d",
+			quoted(name), len(args)))
 	}
-	var has bool // a table that never had one of the columns has no such rows
-	if err := tx.QueryRow(ctx, `SELECT count(*) = cardinality($2::text[]) FROM pg_attribute
-		WHERE attrelid = to_regclass($1) AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped`, e.table(),
-		slices.Collect(maps.Keys(values))).
-		Scan(&has); err != nil || !has {
+	// A table that never had one of the columns has no such rows. One that a task would have dropped has all that its
+	// owner gave it, which could keep rows, or hide them.
+	var has, plain bool
+	if err := tx.QueryRow(ctx, `SELECT (SELECT count(*) = cardinality($2::text[]) FROM pg_attribute
+			WHERE attrelid = c.oid AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped),
+			NOT (c.relhasrules OR c.relrowsecurity
+				OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
+		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table(), slices.Collect(maps.Keys(values))).
+		Scan(&has, &plain); err != nil || !has {
 		return 0, false, err
+	}
+	if !plain {
+		return 0, false, failure.New(failure.Precondition, fmt.Sprintf("%s has triggers, rules or row security, which may "+
+			"keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root, e.Run))
 	}
 	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
 	if err != nil {

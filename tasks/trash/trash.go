@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -98,15 +99,16 @@ func Count(b *pgx.Batch, d purge.Delta) {
 // a publication of all tables would publish it.
 func (c *Can) Ready(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
-		var there, ours, may, published bool
+		if err := Unpublished(ctx, tx); err != nil {
+			return err
+		}
+		var there, ours, may bool
 		err := tx.QueryRow(ctx, `SELECT count(n) > 0, COALESCE(bool_and(nspowner = current_user::regrole), true),
-				has_database_privilege(current_database(), 'CREATE'), EXISTS (SELECT FROM pg_publication WHERE puballtables)
-			FROM pg_namespace n WHERE nspname = $1`, Schema).Scan(&there, &ours, &may, &published)
+				has_database_privilege(current_database(), 'CREATE')
+			FROM pg_namespace n WHERE nspname = $1`, Schema).Scan(&there, &ours, &may)
 		switch {
 		case err != nil:
 			return err
-		case published:
-			return notReady("a publication of all tables would publish it: name its tables instead")
 		case !ours:
 			return notReady("the schema cleanupd_trash belongs to another role: rename it")
 		case there:
@@ -119,20 +121,31 @@ func (c *Can) Ready(ctx context.Context) error {
 	})
 }
 
+// Unpublished fails if a publication of all tables publishes the trash: subscribers that lack its tables would stop, and
+// rows without a replica identity cannot be deleted from it.
+func Unpublished(ctx context.Context, db campaign.Querier) error {
+	var name *string
+	err := db.QueryRow(ctx, "SELECT min(quote_ident(pubname)) FROM pg_publication WHERE puballtables").Scan(&name)
+	if err == nil && name != nil {
+		return notReady(fmt.Sprintf("the publication %s of all tables would publish it: name its tables instead", *name))
+	}
+	return err
+}
+
 func notReady(why string) error {
 	return &failure.Refusal{
 		Reason:  failure.ReasonNotUndoable,
-		Message: "what is deleted cannot wait in the trash: " + why + "; or run without undo",
+		Message: "rows cannot go to the trash or come back: " + why + "; a run without undo needs no trash",
 	}
 }
 
 // columnsSQL selects the columns of a relation $1 with their types, and the types in which the trash keeps them: the
 // types that PostgreSQL comes with, domains over these as what they are based on, and all others as text.
 const columnsSQL = `
-SELECT quote_ident(a.attname), format_type(a.atttypid, a.atttypmod),
+SELECT quote_ident(a.attname),
   (SELECT format('%I.%I', n.nspname, t.typname) FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
     WHERE t.oid = a.atttypid),
-  CASE WHEN base.oid < 16384 THEN format_type(base.oid, -1) ELSE 'text' END,
+  CASE WHEN base.oid < 16384 THEN format_type(base.oid, -1) ELSE 'pg_catalog.text' END,
   base.oid = a.atttypid AND base.oid < 16384, a.attgenerated <> ''
 FROM pg_attribute a CROSS JOIN LATERAL (
   WITH RECURSIVE below (oid, next) AS (SELECT oid, typbasetype FROM pg_type WHERE oid = a.atttypid
@@ -143,11 +156,34 @@ WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER
 // column is a column of an entry, as it was when the rows were deleted.
 type column struct {
 	Name      string `json:"name"`           // quoted
-	Type      string `json:"type"`           // with its modifiers, such as numeric(10,2)
 	Base      string `json:"base"`           // the quoted name of the type, with its schema
 	Kept      string `json:"kept"`           // the type in the trash
 	Same      bool   `json:"same,omitempty"` // the value is kept as it is
 	Generated bool   `json:"generated,omitempty"`
+}
+
+// asText is the type of values whose own type PostgreSQL does not come with.
+const asText = "pg_catalog.text"
+
+// kept is how purge.TrashColumn has it. A cast of a type to text may be a function of the application, which changes the
+// value, and would run as this role; format calls only what a SELECT calls to print it.
+func (c column) kept() string {
+	switch {
+	case c.Same:
+		return ""
+	case c.Kept == asText:
+		return "CASE WHEN pg_catalog.num_nulls(%[1]s) = 0 THEN pg_catalog.format('%%s', %[1]s) END"
+	}
+	return "%[1]s::" + c.Kept
+}
+
+// back is the value of a column for a table whose column has a type. Assigning it checks its length and its domain, as
+// for any INSERT; a cast to the type would cut it off. An application may have casts of text, but hardly of varchar.
+func (c column) back(row, typ string) string {
+	if c.Kept == asText && !c.Same {
+		return fmt.Sprintf("%s.%s::pg_catalog.varchar::%s", row, c.Name, typ)
+	}
+	return row + "." + c.Name
 }
 
 // entry returns the table of the trash for rows of a relation that belong into the table root, and makes it if the run
@@ -169,11 +205,7 @@ func (c *Can) entry(ctx context.Context, task string, keep time.Duration, relati
 		}
 		var defined []string
 		for _, c := range columns {
-			cast := "::" + c.Kept
-			if c.Same {
-				cast = ""
-			}
-			t.Columns = append(t.Columns, purge.TrashColumn{Name: c.Name, Cast: cast})
+			t.Columns = append(t.Columns, purge.TrashColumn{Name: c.Name, Kept: c.kept()})
 			defined = append(defined, c.Name+" "+c.Kept)
 		}
 		var name string

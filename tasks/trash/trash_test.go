@@ -29,11 +29,20 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // ledger counts what goes to the trash as the service does, in the transaction of the batch.
-type ledger struct{ batches []purge.Delta }
+type ledger struct {
+	batches []purge.Delta
+	settled func() // called after each batch, if set
+}
 
 func (l *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
 	trash.Count(b, d)
-	return func(err error) error { l.batches = append(l.batches, d); return err }, nil
+	return func(err error) error {
+		l.batches = append(l.batches, d)
+		if l.settled != nil {
+			l.settled()
+		}
+		return err
+	}, nil
 }
 
 func (*ledger) Scanning(purge.Scan)           {}
@@ -134,6 +143,14 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 	if deleted != counted {
 		t.Errorf("the batches deleted %d rows, and the entries count %d", deleted, counted)
 	}
+	for _, e := range entries(t, db) { // parents come first
+		if got := restore(t, db, e); got.Rows != e.Rows || got.Existing+got.Failed > 0 {
+			t.Errorf("%+v of %s came back, want %d rows", got, e.Root, e.Rows)
+		}
+	}
+	if gone := db.Int(missing + ")) AS m"); gone != 0 {
+		t.Errorf("%d rows have not come back", gone)
+	}
 }
 
 func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
@@ -208,11 +225,17 @@ func TestTypes(t *testing.T) {
 		"shop.address":   {"ROW('a \"b\"', NULL, '1 mon'::interval, '2026-01-01 00:00:00.5+00'::timestamptz)"},
 		"shop.address[]": {"ARRAY[ROW('x', 1, NULL, NULL)::shop.address, NULL]"},
 		"shop.span":      {"'[1.5,2]'"},
+		"shop.odd":       {"'a'"}, // its casts change it
 	}
 	setup := `CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('so so', 'fine');
 CREATE DOMAIN shop.price AS numeric(10,2) CHECK (VALUE > 0); CREATE DOMAIN shop.prices AS shop.price[];
 CREATE DOMAIN shop.moody AS shop.mood; CREATE TYPE shop.span AS RANGE (subtype = float8);
 CREATE TYPE shop.address AS (street text, number int, since interval, at timestamptz);
+CREATE TYPE shop.odd AS ENUM ('a', 'b');
+CREATE FUNCTION shop.odd(text) RETURNS shop.odd LANGUAGE sql AS $$ SELECT 'b'::shop.odd $$;
+CREATE FUNCTION shop.text(shop.odd) RETURNS text LANGUAGE sql AS $$ SELECT 'b' $$;
+CREATE CAST (text AS shop.odd) WITH FUNCTION shop.odd(text);
+CREATE CAST (shop.odd AS text) WITH FUNCTION shop.text(shop.odd);
 CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS (id * 2) STORED`
 	var inserts string
 	i := 0
@@ -252,6 +275,101 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 	}
 }
 
+// Each type that PostgreSQL comes with, and each array of one, is kept as it is and comes back.
+func TestBuiltInTypes(t *testing.T) {
+	t.Parallel()
+	// One of these is a value of each type but those whose values only PostgreSQL itself makes.
+	db := database(t, `CREATE TABLE sample (value text); INSERT INTO sample VALUES ('1'), ('{"a": [1, null]}'), ('pg_class'),
+	('(1,2)'), ('<(1,2),3>'), ('(1,2),(3,4)'), ('{1,2,3}'), ('((1,2),(3,4))'), ('[(1,2),(3,4)]'), ('2026-01-31 23:59:59.5'),
+	('23:59:59.5'), ('10.1.0.0/16'), ('08:00:2b:01:02:03'), ('a7b0e3d2-8c2e-4b67-9d1c-000000000001'), ('16/B374D848'),
+	('10:20:10,14'), ('[1,5)'), ('{[1,5)}'), ('[2026-01-01,2026-02-01)'), ('{[2026-01-01,2026-02-01)}'), ('t'), ('lower(text)'),
+	('pg_catalog.!~(text,text)'), ('postgres=r/postgres'), ('english'), ('simple'), ('"C"'), ('!~'), ('md5'), ('pg_read_all_data'),
+	('<a>x</a>'), ('a & b'), ('now'), ('pg_catalog'), ('(0,1)');
+CREATE FUNCTION takes(typ text, value text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
+	EXECUTE format('SELECT %L::%s', value, typ); RETURN true; EXCEPTION WHEN OTHERS THEN RETURN false; END $$;
+CREATE TABLE type AS SELECT row_number() OVER (ORDER BY oid) AS n, format_type(oid, -1) AS typ,
+	(SELECT s.value FROM sample s WHERE takes(format_type(t.oid, -1), s.value) LIMIT 1) AS value
+FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid < 16384 AND typnamespace = 'pg_catalog'::regnamespace`)
+	without := db.Strings("SELECT typ FROM type WHERE value IS NULL ORDER BY 1")
+	internal := []string{
+		"gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies", "pg_mcv_list",
+		"pg_ndistinct", "pg_node_tree",
+	}
+	if !slices.Equal(without, internal) {
+		t.Errorf("no value is known of %q, want none only of %q", without, internal)
+	}
+	db.Do(`DO $$ DECLARE kind record; BEGIN
+	CREATE TABLE t (id int PRIMARY KEY);
+	FOR kind IN SELECT * FROM type ORDER BY n LOOP
+		EXECUTE format('ALTER TABLE t ADD c%s %s', kind.n, kind.typ);
+		INSERT INTO t VALUES (kind.n);
+		IF kind.value IS NOT NULL THEN
+			EXECUTE format('ALTER TABLE t ADD a%1$s %2$s[]; UPDATE t SET c%1$s = %3$L, a%1$s = ARRAY[%3$L::%2$s, NULL] WHERE id = %1$s',
+				kind.n, kind.typ, kind.value);
+		END IF;
+	END LOOP; END $$`)
+	before := db.Strings("SELECT t::text FROM t ORDER BY id")
+	sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+	const others = `SELECT a.attname::text FROM pg_attribute a JOIN pg_attribute b ON b.attrelid = 't'::regclass
+		AND b.attname = a.attname WHERE a.attrelid = to_regclass($1) AND a.atttypid <> b.atttypid`
+	e := entries(t, db)[0]
+	if text := db.Strings(others, "cleanupd_trash."+e.Name); len(text) > 0 {
+		t.Errorf("the trash has %q with other types", text)
+	}
+	if got := restore(t, db, e); got.Rows != int64(len(before)) || len(before) < 70 {
+		t.Errorf("%+v came back, want %d rows, at least 70", got, len(before))
+	}
+	if after := db.Strings("SELECT t::text FROM t ORDER BY id"); !slices.Equal(after, before) {
+		t.Errorf("the rows are\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+}
+
+// Names of columns may be those of aliases, and as long and odd as PostgreSQL allows; a table may have as many columns.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ü", 29)
+	db := database(t, fmt.Sprintf(`CREATE TABLE "a""b.%[1]s" (id int PRIMARY KEY, r int, t text, c text, p text, gone int, c0 text,
+	place text, rel int, restored bool, name text, "%[1]s" text, "a""b' %%s" text, """ " text);
+DO $$ BEGIN EXECUTE 'ALTER TABLE "a""b.%[1]s" ' || (SELECT string_agg('ADD x' || i || ' bool', ', ') FROM generate_series(1, 1585) i); END $$;
+CREATE TABLE "R" (id int PRIMARY KEY, r int REFERENCES "a""b.%[1]s" ON DELETE CASCADE, c text, p text, k text, c0 int);
+CREATE INDEX ON "R" (r);
+INSERT INTO "a""b.%[1]s" (id, r, t, c, p, gone, c0, place, rel, restored, name, "%[1]s", "a""b' %%s", """ ", x1585)
+	SELECT i, -i, 't', 'c', 'p', 0, 'c0', 'x', 1, true, 'n', 'long', 'odd', 'space', true FROM generate_series(1, 20) i;
+INSERT INTO "R" SELECT 2 * i, i, 'c', 'p', 'k', 0 FROM generate_series(1, 20) i;
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'`, long))
+	parent, child := fmt.Sprintf(`"public"."a""b.%s"`, long), `"public"."R"`
+	rows := func() []string {
+		return db.Strings(fmt.Sprintf("SELECT r::text FROM (SELECT * FROM %s) AS r UNION ALL SELECT r::text FROM (SELECT * FROM %s) AS r",
+			parent, child))
+	}
+	for name, s := range map[string]purge.Sweep{
+		"alone": {Relation: child},
+		"with others": {Relation: parent, Cascade: &purge.Cascade{
+			Tables: []string{parent, child}, Keys: []purge.ForeignKey{key(0, 1, "r")},
+		}},
+		"with a trigger": {Relation: child},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "with a trigger" {
+				db.Do(`CREATE TRIGGER nothing BEFORE DELETE ON "R" FOR EACH ROW EXECUTE FUNCTION nothing()`)
+				defer db.Do(`DROP TRIGGER nothing ON "R"`)
+			}
+			before := rows()
+			s.Where = sqlexpr.SQL("r.id % 4 = 0")
+			sweep(t, db, newCan(db), s)
+			deleted := len(before) - len(rows())
+			for _, e := range entries(t, db) {
+				deleted -= int(restore(t, db, e).Rows)
+				db.Do("UPDATE cleanupd.trash SET end_time = now()")
+			}
+			slices.Sort(before)
+			if after := slices.Sorted(slices.Values(rows())); deleted != 0 || !slices.Equal(after, before) {
+				t.Errorf("%d rows have not come back, or others: %d rows, want %d", deleted, len(after), len(before))
+			}
+		})
+	}
+}
+
 // What cannot come back stays in the trash with its reason, and comes back when the table takes it again.
 func TestRowsThatCannotComeBack(t *testing.T) {
 	t.Parallel()
@@ -283,11 +401,15 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 			mend: "ALTER TABLE t ALTER word TYPE text",
 		},
 		"a wider type": {change: "ALTER TABLE t ALTER id TYPE bigint"},
+		"a type without a cast": {
+			change: "ALTER TABLE t DROP word; ALTER TABLE t ADD word date", failed: 5, reason: "is of type date",
+			mend: "ALTER TABLE t DROP word; ALTER TABLE t ADD word text",
+		},
 		"a trigger": {
 			change: `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
 				'BEGIN IF NEW.id = 6 THEN RETURN NULL; END IF; RETURN NEW; END';
 				CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()`,
-			failed: 1, reason: "a trigger or rule of the table suppresses it", mend: "DROP TRIGGER no ON t",
+			failed: 1, reason: "a trigger of the table suppresses it", mend: "DROP TRIGGER no ON t",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,6 +438,147 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 	}
 }
 
+// Between two batches of a restore, its table may change, or become another one: each batch looks at it again.
+func TestTableThatChangesBetweenBatches(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		fails  string // why the rest cannot come back
+	}{
+		"a new column":     {"ALTER TABLE t ADD other int DEFAULT 7", ""},
+		"a renamed column": {"ALTER TABLE t RENAME word TO other", "has lost word"},
+		"dropped":          {"DROP TABLE t", "does not exist any more"},
+		"renamed":          {"ALTER TABLE t RENAME TO before", "does not exist any more"},
+		"a view":           {"ALTER TABLE t RENAME TO before; CREATE VIEW t AS TABLE before; GRANT ALL ON t TO PUBLIC", "is no table any more"},
+		"a rule": {
+			"CREATE TABLE x (LIKE t); CREATE RULE x AS ON INSERT TO t DO INSTEAD INSERT INTO x VALUES (NEW.*)", "a rule of",
+		},
+		"another role's": {
+			"ALTER TABLE t RENAME TO before; CREATE TABLE t (LIKE before); ALTER TABLE t OWNER TO %other; GRANT ALL ON t TO PUBLIC", "whom this role may not become",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t, "CREATE TABLE t (id int PRIMARY KEY, word text); "+
+				"INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 2000) i")
+			sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+			e := entries(t, db)[0]
+			l := &ledger{}
+			changed := false
+			l.settled = func() {
+				if !changed {
+					changed = true
+					db.Superuser(strings.ReplaceAll(c.change, "%other", db.Role("other")))
+				}
+			}
+			r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l}), Entry: e}
+			got, err := r.Run(t.Context())
+			rest := fmt.Sprint(err, got.Reasons)
+			if got.Rows == 0 || (c.fails == "") != (got.Rows == 2000) || !strings.Contains(rest, c.fails) {
+				t.Errorf("%+v came back, %v; want %q for the rest", got, err, c.fails)
+			}
+			if in := db.Int("SELECT count(*) FROM cleanupd_trash." + e.Name); in != 2000-got.Rows {
+				t.Errorf("%d rows are in the trash, want %d", in, 2000-got.Rows)
+			}
+		})
+	}
+}
+
+// Restores of rows of which the application has the keys meanwhile: those that it has committed stay, and those that it
+// has not committed end the restore with an error, and come back or stay later.
+func TestKeysThatTheApplicationUses(t *testing.T) {
+	t.Parallel()
+	db := database(t, "CREATE TABLE t (id int PRIMARY KEY, word text); INSERT INTO t SELECT i, 'old' FROM generate_series(1, 99) i")
+	sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+	e := entries(t, db)[0]
+	db.Do("INSERT INTO t VALUES (7, 'new')")
+	tx := db.Hold("INSERT INTO t VALUES (8, 'new')")
+	l := &ledger{}
+	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l,
+		Settings: purge.Settings{LockTimeout: 50 * time.Millisecond}}), Entry: e}
+	if got, err := r.Run(t.Context()); !sqlstate.Is(err, pgerrcode.LockNotAvailable) || got.Rows > 0 {
+		t.Errorf("%+v came back while a key was not committed: %v", got, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := restore(t, db, e); got.Rows != 97 || got.Existing != 2 || got.Failed != 0 {
+		t.Errorf("%+v came back, want 97 rows, and two that exist", got)
+	}
+	if got := db.Strings("SELECT concat_ws(' ', word, count(*)) FROM t GROUP BY word ORDER BY 1"); !slices.Equal(got,
+		[]string{"new 2", "old 97"}) {
+		t.Errorf("the table has %q", got)
+	}
+}
+
+// Whatever the owner of a table has put into it is called as the owner, when rows, tables and partitions come back and
+// when rows go to the trash, or is not called at all.
+func TestHostileOwner(t *testing.T) {
+	t.Parallel()
+	db := database(t, "CREATE TABLE who (what text, name text); GRANT ALL ON who TO PUBLIC")
+	service, owner := db.Role("trash_service"), db.Role("trash_owner")
+	db.Superuser(fmt.Sprintf(`GRANT %[2]s TO %[1]s; GRANT %[2]s TO %[3]s; ALTER SCHEMA cleanupd_trash OWNER TO %[1]s;
+		GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT ALL ON cleanupd.trash TO %[1]s; GRANT ALL ON SCHEMA public TO %[1]s, %[2]s`,
+		service, owner, campaigndb.Role))
+	hostile, as := db.For(owner), db.For(service)
+	hostile.Do(`CREATE FUNCTION told(what text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
+	IF NOT pg_is_in_recovery() THEN INSERT INTO public.who VALUES (what, current_user); END IF; RETURN true; END $$;
+CREATE FUNCTION tell(what text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.told(what); END';
+CREATE FUNCTION tell(what text, n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM public.told(what); RETURN n; END';
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.told(TG_ARGV[0]); RETURN NEW; END';
+CREATE TYPE mood AS ENUM ('a', 'b');
+CREATE DOMAIN told AS int CHECK (tell('a domain') AND VALUE > 0);
+CREATE FUNCTION tell(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
+CREATE FUNCTION mood(text) RETURNS mood LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
+CREATE CAST (mood AS text) WITH FUNCTION tell(mood); CREATE CAST (text AS mood) WITH FUNCTION mood(text);
+CREATE TABLE t (id int PRIMARY KEY, mood mood, n told); INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2);
+CREATE TABLE parent (id int) PARTITION BY RANGE (tell('a partition key', id));
+CREATE TABLE part PARTITION OF parent FOR VALUES FROM (0) TO (100); INSERT INTO part VALUES (1);
+TRUNCATE who; GRANT ALL ON t, parent, part TO PUBLIC`)
+	t.Cleanup(func() { db.Superuser("DROP OWNED BY " + owner + " CASCADE") })
+	sweep(t, as, newCan(as), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+	e := entries(t, as)[0]
+	if err := inTx(t, as, func(tx pgx.Tx) error {
+		return newCan(as).Move(t.Context(), tx, "a-task", time.Hour, trash.Partition, `"public"."part"`, 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if called := db.Strings("SELECT DISTINCT concat_ws(' ', what, name) FROM who"); len(called) > 0 {
+		t.Errorf("on the way to the trash, these were called: %q", called)
+	}
+	hostile.Do(`ALTER TABLE t ADD CHECK (tell('a check')), ADD other bool DEFAULT tell('a default'),
+	ADD computed bool GENERATED ALWAYS AS (tell('a generated column')) STORED;
+CREATE INDEX ON t ((tell('an index'))); CREATE INDEX ON t (id) WHERE tell('a predicate');
+CREATE STATISTICS s ON (tell('statistics')), id FROM t;
+CREATE TRIGGER t BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION tell('a trigger');
+CREATE CONSTRAINT TRIGGER d AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell('a deferred trigger');
+CREATE RULE r AS ON INSERT TO t DO ALSO SELECT tell('a rule');
+ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY p ON t USING (tell('a policy')) WITH CHECK (tell('a policy'));
+TRUNCATE who`)
+	if got := restore(t, as, e); got.Rows != 2 {
+		t.Errorf("%+v came back, want 2 rows", got)
+	}
+	if err := inTx(t, as, func(tx pgx.Tx) error {
+		return trash.Return(t.Context(), tx, entries(t, as)[0], "")
+	}); err != nil {
+		t.Error(err)
+	}
+	called := db.Strings("SELECT DISTINCT what FROM who ORDER BY 1")
+	want := []string{
+		"a check", "a deferred trigger", "a default", "a domain", "a generated column", "a partition key", "a policy",
+		"a predicate", "a rule", "a trigger", "an index",
+	}
+	for _, what := range want {
+		if !slices.Contains(called, what) {
+			t.Errorf("%s was not called, so that this tests nothing of it; %q were", what, called)
+		}
+	}
+	if others := db.Strings("SELECT DISTINCT concat_ws(' ', what, name) FROM who WHERE name <> $1", owner); len(others) > 0 {
+		t.Errorf("these were called as another role than the owner: %q", others)
+	}
+}
+
 func checkWords(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	want := []string{"2 two", "4 four", "6 the sixth", "8", "10 ten"}
@@ -332,7 +595,8 @@ func inTx(t *testing.T, db *pgtest.DB, do func(tx pgx.Tx) error) error {
 
 // facts describes relations of the schema public with what belongs to them.
 const facts = `SELECT concat_ws(' ', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl::text,
-  pg_get_expr(c.relpartbound, c.oid), CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
+  pg_get_expr(c.relpartbound, c.oid),
+  (SELECT string_agg(inhparent::regclass::text, ' ') FROM pg_inherits WHERE inhrelid = c.oid), CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
   (SELECT string_agg(pg_get_constraintdef(k.oid), '; ' ORDER BY k.conname) FROM pg_constraint k
     WHERE k.conrelid = c.oid),
   (SELECT string_agg(pg_get_indexdef(i.indexrelid), '; ' ORDER BY i.indexrelid::regclass::text) FROM pg_index i
@@ -349,8 +613,12 @@ CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name)); INSERT INTO wkf5_1 (parent) VA
 CREATE VIEW wkf5_2 WITH (security_barrier) AS SELECT id AS number, name FROM wkf5_1 WHERE id > 1;
 CREATE TABLE log (at timestamptz, parent int REFERENCES parent, PRIMARY KEY (at)) PARTITION BY RANGE (at);
 CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');
+CREATE TABLE base (id int, name text); CREATE TABLE wkf5_3 (CHECK (id > 0)) INHERITS (base); INSERT INTO wkf5_3 VALUES (3);
 CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
 GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
+	other := db.Role("trash_other")
+	db.Superuser(fmt.Sprintf(`GRANT %[1]s TO %[2]s; GRANT ALL ON SCHEMA public TO %[1]s; ALTER TABLE wkf5_3 OWNER TO %[1]s;
+		ALTER TABLE base OWNER TO %[1]s`, other, campaigndb.Role))
 	before, rows := db.Strings(facts), db.Strings("SELECT wkf5_1::text FROM wkf5_1")
 	can := newCan(db)
 	move := func(kind trash.Kind, name string) error {
@@ -368,7 +636,10 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	for _, m := range []struct {
 		kind trash.Kind
 		name string
-	}{{trash.View, `"public"."wkf5_2"`}, {trash.Table, `"public"."wkf5_1"`}, {trash.Partition, `"public"."log_1"`}} {
+	}{
+		{trash.View, `"public"."wkf5_2"`}, {trash.Table, `"public"."wkf5_1"`}, {trash.Partition, `"public"."log_1"`},
+		{trash.Table, `"public"."wkf5_3"`},
+	} {
 		if err := move(m.kind, m.name); err != nil {
 			t.Fatal(err)
 		}
@@ -377,6 +648,9 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 		AND relname ~ 'wkf|log_1'`
 	if left := db.Strings(moved); len(left) > 0 {
 		t.Errorf("%q are still there", left)
+	}
+	if left := db.Int("SELECT count(*) FROM base"); left != 0 {
+		t.Errorf("%d rows in the trash are read by the table from which theirs inherits", left)
 	}
 	db.Do("DELETE FROM log; DELETE FROM parent; INSERT INTO parent VALUES (1)") // nothing in the trash refers to it
 	again := `CREATE TABLE wkf5_1 (id serial PRIMARY KEY, name text); CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name))`
@@ -392,7 +666,7 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	back := func(e trash.Entry) error {
 		return inTx(t, db, func(tx pgx.Tx) error { return trash.Return(t.Context(), tx, e, "") })
 	}
-	if err := back(all[2]); !sqlstate.Is(err, pgerrcode.DuplicateTable) {
+	if err := back(all[3]); !sqlstate.Is(err, pgerrcode.DuplicateTable) {
 		t.Errorf("a table returns although its name is taken: %v", err)
 	}
 	db.Do("DROP TABLE wkf5_1")
@@ -407,7 +681,7 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	if after := db.Strings("SELECT wkf5_1::text FROM wkf5_1"); !slices.Equal(after, rows) {
 		t.Errorf("the rows are %q, want %q", after, rows)
 	}
-	drop := func(tx pgx.Tx) error { return trash.Drop(t.Context(), tx, all[0], "rows_expired") }
+	drop := func(tx pgx.Tx) error { _, err := trash.Drop(t.Context(), tx, all[0], "rows_expired"); return err }
 	if err := inTx(t, db, drop); err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +712,7 @@ CREATE TABLE who (name text); GRANT ALL ON t, who TO PUBLIC`)
 	member("REVOKE %s FROM %s")
 	l := &ledger{}
 	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: as.Pool, Ledger: l, Recorder: l}), Entry: e}
-	if _, err := r.Run(t.Context()); !errors.Is(err, trash.ErrOwner) {
+	if _, err := r.Run(t.Context()); !errors.Is(err, trash.ErrTarget) {
 		t.Errorf("a restore as no member of the owner ended with %v", err)
 	}
 	member("GRANT %s TO %s")
