@@ -113,6 +113,27 @@ func TestNotUndoable(t *testing.T) {
 	}
 }
 
+// A partitioned work table would leave its partitions behind.
+func TestPartitionedWorkTableIsNotUndoable(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId, iType) VALUES (1, 1);
+		INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20);
+		CREATE TABLE wkf2_1 (i int) PARTITION BY RANGE (i); CREATE TABLE wkf2_1_part PARTITION OF wkf2_1 DEFAULT`)
+	run := func(undo time.Duration) (*cleanupv1.Run, error) {
+		req := &cleanupv1.RunCleanupRequest{Tasks: []string{"workflow-instances"}, Undo: durationpb.New(undo)}
+		_, run, err := s.run(t, req)
+		return run, err
+	}
+	const left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'wkf2%' AND relnamespace = 'public'::regnamespace"
+	if run, err := run(time.Hour); run.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_NOT_UNDOABLE || s.db.Int(left) != 2 {
+		t.Errorf("the run ended with %v, %s; %d tables are left, want 2", err, run.GetReason(), s.db.Int(left))
+	}
+	if _, err := run(0); err != nil || s.db.Int(left) != 0 {
+		t.Errorf("without undo, the run ended with %v; %d tables are left, want none", err, s.db.Int(left))
+	}
+}
+
 func TestTrashErrors(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

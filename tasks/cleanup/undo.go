@@ -119,6 +119,8 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 		switch {
 		case w.ByFunction:
 			return notUndoable(t.Task, w.Name, "only the function of deploy/role.sql may drop it, which cannot move it")
+		case len(w.Partitions) > 0:
+			return notUndoable(t.Task, w.Name, "its partitions would stay where they are")
 		case w.View:
 			kind = trash.View
 		}
@@ -129,7 +131,7 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 	return nil
 }
 
-// trashGate keeps the trash from becoming larger than it may. It looks once a second.
+// trashGate keeps the trash from becoming larger than it may, and from being published. It looks once a second.
 type trashGate struct {
 	pool     campaign.Querier
 	maxBytes int64
@@ -138,12 +140,15 @@ type trashGate struct {
 	bytes    int64
 }
 
-// open fails if the trash is full.
+// open fails if the trash is full or published.
 func (g *trashGate) open(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.looked) > time.Second {
 		if err := g.pool.QueryRow(ctx, trash.BytesSQL).Scan(&g.bytes); err != nil {
+			return err
+		}
+		if err := trash.Unpublished(ctx, g.pool); err != nil {
 			return err
 		}
 		g.looked = time.Now()
