@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -82,8 +84,9 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 		RequestedBy: req.RequestedBy,
 		Restore:     &store.RestoreParams{Run: id.String(), Keys: req.Keys, Into: req.Into},
 	}
+	var chosen []int64
 	for _, e := range entries {
-		new.Restore.Entries = append(new.Restore.Entries, e.ID)
+		chosen = append(chosen, e.ID)
 		if !slices.Contains(new.Chosen, e.Task) {
 			kind := rules.BuiltIn
 			if strings.HasPrefix(e.Task, policy.Prefix) {
@@ -98,6 +101,14 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
 			if err := m.owner.Lock(ctx, tx); err != nil {
 				return err
+			}
+			open, err := store.LockTrash(ctx, tx, chosen...)
+			if err != nil {
+				return err
+			}
+			new.Restore.Entries = slices.DeleteFunc(slices.Clone(chosen), func(id int64) bool { return !slices.Contains(open, id) })
+			if len(open) == 0 {
+				return ErrNoTrash
 			}
 			if run, err = store.InsertRun(ctx, tx, new); err != nil || run == nil {
 				return err
@@ -173,8 +184,11 @@ func (a *attempt) restore(ctx context.Context) error {
 	engine := purge.New(purge.Engine{
 		Pool: a.m.pool, Ledger: a, Recorder: recorder{a, ctx}, Settings: settings, Lock: advisoryLock(a.claim.RunID),
 	})
+	if err := trash.Unpublished(ctx, a.m.pool); err != nil {
+		return err
+	}
 	if into := a.claim.Restore.Into; into != "" {
-		if _, err := a.m.pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{into}.Sanitize()); err != nil {
+		if err := trash.MakeSchema(ctx, a.m.pool, into); err != nil {
 			return err
 		}
 	}
@@ -301,6 +315,11 @@ func (m *Manager) PurgeTrash(
 	if err := m.owner.Check(ctx, m.calls); err != nil {
 		return 0, 0, err
 	}
+	if len(where) > 0 {
+		if err := trash.Unpublished(ctx, m.calls); err != nil {
+			return 0, 0, err
+		}
+	}
 	all, err := trash.Entries(ctx, m.calls, run)
 	if err != nil {
 		return 0, 0, err
@@ -311,24 +330,11 @@ func (m *Manager) PurgeTrash(
 	if len(all) == 0 {
 		return 0, 0, ErrNoTrash
 	}
-	holds, _, err := store.EffectiveHolds(ctx, m.calls, time.Now())
-	if err != nil {
+	if err := checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
 		return 0, 0, err
 	}
 	for _, e := range all {
-		if mayHold(holds, e) {
-			return 0, 0, &failure.Refusal{
-				Reason:   failure.ReasonOnHold,
-				Metadata: map[string]string{"table": e.Root},
-				Message:  fmt.Sprintf("a hold may be about rows of %s in the trash: release it first", e.Root),
-			}
-		}
-	}
-	for _, e := range all {
-		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-			if err := m.owner.Lock(ctx, tx); err != nil {
-				return err
-			}
+		err := m.discard(ctx, m.calls, e, func(tx pgx.Tx) error {
 			n, gone, err := e.Purge(ctx, tx, where)
 			if err != nil {
 				return err
@@ -348,14 +354,57 @@ func (m *Manager) PurgeTrash(
 	return rows, entries, nil
 }
 
-// mayHold reports whether a hold may be about rows of an entry. Those of single rows count whatever their table is,
-// since rows that belong to these are on hold as well.
-func mayHold(h rules.Holds, e trash.Entry) bool {
-	return h.Everything || len(h.Deliveries)+len(h.Lists)+len(h.Workflows)+len(h.Recipients)+len(h.Rows) > 0 ||
-		slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool { return e.Of(t.Schema + "." + t.Name) })
+// discard runs work, which deletes rows of an entry for good, in a transaction that keeps it from being restored or held
+// meanwhile. It does nothing if nothing of the entry is left, and fails with a failure.Refusal if a hold may be about its
+// rows, or with a store.ActiveError if a run restores it.
+func (m *Manager) discard(
+	ctx context.Context, pool *pgxpool.Pool, e trash.Entry, work func(tx pgx.Tx) error,
+) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := m.owner.Lock(ctx, tx); err != nil {
+			return err
+		}
+		if err := store.LockHolds(ctx, tx); err != nil {
+			return err
+		}
+		if open, err := store.LockTrash(ctx, tx, e.ID); err != nil || len(open) == 0 {
+			return err
+		}
+		if err := checkHeld(ctx, tx, e); err != nil {
+			return err
+		}
+		return work(tx)
+	})
 }
 
-// expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows.
+func checkHeld(ctx context.Context, db campaign.Querier, entries ...trash.Entry) error {
+	holds, _, err := store.EffectiveHolds(ctx, db, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if mayHold(holds, e) {
+			return &failure.Refusal{
+				Reason:   failure.ReasonOnHold,
+				Metadata: map[string]string{"table": e.Root},
+				Message:  fmt.Sprintf("a hold may be about rows of %s in the trash: release it first", e.Root),
+			}
+		}
+	}
+	return nil
+}
+
+// mayHold reports whether a hold may be about rows of an entry. Those of single rows count whatever their table is,
+// since rows that belong to these are on hold as well, and those of tables if the entry's may have another name by now.
+func mayHold(h rules.Holds, e trash.Entry) bool {
+	return h.Everything || len(h.Deliveries)+len(h.Lists)+len(h.Workflows)+len(h.Recipients)+len(h.Rows) > 0 ||
+		slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool {
+			return e.Gone || e.IsOf(t.Schema, t.Name) || e.IsOf(t.NowSchema, t.NowName)
+		})
+}
+
+// expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows or a run restores
+// it.
 func (m *Manager) expireTrash(ctx context.Context) error {
 	entries, err := trash.Entries(ctx, m.pool, "")
 	if err != nil {
@@ -370,25 +419,24 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 	if err := m.owner.Check(ctx, m.pool); err != nil {
 		return nil // a copy keeps its trash
 	}
-	holds, _, err := store.EffectiveHolds(ctx, m.pool, time.Now())
-	if err != nil {
-		return err
-	}
 	var failed error
 	for _, e := range entries {
-		if mayHold(holds, e) {
-			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
-			continue
-		}
-		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-			_, err := trash.Drop(ctx, tx, e, "rows_expired")
+		err := m.discard(ctx, m.pool, e, func(tx pgx.Tx) error {
+			rows, err := trash.Drop(ctx, tx, e, "rows_expired")
+			if err == nil {
+				m.log.Info("deleting trash for good", "table", e.Root, "run", e.Run, "rows", rows)
+			}
 			return err
 		})
-		if err != nil { // the others need not wait
+		restored, held := (*store.ActiveError)(nil), (*failure.Refusal)(nil)
+		switch {
+		case errors.As(err, &held) && held.Reason == failure.ReasonOnHold:
+			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
+		case errors.As(err, &restored):
+			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run", e.Run)
+		case err != nil: // the others need not wait
 			failed = errors.Join(failed, fmt.Errorf("delete what expired of %s: %w", e.Root, err))
-			continue
 		}
-		m.log.Info("deleted trash for good", "table", e.Root, "run", e.Run, "rows", e.Rows)
 	}
 	return failed
 }

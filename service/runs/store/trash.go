@@ -54,6 +54,24 @@ func ListTrash(
 	return list, next, nil
 }
 
+// LockTrash keeps entries from being purged, expiring, and being restored by a run that starts now, until the transaction
+// ends. It returns those of which something is left, and fails with an ActiveError if a run restores one of them.
+func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err error) {
+	rows, _ := tx.Query(ctx, "SELECT id FROM cleanupd.trash WHERE id = ANY ($1) AND end_time IS NULL ORDER BY id FOR UPDATE",
+		ids)
+	if open, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
+		return nil, err
+	}
+	var run *string // a statement of its own, which sees what was committed while it waited for the lock
+	err = tx.QueryRow(ctx, `SELECT min(id::text) FROM cleanupd.run
+		WHERE end_time IS NULL AND EXISTS (SELECT FROM unnest($1::bigint[]) AS e WHERE restore -> 'entries' @> to_jsonb(e))`,
+		open).Scan(&run)
+	if err == nil && run != nil {
+		err = &ActiveError{RunID: *run}
+	}
+	return open, err
+}
+
 // closeTrash lets what a run has deleted expire some time after its end, and entries without rows at once.
 func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp()
