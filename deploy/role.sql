@@ -12,7 +12,8 @@
 --
 -- The role owns the schemas cleanupd, in which serve creates its tables, and cleanupd_trash, in which runs with undo keep what they
 -- delete; others lose what rights they have on these. It drops the
--- application's work tables only by cleanupd.drop_work_tables, and cannot read them. It sees what other sessions do (pg_read_all_stats),
+-- application's work tables only by cleanupd.drop_work_tables, moves them to the trash and back only by trash_work_table and
+-- restore_work_table, and cannot read them. It inserts what comes back from the trash only by restore_rows. It sees what other sessions do (pg_read_all_stats),
 -- including the text of their statements: otherwise batches would wait neither for them nor for replicas.
 --
 -- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and whoever may act as the
@@ -48,7 +49,7 @@ WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_n
     SELECT oid::regclass::text, relowner FROM pg_class WHERE relnamespace = (SELECT oid FROM ours)
     UNION ALL SELECT oid::regtype::text, typowner FROM pg_type WHERE typnamespace = (SELECT oid FROM ours)
     UNION ALL SELECT oid::regoperator::text, oprowner FROM pg_operator WHERE oprnamespace = (SELECT oid FROM ours)
-    UNION ALL SELECT oid::regprocedure::text, proowner FROM pg_proc WHERE pronamespace = (SELECT oid FROM ours) AND NOT (proname = 'drop_work_tables' AND pg_get_userbyid(proowner) = :'owner')
+    UNION ALL SELECT oid::regprocedure::text, proowner FROM pg_proc WHERE pronamespace = (SELECT oid FROM ours) AND NOT (proname IN ('drop_work_tables', 'count_work_table', 'trash_work_table', 'restore_work_table', 'restore_rows') AND pg_get_userbyid(proowner) = :'owner')
     UNION ALL SELECT format('the function of the trigger %I on %s', tgname, tgrelid::regclass), p.proowner
       FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid JOIN pg_proc p ON p.oid = tgfoid WHERE c.relnamespace = (SELECT oid FROM ours) AND NOT tgisinternal),
   refused (why) AS (
@@ -74,7 +75,8 @@ GRANT pg_read_all_stats TO :"role";
 SELECT format('CREATE SCHEMA cleanupd AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd') \gexec
 SELECT format('CREATE SCHEMA cleanupd_trash AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd_trash') \gexec
 
-DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]);
+DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]), cleanupd.count_work_table(regclass), cleanupd.trash_work_table(regclass, text, text[]),
+  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], tid[]);
 \if :campaign
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 
@@ -99,17 +101,120 @@ BEGIN
     EXECUTE command;
   END LOOP;
 END $$;
-ALTER FUNCTION cleanupd.drop_work_tables(regclass[]) OWNER TO :"owner";
+
+-- With undo, a work table moves to the schema cleanupd_trash, with its indexes and sequences, which are called as in parts, and gets the name
+-- of its entry there. For the transaction, the service lends the owner the rights to that schema. A partitioned table is left alone, and so
+-- are one that inherits and one with foreign keys, which would keep the application from deleting rows.
+CREATE FUNCTION cleanupd.count_work_table(relation regclass) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  rows bigint;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND pg_get_userbyid(relowner) = current_user
+      AND relname ~ '^(grp[1-9][0-9]*|(wkdlv_|wkf|wkfhisto|wksimu_)[1-9][0-9]*(_.*)?)$') THEN
+    RAISE insufficient_privilege USING MESSAGE = 'no work table of the application: ' || relation;
+  END IF;
+  EXECUTE format('SELECT count(*) FROM %s', relation) INTO rows;
+  RETURN rows;
+END $$;
+
+CREATE FUNCTION cleanupd.trash_work_table(relation regclass, entry text, parts text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  command text;
+BEGIN
+  IF entry !~ '^table_[1-9][0-9]*$' OR NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind = 'r' AND NOT relispartition
+      AND pg_get_userbyid(relowner) = current_user AND relname ~ '^(grp[1-9][0-9]*|(wkdlv_|wkf|wkfhisto|wksimu_)[1-9][0-9]*(_.*)?)$'
+      AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'f')
+      AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = relation)) THEN
+    RAISE insufficient_privilege USING MESSAGE = 'no work table of the application that could be moved: ' || relation;
+  END IF;
+  EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
+  BEGIN
+    EXECUTE format('DROP TABLE %s', relation); -- fails if anything depends on it
+    RAISE SQLSTATE 'CU001';
+  EXCEPTION WHEN SQLSTATE 'CU001' THEN -- takes the DROP back
+  END;
+  FOR command IN
+    SELECT format('ALTER %s %s RENAME TO %I', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'INDEX' END, c.oid::regclass, entry || '_' || p.n)
+    FROM unnest(parts) WITH ORDINALITY AS p (name, n) JOIN pg_class c ON c.relname = p.name
+    WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = c.oid AND indrelid = relation)
+      OR c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND refobjid = relation AND deptype IN ('a', 'i'))
+  LOOP
+    EXECUTE command;
+  END LOOP;
+  EXECUTE format('ALTER TABLE %s RENAME TO %I', relation, entry);
+  EXECUTE format('ALTER TABLE %s SET SCHEMA cleanupd_trash', relation);
+END $$;
+
+CREATE FUNCTION cleanupd.restore_work_table(relation regclass, schema text, name text, parts text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  entry text := (SELECT relname FROM pg_class WHERE oid = relation AND relkind = 'r' AND pg_get_userbyid(relowner) = current_user
+    AND relnamespace = 'cleanupd_trash'::regnamespace AND relname ~ '^table_[1-9][0-9]*$');
+  command text;
+BEGIN
+  IF entry IS NULL OR name !~ '^(grp[1-9][0-9]*|(wkdlv_|wkf|wkfhisto|wksimu_)[1-9][0-9]*(_.*)?)$' OR NOT EXISTS (SELECT FROM pg_class
+      WHERE relname = 'nmsdelivery' AND relnamespace = quote_ident(schema)::regnamespace AND pg_get_userbyid(relowner) = current_user) THEN
+    RAISE insufficient_privilege USING MESSAGE = 'no work table of the application in the trash: ' || relation;
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET SCHEMA %I', relation, schema);
+  EXECUTE format('ALTER TABLE %s RENAME TO %I', relation, name);
+  FOR command IN
+    SELECT format('ALTER %s %s RENAME TO %I', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'INDEX' END, c.oid::regclass, p.name)
+    FROM unnest(parts) WITH ORDINALITY AS p (name, n) JOIN pg_class c ON c.relname = entry || '_' || p.n
+    WHERE EXISTS (SELECT FROM pg_index WHERE indexrelid = c.oid AND indrelid = relation)
+      OR c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND refobjid = relation AND deptype IN ('a', 'i'))
+  LOOP
+    EXECUTE command;
+  END LOOP;
+END $$;
+
+-- Rows come back from the trash as the owner of their table, whose triggers, constraints and defaults run then: only into tables from which
+-- the service may delete, and only from plain tables of the trash, on which the service lends the owner SELECT for the transaction.
+CREATE FUNCTION cleanupd.restore_rows(entry regclass, target regclass, columns text[], rows tid[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  command text;
+  inserted bigint;
+BEGIN
+  EXECUTE format('LOCK TABLE %s IN ACCESS SHARE MODE', entry); -- it stays as it is
+  IF NOT EXISTS (SELECT FROM pg_class WHERE oid = entry AND relnamespace = 'cleanupd_trash'::regnamespace AND relkind = 'r' AND NOT relhasrules
+      AND NOT relrowsecurity AND relname ~ '^rows_[1-9][0-9]*$'
+      AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = entry AND attnum > 0 AND NOT attisdropped AND atttypid >= 16384)) -- nor casts of the service's
+    OR NOT EXISTS (SELECT FROM pg_class WHERE oid = target AND relkind IN ('r', 'p') AND pg_get_userbyid(relowner) = current_user
+      AND has_table_privilege(session_user, oid, 'DELETE')) THEN
+    RAISE insufficient_privilege USING MESSAGE = format('no rows of the trash for a table of the application: %s for %s', entry, target);
+  END IF;
+  SELECT format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t WHERE t.ctid = ANY ($1)', target,
+      string_agg(quote_ident(c.attname), ', ' ORDER BY c.attnum),
+      string_agg(format(CASE WHEN e.atttypid = 'text'::regtype AND c.atttypid >= 16384 THEN 't.%I::varchar::%s' ELSE 't.%I' END, c.attname,
+        c.atttypid::regtype), ', ' ORDER BY c.attnum), entry)
+  INTO command FROM pg_attribute c JOIN pg_attribute e ON e.attname = c.attname
+  WHERE c.attrelid = target AND e.attrelid = entry AND c.attnum > 0 AND e.attnum > 0 AND NOT c.attisdropped AND c.attgenerated = ''
+    AND quote_ident(c.attname) = ANY (columns);
+  -- Triggers and checks find what they call where their table is.
+  PERFORM set_config('search_path', format('%I, pg_temp', nspname), true) FROM pg_namespace
+  WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = target);
+  EXECUTE command USING rows;
+  GET DIAGNOSTICS inserted = ROW_COUNT;
+  SET CONSTRAINTS ALL IMMEDIATE; -- what they defer runs here, too, not as another role
+  RETURN inserted;
+END $$;
+SELECT format('ALTER FUNCTION cleanupd.%s OWNER TO %I', f, :'owner') FROM unnest(ARRAY['drop_work_tables(regclass[])', 'count_work_table(regclass)',
+  'trash_work_table(regclass, text, text[])', 'restore_work_table(regclass, text, text, text[])', 'restore_rows(regclass, regclass, text[], tid[])']) AS f \gexec
 \endif
 
 -- Nobody else has rights on either, by earlier grants or by default.
 SELECT format('REVOKE ALL ON %s FROM %s CASCADE', what, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
 FROM (
   SELECT 'SCHEMA ' || nspname, nspowner, nspacl FROM pg_namespace WHERE nspname IN ('cleanupd', 'cleanupd_trash')
-  UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE oid = to_regprocedure('cleanupd.drop_work_tables(regclass[])')
+  UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc
+    WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cleanupd') AND proname IN ('drop_work_tables', 'count_work_table', 'trash_work_table', 'restore_work_table', 'restore_rows')
 ) AS o (what, owner, acl) CROSS JOIN LATERAL aclexplode(acl) WHERE grantee <> owner \gexec
 \if :campaign
-GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables(regclass[]) TO :"role";
+GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables(regclass[]), cleanupd.count_work_table(regclass), cleanupd.trash_work_table(regclass, text, text[]),
+  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], tid[]) TO :"role";
 \endif
 
 COMMIT;

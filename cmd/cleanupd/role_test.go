@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -30,7 +31,7 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 		runRoleScripts(t, db, role, more...)
 	}
 	t.Cleanup(func() {
-		db.Superuser("DROP SCHEMA IF EXISTS cleanupd CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role)
+		db.Superuser("DROP SCHEMA IF EXISTS cleanupd, cleanupd_trash CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role)
 	})
 	return role
 }
@@ -212,6 +213,9 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
+	// What the service lends the owner for a restore, here for what it must not do.
+	const lending = "CREATE TABLE cleanupd_trash.rows_1 (ivisitorid int, irecipientid int); " +
+		"GRANT USAGE, CREATE ON SCHEMA cleanupd_trash TO neolane; GRANT SELECT ON cleanupd_trash.rows_1 TO neolane; "
 	for _, sql := range []string{
 		"SELECT FROM NmsRecipient",
 		"DELETE FROM NmsRecipient",
@@ -270,6 +274,25 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		"SELECT cleanupd.drop_work_tables('{pg_class}')",
 		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')",
 		"CREATE TABLE cleanupd.grp1 (); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
+		"SELECT cleanupd.count_work_table('NmsRecipient')",
+		"SELECT cleanupd.trash_work_table('XtkAudit', 'table_1', '{}')",
+		"SELECT cleanupd.trash_work_table('wkf99001_1', 'XtkAudit', '{}')",
+		"SELECT cleanupd.trash_work_table('wkf12_3', 'table_1', '{}')", // without the right to the schema
+		"SELECT cleanupd.restore_work_table('wkf99001_1', 'public', 'wkf1', '{}')",
+		"CREATE TABLE cleanupd_trash.table_1 (); SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'wkf1', '{}')",
+		lending + "SELECT cleanupd.trash_work_table('wkf12_3', 'table_1', '{}'); " +
+			"SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'xtkaudit2', '{}')",
+		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsRecipient', '{irecipientid}', '{}')",
+		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'wkf99001_1', '{irecipientid}', '{}')",
+		lending + "ALTER TABLE cleanupd_trash.rows_1 ENABLE ROW LEVEL SECURITY; " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+		lending + "CREATE RULE r AS ON INSERT TO cleanupd_trash.rows_1 DO INSTEAD NOTHING; " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+		lending + "CREATE DOMAIN cleanupd_trash.d AS text; " +
+			"ALTER TABLE cleanupd_trash.rows_1 ADD sexternalid cleanupd_trash.d; " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+		lending + "ALTER TABLE cleanupd_trash.rows_1 RENAME TO other; " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.other', 'NmsVisitor', '{ivisitorid}', '{}')",
 		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''",
 		"ALTER FUNCTION cleanupd.drop_work_tables RESET ALL",
 		"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO " + role,
@@ -289,6 +312,54 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		t.Error("it does not see what the application does")
 	}
 	least.Do("SELECT cleanupd.drop_work_tables('{wkf99001_1, wkf99001_1_view}')")
+}
+
+// With undo, the role moves work tables to the trash and back, with their indexes and rights, and its rows come back as
+// the owner of their table inserts them.
+func TestLeastPrivilegedRoleUndoes(t *testing.T) {
+	t.Parallel()
+	db := campaignForRoles(t, time.Now())
+	db.Do(`CREATE TYPE kind AS ENUM ('a', 'b'); ALTER TABLE XtkAudit ADD kind kind DEFAULT 'b';
+		CREATE TABLE heard (name text); GRANT SELECT ON heard TO PUBLIC;
+		CREATE FUNCTION hear() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO heard VALUES (current_user); RETURN NEW; END';
+		CREATE TRIGGER hear AFTER INSERT ON XtkAudit EXECUTE FUNCTION hear();
+		CREATE TABLE wkf88001_1 (id serial PRIMARY KEY, word text); INSERT INTO wkf88001_1 (word) VALUES ('x'), ('y');
+		CREATE INDEX wkf88001_1_word ON wkf88001_1 (word); GRANT SELECT ON wkf88001_1 TO PUBLIC`)
+	role := leastRole(t, db)
+	db.Superuser("REVOKE ALL ON heard FROM " + role)
+	const relations = `SELECT concat_ws(' ', relname, relkind, pg_get_userbyid(relowner), relacl,
+			CASE WHEN relkind = 'r' THEN (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s',
+				oid::regclass), false, true, '')))[1]::text END)
+		FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ '^(wkf|grp|wkdlv|wksimu|xtkaudit)'
+			AND relkind <> 'v' ORDER BY relname`
+	before := db.Strings(relations)
+	r := startServer(t, "--database-url", db.As(role))
+	work := "--task orphan-work-tables --task work-tables --task audit-trail --task simulation-tables"
+	code, out, errs := r.run(t, "run --undo 1h "+work)
+	if code != 0 || !strings.Contains(out, "Undo until") {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	least := db.For(role)
+	if n := least.Int("SELECT count(*) FROM cleanupd.trash WHERE kind = 'TABLE'"); n < 2 {
+		t.Errorf("%d tables are in the trash", n)
+	}
+	id := least.Strings("SELECT id::text FROM cleanupd.run")[0]
+	if code, out, errs = r.run(t, "trash restore "+id); code != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if diff := cmp.Diff(before, db.Strings(relations)); diff != "" {
+		t.Errorf("what came back differs: %s", diff)
+	}
+	if heard := db.Strings("SELECT DISTINCT name FROM heard"); !slices.Equal(heard, []string{campaigndb.Role}) {
+		t.Errorf("the trigger ran as %q, want the owner of the table", heard)
+	}
+	if left := db.Strings("SELECT nspacl::text FROM pg_namespace WHERE nspname = 'cleanupd_trash'"); strings.Contains(
+		left[0], campaigndb.Role,
+	) {
+		t.Errorf("the owner keeps rights to the trash: %q", left)
+	}
+	db.Do("INSERT INTO wkf88001_1 (word) VALUES ('z')") // its sequence works
 }
 
 // A role that is granted what the errors of the service ask for, one after another, finally has what the script grants,

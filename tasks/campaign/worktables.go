@@ -76,9 +76,17 @@ func IsWorkTableName(name, prefix string, bare bool) bool {
 	return ok && strings.HasPrefix(name, prefix)
 }
 
-// DropFunction is the function that drops work tables as their owner, for a role that may not drop them.
-// deploy/role.sql creates it.
-const DropFunction = "cleanupd.drop_work_tables"
+// The functions that drop work tables as their owner, for a role that may not drop them, that count their rows, that
+// move them to the trash and back, and that insert rows of the trash as the owner of their table. deploy/role.sql
+// creates them.
+const (
+	DropFunction    = "cleanupd.drop_work_tables"
+	CountFunction   = "cleanupd.count_work_table"
+	TrashFunction   = "cleanupd.trash_work_table"
+	RestoreFunction = "cleanupd.restore_work_table"
+
+	RestoreRowsFunction = "cleanupd.restore_rows"
+)
 
 // findRelations finds relations that belong to the owner of NmsDelivery, unless that is postgres. Views come before
 // the tables that they depend on, and newer views before older ones, because they must be dropped first.

@@ -89,7 +89,7 @@ func (t *executedTask) keep(ctx context.Context, s *purge.Sweep) error {
 	}
 	relation := s.Relation
 	s.Trash.Move = func(ctx context.Context, tx pgx.Tx, rows int64) error {
-		return t.can().Move(ctx, tx, t.Task.Name, t.keeps(), trash.Partition, relation, rows)
+		return t.can().Move(ctx, tx, t.Task.Name, t.keeps(), trash.Dropped{Kind: trash.Partition, Name: relation, Rows: rows})
 	}
 	return nil
 }
@@ -102,10 +102,14 @@ func (t *executedTask) can() *trash.Can {
 func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows []int64, err error) {
 	rows = make([]int64, len(tables))
 	for i, w := range tables {
-		if w.View || w.ByFunction {
+		if w.View {
 			continue
 		}
-		if err := tx.QueryRow(ctx, "SELECT count(*) FROM "+w.Quoted()).Scan(&rows[i]); err != nil {
+		count, args := "SELECT count(*) FROM "+w.Quoted(), []any{}
+		if w.ByFunction {
+			count, args = "SELECT "+campaign.CountFunction+"($1::text::regclass)", []any{w.Quoted()}
+		}
+		if err := tx.QueryRow(ctx, count, args...).Scan(&rows[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -115,16 +119,18 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.
 func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, rows []int64) error {
 	for i, w := range tables {
-		kind := trash.Table
+		dropped := trash.Dropped{Kind: trash.Table, Name: w.Quoted(), Rows: rows[i], ByFunction: w.ByFunction}
 		switch {
-		case w.ByFunction:
-			return notUndoable(t.Task, w.Name, "only the function of deploy/role.sql may drop it, which cannot move it")
 		case len(w.Partitions) > 0:
 			return notUndoable(t.Task, w.Name, "its partitions would stay where they are")
 		case w.View:
-			kind = trash.View
+			dropped.Kind = trash.View
+			if w.ByFunction {
+				t.Log(ctx, message.NoUndo.With("table", w.Name, "problem",
+					"only its owner can make the view again, of which the trash keeps the definition"))
+			}
 		}
-		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), kind, w.Quoted(), rows[i]); err != nil {
+		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), dropped); err != nil {
 			return err
 		}
 	}

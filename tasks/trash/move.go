@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // Tables, views and partitions go to the trash instead of being dropped. A table moves to the schema of the trash with
@@ -87,31 +88,66 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
     END)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
 
+// Dropped is a relation that goes to the trash instead of being dropped.
+type Dropped struct {
+	Kind Kind
+	Name string // quoted, with its schema
+	Rows int64  // how many it has
+	// ByFunction is set for a work table that the role may move only by the functions of deploy/role.sql.
+	ByFunction bool
+}
+
 // Move moves a relation to the trash, in a transaction of the caller, who has checked that it may be dropped. It fails
-// as a DROP without CASCADE would. rows is how many rows it has.
-func (c *Can) Move(
-	ctx context.Context, tx pgx.Tx, task string, keep time.Duration, kind Kind, name string, rows int64,
-) error {
-	if kind != View {
-		if err := wouldDrop(ctx, tx, name); err != nil {
+// as a DROP without CASCADE would.
+func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Duration, d Dropped) error {
+	if d.Kind != View && !d.ByFunction { // the function tries the same
+		if err := wouldDrop(ctx, tx, d.Name); err != nil {
 			return err
 		}
 	}
 	var r relation
-	if err := tx.QueryRow(ctx, relationSQL, name).Scan(&r); err != nil {
+	if err := tx.QueryRow(ctx, relationSQL, d.Name).Scan(&r); err != nil {
 		return err
 	}
 	var to string
 	err := tx.QueryRow(ctx, `INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, relation, keep, rows_trashed)
-		VALUES ($1, $2, $3, $4, '[]', $5, $6, $7) RETURNING name`, c.Run, task, kind, name, r, keep, rows).Scan(&to)
-	if err != nil {
+		VALUES ($1, $2, $3, $4, '[]', $5, $6, $7) RETURNING name`, c.Run, task, d.Kind, d.Name, r, keep,
+		d.Rows).Scan(&to)
+	switch {
+	case err != nil:
+	case d.Kind == View && d.ByFunction:
+		_, err = tx.Exec(ctx, "SELECT "+campaign.DropFunction+"(ARRAY[$1::text::regclass])", d.Name)
+	case d.Kind == View:
+		_, err = tx.Exec(ctx, "DROP VIEW "+d.Name)
+	case d.ByFunction:
+		err = lent(ctx, tx, r.Owner, func() error {
+			_, err := tx.Exec(ctx, "SELECT "+campaign.TrashFunction+"($1::text::regclass, $2, $3)", d.Name, to, r.parts())
+			return err
+		})
+	default:
+		err = execute(ctx, tx, r.out(to))
+	}
+	return err
+}
+
+// lent lets the owner of a work table move it from or to the schema of the trash. Nobody else sees that right: it is
+// given and taken in one transaction.
+func lent(ctx context.Context, tx pgx.Tx, owner string, move func() error) error {
+	if err := execute(ctx, tx, []string{"GRANT USAGE, CREATE ON SCHEMA " + Schema + " TO " + quoted(owner)}); err != nil {
 		return err
 	}
-	if kind == View {
-		_, err := tx.Exec(ctx, "DROP VIEW "+name)
-		return err
+	if err := move(); err != nil {
+		return err // the caller rolls the right back
 	}
-	return execute(ctx, tx, r.out(to))
+	return execute(ctx, tx, []string{"REVOKE USAGE, CREATE ON SCHEMA " + Schema + " FROM " + quoted(owner)})
+}
+
+// parts returns the names of the table's indexes and sequences.
+func (r relation) parts() (names []string) {
+	for _, n := range r.Renamed {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 // wouldDrop fails if a DROP of a table would. It locks the table as the DROP does.
@@ -212,10 +248,25 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	if schema != "" {
 		r.Schema, r.Parent, r.Inherits, r.Keys = schema, "", nil, nil
 	}
-	if e.Kind == View {
+	var byFunction bool
+	if err := tx.QueryRow(ctx, `SELECT NOT pg_has_role(c.relowner, 'USAGE') AND to_regproc($2) IS NOT NULL FROM pg_class c
+		WHERE c.oid = to_regclass($1)`, e.table(), campaign.RestoreFunction).
+		Scan(&byFunction); err != nil && e.Kind != View {
+		return err
+	}
+	switch {
+	case e.Kind == View:
 		err = execute(ctx, tx, r.again())
-	} else if err = execute(ctx, tx, r.back(e.Name)); err == nil {
-		err = r.attachAsOwner(ctx, tx)
+	case byFunction:
+		err = lent(ctx, tx, r.Owner, func() error {
+			_, err := tx.Exec(ctx, "SELECT "+campaign.RestoreFunction+"($1::text::regclass, $2, $3, $4)", e.table(),
+				r.Schema, r.Name, r.parts())
+			return err
+		})
+	default:
+		if err = execute(ctx, tx, r.back(e.Name)); err == nil {
+			err = r.attachAsOwner(ctx, tx)
+		}
 	}
 	if err != nil {
 		return err

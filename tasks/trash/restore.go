@@ -126,6 +126,7 @@ type Restore struct {
 // target is what the table of an entry is in a transaction that has locked it.
 type target struct {
 	owner           string   // quoted, if the rows are inserted as the table's owner; empty if as this role
+	byFunction      bool     // the role may do so only by the function of deploy/role.sql
 	columns, values []string // of an INSERT
 	lost            []string // columns of the entry for which the table has no place
 	key             string   // the column of the first unique key with one column
@@ -167,11 +168,12 @@ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON 
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 
 // ownerSQL selects the owner of the table $1, whether that is this role or a superuser, whether this role may become it,
-// whether it is a table at all, and whether a rule replaces INSERT. An INSERT runs what the owner has put into triggers,
-// constraints, indexes and defaults, so it runs as the owner.
+// whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as the owner. An INSERT
+// runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
 const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, ` + purge.MayBecome + `,
   c.relkind IN ('r', 'p'), EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type = '3' AND is_instead
-    AND ev_enabled IN ('O', 'A'))
+    AND ev_enabled IN ('O', 'A')),
+  COALESCE((SELECT proowner = o.oid FROM pg_proc WHERE oid = to_regproc('` + campaign.RestoreRowsFunction + `')), false)
 FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`
 
 // uniqueSQL selects the columns of the unique keys of the table $1.
@@ -198,7 +200,8 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 		return t, err
 	}
 	var trusted, may, isTable, ruled bool
-	if err := tx.QueryRow(ctx, ownerSQL, root).Scan(&t.owner, &trusted, &may, &isTable, &ruled); err != nil {
+	err = tx.QueryRow(ctx, ownerSQL, root).Scan(&t.owner, &trusted, &may, &isTable, &ruled, &t.byFunction)
+	if err != nil {
 		return t, err
 	}
 	switch {
@@ -207,8 +210,10 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	case ruled:
 		return t, fmt.Errorf("a rule of %s replaces INSERT: drop it, or %w", root, ErrTarget)
 	case trusted:
-		t.owner = ""
-	case !may:
+		t.owner, t.byFunction = "", false
+	case may:
+		t.byFunction = false
+	case !t.byFunction:
 		return t, fmt.Errorf("rows come back as the owner of their table, %s, whom this role may not become: make this role "+
 			"a member of it, or %w", t.owner, ErrTarget)
 	}
@@ -327,7 +332,11 @@ func (r *Restore) batch(ctx context.Context, from, to int64) error {
 			return err
 		}
 		var rows []pgtype.TID
-		if err := asOwner(ctx, tx, t.owner, func() (err error) {
+		as := t.owner
+		if t.byFunction {
+			as = ""
+		}
+		if err := asOwner(ctx, tx, as, func() (err error) {
 			rows, err = r.find(ctx, tx, t, from, to)
 			return err
 		}); err != nil {
@@ -383,22 +392,34 @@ func asOwner(ctx context.Context, tx pgx.Tx, owner string, do func() error) erro
 	return err
 }
 
+// insert fails with errSuppressed if not all rows are inserted.
+func (r *Restore) insert(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TID) (err error) {
+	var inserted int64
+	if t.byFunction {
+		err = tx.QueryRow(ctx, "SELECT "+campaign.RestoreRowsFunction+"($1::text::regclass, $2::text::regclass, $3, $4)",
+			r.Entry.table(), r.Entry.Root, t.columns, rows).Scan(&inserted)
+	} else {
+		err = asOwner(ctx, tx, t.owner, func() error {
+			tag, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t "+
+				"WHERE t.ctid = ANY ($1::tid[])", r.Entry.Root, strings.Join(t.columns, ", "), strings.Join(t.values, ", "),
+				r.Entry.table()), rows)
+			inserted = tag.RowsAffected()
+			return err
+		})
+	}
+	if err == nil && inserted != int64(len(rows)) {
+		err = errSuppressed
+	}
+	return err
+}
+
 // put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
 func (r *Restore) put(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TID) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	insert := fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t "+
-		"WHERE t.ctid = ANY ($1::tid[])", r.Entry.Root, strings.Join(t.columns, ", "), strings.Join(t.values, ", "),
-		r.Entry.table())
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		if err := asOwner(ctx, tx, t.owner, func() error {
-			tag, err := tx.Exec(ctx, insert, rows)
-			if err == nil && tag.RowsAffected() != int64(len(rows)) {
-				err = errSuppressed
-			}
-			return err
-		}); err != nil {
+		if err := r.insert(ctx, tx, t, rows); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY ($1::tid[])", r.Entry.table()), rows)

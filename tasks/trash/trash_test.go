@@ -494,8 +494,10 @@ func TestKeysThatTheApplicationUses(t *testing.T) {
 	db.Do("INSERT INTO t VALUES (7, 'new')")
 	tx := db.Hold("INSERT INTO t VALUES (8, 'new')")
 	l := &ledger{}
-	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l,
-		Settings: purge.Settings{LockTimeout: 50 * time.Millisecond}}), Entry: e}
+	r := trash.Restore{Engine: purge.New(purge.Engine{
+		Pool: db.Pool, Ledger: l, Recorder: l,
+		Settings: purge.Settings{LockTimeout: 50 * time.Millisecond},
+	}), Entry: e}
 	if got, err := r.Run(t.Context()); !sqlstate.Is(err, pgerrcode.LockNotAvailable) || got.Rows > 0 {
 		t.Errorf("%+v came back while a key was not committed: %v", got, err)
 	}
@@ -539,7 +541,7 @@ TRUNCATE who; GRANT ALL ON t, parent, part TO PUBLIC`)
 	sweep(t, as, newCan(as), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
 	e := entries(t, as)[0]
 	if err := inTx(t, as, func(tx pgx.Tx) error {
-		return newCan(as).Move(t.Context(), tx, "a-task", time.Hour, trash.Partition, `"public"."part"`, 1)
+		return newCan(as).Move(t.Context(), tx, "a-task", time.Hour, trash.Dropped{Kind: trash.Partition, Name: `"public"."part"`, Rows: 1})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -627,7 +629,7 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 			rows = db.Int("SELECT count(*) FROM " + name)
 		}
 		return inTx(t, db, func(tx pgx.Tx) error {
-			return can.Move(t.Context(), tx, "a-task", time.Hour, kind, name, rows)
+			return can.Move(t.Context(), tx, "a-task", time.Hour, trash.Dropped{Kind: kind, Name: name, Rows: rows})
 		})
 	}
 	if err := move(trash.Table, `"public"."wkf5_1"`); !sqlstate.Is(err, pgerrcode.DependentObjectsStillExist) {
@@ -637,7 +639,9 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 		kind trash.Kind
 		name string
 	}{
-		{trash.View, `"public"."wkf5_2"`}, {trash.Table, `"public"."wkf5_1"`}, {trash.Partition, `"public"."log_1"`},
+		{trash.View, `"public"."wkf5_2"`},
+		{trash.Table, `"public"."wkf5_1"`},
+		{trash.Partition, `"public"."log_1"`},
 		{trash.Table, `"public"."wkf5_3"`},
 	} {
 		if err := move(m.kind, m.name); err != nil {
