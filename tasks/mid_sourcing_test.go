@@ -43,15 +43,21 @@ const (
 	logsLeft       = "SELECT iDeliveryId::text FROM NmsBroadLogRcp ORDER BY iDeliveryId"
 )
 
-// With undo, what is deleted here waits in the trash; what a mid-sourcing server deletes does not, and the run says so.
-func TestMidSourcingWithUndo(t *testing.T) {
-	t.Parallel()
-	here, there := midSourced(t)
-	if err := here.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
+// migrate makes the tables of runs, and so that of the trash.
+func migrate(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	if err := db.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
 		return store.Migrate(t.Context(), conn.Conn())
 	}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// With undo, what is deleted here waits in the trash; what a mid-sourcing server deletes does not, and the run says so.
+func TestMidSourcingWithUndo(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	migrate(t, here)
 	j := mustRun(t, here, func(c *cleanup.Config) {
 		c.ID, c.TrashMaxBytes, c.Todo[0].Undo = uuid.NewString(), 1<<30, new(time.Hour)
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}

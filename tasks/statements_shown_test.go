@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -110,6 +113,30 @@ var shownStatements = []shownStatement{
 		},
 		starts: "WITH RECURSIVE pick",
 	},
+	{
+		comment: `With undo, the rows go to the trash by the statement that deletes them, so that each is in one place at
+			any time. A type that PostgreSQL does not come with is kept as text.`,
+		setup: `CREATE TYPE state AS ENUM ('new', 'done');
+			CREATE TABLE job (id bigint PRIMARY KEY, done timestamptz, state state);
+			INSERT INTO job SELECT i, '2000-01-01', 'done' FROM generate_series(1, 30000) i`,
+		policy: &policy.Policy{
+			Name: "jobs", Table: "job", OlderThan: &policy.OlderThan{Column: "done", Days: new(30)}, Undo: new(time.Hour),
+		},
+		starts: "WITH gone",
+	},
+	{
+		comment: `With undo, and rows of other tables that go by ON DELETE CASCADE: these are read before they go. The
+			last column has how many were, which the batch compares with how many went.`,
+		setup: `CREATE TABLE purchase (id bigint PRIMARY KEY, paid timestamptz);
+			CREATE TABLE line (purchase bigint REFERENCES purchase ON DELETE CASCADE, no int, what text);
+			INSERT INTO purchase SELECT i, '2000-01-01' FROM generate_series(1, 10) i;
+			INSERT INTO line SELECT id, 1, 'x' FROM purchase; CREATE INDEX ON line (purchase)`,
+		policy: &policy.Policy{
+			Name: "purchases", Table: "purchase", OlderThan: &policy.OlderThan{Column: "paid", Days: new(30)},
+			Undo: new(time.Hour),
+		},
+		starts: "WITH pick",
+	},
 }
 
 // The golden file shows statements as they are sent, for readers. Write it with -update.
@@ -147,8 +174,11 @@ func (s *shownStatement) sent(t *testing.T) string {
 	pool := sent.trace(t, db)
 	j := newJournal(db)
 	j.holds = func() rules.Holds { return s.holds }
+	if s.policy != nil && s.policy.Undo != nil {
+		migrate(t, db)
+	}
 	if err := runWith(t, j, func(c *cleanup.Config) {
-		c.Pool = pool
+		c.Pool, c.ID, c.TrashMaxBytes = pool, uuid.NewString(), 1<<30
 		if s.policy != nil {
 			p := *s.policy
 			p.Enabled = true

@@ -231,7 +231,7 @@ func (m *Manager) insert(
 	if err != nil || run == nil {
 		return nil, err
 	}
-	return run, audit.Note(ctx, tx, audit.Details{
+	details := audit.Details{
 		"run_id":               run.ID,
 		"tasks":                req.Tasks,
 		"skip_tasks":           req.SkipTasks,
@@ -243,7 +243,11 @@ func (m *Manager) insert(
 		"plan":                 req.Plan,
 		"what_if":              req.WhatIf,
 		"accept_guards":        req.Accepted,
-	})
+	}
+	if req.Undo != nil {
+		details["undo_seconds"] = req.Undo.Seconds()
+	}
+	return run, audit.Note(ctx, tx, details)
 }
 
 // checkPlan returns the dry run that the request names as its plan. It fails with store.ErrNotFound,

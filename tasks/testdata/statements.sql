@@ -76,3 +76,27 @@ SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restore
   (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
   (SELECT max(place) FROM pick), (SELECT count(*) FROM pick WHERE NOT EXISTS (SELECT FROM gone WHERE
     gone.place = pick.place AND gone.rel = pick.rel)), NULL::bigint[];
+
+-- With undo, the rows go to the trash by the statement that deletes them, so that each is in one place at any
+-- time. A type that PostgreSQL does not come with is kept as text.
+WITH gone AS (DELETE FROM ONLY "public"."job" AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (((r."done" <
+    $3::timestamptz))) IS TRUE RETURNING r.id, r.done, CASE WHEN pg_catalog.num_nulls(r.state) = 0 THEN
+    pg_catalog.format('%s', r.state) END) INSERT INTO "cleanupd_trash"."rows_1" (id, done, state) SELECT * FROM
+    gone;
+
+-- With undo, and rows of other tables that go by ON DELETE CASCADE: these are read before they go. The last
+-- column has how many were, which the batch compares with how many went.
+WITH pick AS MATERIALIZED (SELECT r.ctid AS place, r.tableoid AS rel, 0 AS id, r."id"::text AS name FROM ONLY
+    "public"."purchase" AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (((r."paid" < $3::timestamptz))) IS TRUE
+    LIMIT $4),
+gone AS (DELETE FROM ONLY "public"."purchase" AS r WHERE r.ctid = ANY (ARRAY(SELECT place FROM pick)) AND
+    (((r."paid" < $3::timestamptz))) IS TRUE RETURNING 0 AS id, false AS restored, r.id AS c0, r.paid AS c1),
+paired AS (SELECT 1 WHERE false),
+took AS (INSERT INTO "cleanupd_trash"."rows_2" (id, paid) SELECT gone.c0, gone.c1 FROM gone),
+rows_1 AS MATERIALIZED (SELECT c.purchase AS c0, c.no AS c1, c.what AS c2 FROM (SELECT c0 AS id FROM gone) AS
+    p JOIN "public"."line" AS c ON p.id OPERATOR(pg_catalog.=) c.purchase),
+took_1 AS (INSERT INTO "cleanupd_trash"."rows_1" (purchase, no, what) SELECT rows_1.c0, rows_1.c1, rows_1.c2
+    FROM rows_1)
+SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
+  (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
+  (SELECT max(place) FROM pick), 0, ARRAY[(SELECT count(*) FROM rows_1)];
