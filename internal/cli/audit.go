@@ -225,6 +225,8 @@ func numberText(name string, n float64) string {
 		return format.Period(time.Duration(n * float64(time.Second)))
 	case strings.HasSuffix(strings.ToLower(name), "days"):
 		return format.Count(int64(n), "day", "days")
+	case name == "undo": // of a policy, stored as time.Duration
+		return format.Period(time.Duration(n))
 	case name == "": // an id
 		return fmt.Sprintf("%.0f", n)
 	}
