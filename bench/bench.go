@@ -304,7 +304,8 @@ func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.Tra
 }
 
 func deletes(q *pgx.QueuedQuery) bool {
-	return strings.HasPrefix(q.SQL, "DELETE FROM ONLY") || strings.HasPrefix(q.SQL, "WITH pick")
+	return strings.HasPrefix(q.SQL, "DELETE FROM ONLY") || strings.HasPrefix(q.SQL, "WITH pick") ||
+		strings.HasPrefix(q.SQL, "WITH gone")
 }
 
 func (s *Statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}

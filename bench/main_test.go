@@ -54,7 +54,8 @@ func TestSmallTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`\none DELETE +\d+ +1\.00 `).MatchString(out) || !strings.Contains(out, "\ncleanupd ") {
+	if !regexp.MustCompile(`\none DELETE +\d+ +1\.00 `).MatchString(out) || !strings.Contains(out, "\ncleanupd ") ||
+		!regexp.MustCompile(`\ncleanupd, undo +\d+ +\d\.\d\d +[\d.]+ms `).MatchString(out) {
 		t.Error(out)
 	}
 	if drawn, err := os.ReadFile(chart); err != nil || !bytes.Contains(drawn, []byte("<svg")) {

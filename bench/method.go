@@ -30,6 +30,8 @@ type Method struct {
 	synchronous bool
 	// holds is how many holds of holdSize recipients there are.
 	holds int
+	// undo is set if the trash keeps what is deleted.
+	undo bool
 }
 
 // holdSize is how many recipients a hold of the benchmark names, each of them with one log.
@@ -76,7 +78,8 @@ func allMethods() []Method {
 		m.Name, m.synchronous = m.Name+", synchronous", true
 		all = append(all, m)
 	}
-	return append(all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, synchronous", synchronous: true},
+	return append(all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, undo", undo: true},
+		Method{Name: "cleanupd, synchronous", synchronous: true},
 		Method{Name: "cleanupd, giving way", tight: true}, Method{Name: "cleanupd, gentle", pace: pace.Gentle},
 		Method{Name: "cleanupd, fast", pace: pace.Fast})
 }

@@ -30,6 +30,10 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 		return nil, err
 	}
 	config.ConnConfig.Tracer, config.ConnConfig.RuntimeParams["application_name"], config.MaxConns = tracer, "cleanupd", 16
+	var undo time.Duration
+	if m.undo {
+		undo = time.Hour
+	}
 	settings := purge.Settings{
 		Target:  purge.DefaultTarget,
 		Workers: runs.DefaultWorkers,
@@ -57,11 +61,13 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 	}
 	s := &service{
 		manager: runs.New(runs.Config{
-			Pool:        pool,
-			Replica:     "bench",
-			Log:         slog.New(slog.DiscardHandler),
-			Settings:    settings,
-			DefaultPace: m.pace,
+			Pool:         pool,
+			Replica:      "bench",
+			Log:          slog.New(slog.DiscardHandler),
+			Settings:     settings,
+			DefaultPace:  m.pace,
+			Undo:         undo,
+			UndoMaxBytes: 100 << 30,
 		}),
 		pool: pool,
 	}
