@@ -175,7 +175,7 @@ model: ## Random databases and policies against models; SEEDS=1000, ARGS="-polic
 	CLEANUPD_SUITES=model go test ./tasks -run "TestRandomDatabases|TestRandomPolicies|TestRandomKeys" -timeout 2h -seeds $(or $(SEEDS),100) -key-seeds $(or $(SEEDS),100) $(ARGS)
 
 faults: ## Runs on random databases under attack; SEEDS=200
-	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)
+	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos|TestUndoUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) -undo-seeds $(or $(SEEDS),200) $(ARGS)
 	CLEANUPD_SUITES=faults go test ./service/runs -run TestInjectedErrors -parallel 4 -timeout 1h
 
 bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/explanation/benchmark.md
