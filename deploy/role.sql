@@ -62,8 +62,8 @@ WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_n
       FROM pg_roles r JOIN pg_roles o ON pg_has_role(o.oid, r.oid, 'MEMBER') WHERE r.rolname = :'role' AND o.rolname = :'owner' AND r.oid <> o.oid
     UNION ALL SELECT format('the event trigger %I would call a function of %I with your rights: drop or disable it', evtname, pg_get_userbyid(proowner))
       FROM pg_event_trigger JOIN pg_proc p ON p.oid = evtfoid JOIN pg_roles o ON o.oid = proowner WHERE NOT o.rolsuper AND evtenabled <> 'D'
-    UNION ALL SELECT format('the schema cleanupd belongs to %I, not to %I: ALTER SCHEMA cleanupd RENAME TO cleanupd_before keeps what is in it, out of the way', owner_name, :'role')
-      FROM ours WHERE owner_name <> :'role'
+    UNION ALL SELECT format('the schema %1$s belongs to %2$I, not to %3$I: ALTER SCHEMA %1$s RENAME TO %1$s_before keeps what is in it, out of the way', nspname, rolname, :'role')
+      FROM pg_namespace JOIN pg_roles r ON r.oid = nspowner WHERE nspname IN ('cleanupd', 'cleanupd_trash') AND rolname <> :'role'
     UNION ALL SELECT format('in the schema cleanupd, which belongs to %I, %s belongs to %I: drop it', owner_name, what, pg_get_userbyid(held.owner))
       FROM ours JOIN held ON held.owner <> ours.owner)
 SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec

@@ -103,6 +103,10 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 			"DROP SCHEMA cleanupd CASCADE; CREATE SCHEMA cleanupd AUTHORIZATION neolane",
 			"the schema cleanupd belongs to neolane",
 		},
+		"trash": {
+			"DROP SCHEMA cleanupd_trash CASCADE; CREATE SCHEMA cleanupd_trash AUTHORIZATION neolane",
+			"the schema cleanupd_trash belongs to neolane",
+		},
 		"table": {
 			"CREATE TABLE cleanupd.run (); ALTER TABLE cleanupd.run OWNER TO neolane",
 			"cleanupd.run belongs to neolane",
@@ -146,7 +150,7 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			suite.Except(t, suite.Long, "schema", "our function", "membership")
+			suite.Except(t, suite.Long, "schema", "trash", "our function", "membership")
 			t.Parallel()
 			db, role := hostile(t)
 			least := leastRole(t, db)
@@ -172,7 +176,7 @@ func TestRoleScriptRevokes(t *testing.T) {
 	db, role := hostile(t)
 	least := leastRole(t, db)
 	db.Superuser(
-		"GRANT ALL ON SCHEMA cleanupd TO PUBLIC; GRANT ALL ON SCHEMA cleanupd TO " + role + " WITH GRANT OPTION; " +
+		"GRANT ALL ON SCHEMA cleanupd, cleanupd_trash TO PUBLIC; GRANT ALL ON SCHEMA cleanupd TO " + role + " WITH GRANT OPTION; " +
 			"GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO PUBLIC, " + role +
 			"; ALTER DEFAULT PRIVILEGES IN SCHEMA cleanupd GRANT EXECUTE ON FUNCTIONS TO " + role,
 	)
@@ -181,14 +185,16 @@ func TestRoleScriptRevokes(t *testing.T) {
 	}
 	got := db.Strings(
 		`SELECT concat_ws(' ', a.grantee::regrole, a.privilege_type) FROM pg_namespace, aclexplode(nspacl) a
-			WHERE nspname = 'cleanupd'
+			WHERE nspname IN ('cleanupd', 'cleanupd_trash')
 		UNION ALL SELECT concat_ws(' ', a.grantee::regrole, a.privilege_type) FROM pg_proc, aclexplode(proacl) a
 			WHERE proname = 'drop_work_tables' ORDER BY 1`,
 	)
 	if want := []string{
 		"neolane EXECUTE",
 		least + " CREATE",
+		least + " CREATE",
 		least + " EXECUTE",
+		least + " USAGE",
 		least + " USAGE",
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
