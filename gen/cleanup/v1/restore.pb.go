@@ -341,7 +341,8 @@ type RestoreTrashRequest struct {
 	Tables []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
 	// Only the rows of one table with these values in its key of one column, as text; empty: all rows.
 	Keys []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
-	// A new schema, in which tables without constraints and indexes get the rows; empty: the original tables.
+	// A new schema, in which tables without constraints and indexes get the rows; empty: the original tables. Columns of
+	// types that PostgreSQL does not come with are text there.
 	IntoSchema string `protobuf:"bytes,5,opt,name=into_schema,json=intoSchema,proto3" json:"into_schema,omitempty"`
 	// Whether to end the stream after the first event while the run continues.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`

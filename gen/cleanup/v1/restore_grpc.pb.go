@@ -42,7 +42,8 @@ type RestoreServiceClient interface {
 	RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RestoreTrashResponse], error)
 	// PurgeTrash deletes what is in the trash for good, before it expires. It leaves alone what a run has deleted that still
 	// works. NOT_FOUND if nothing in the trash matches; INVALID_ARGUMENT without `run_id`, `table` and `older_than`;
-	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD).
+	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD), or for rows of a dropped table that has triggers;
+	// ALREADY_EXISTS while a run restores it.
 	PurgeTrash(ctx context.Context, in *PurgeTrashRequest, opts ...grpc.CallOption) (*PurgeTrashResponse, error)
 }
 
@@ -111,7 +112,8 @@ type RestoreServiceServer interface {
 	RestoreTrash(*RestoreTrashRequest, grpc.ServerStreamingServer[RestoreTrashResponse]) error
 	// PurgeTrash deletes what is in the trash for good, before it expires. It leaves alone what a run has deleted that still
 	// works. NOT_FOUND if nothing in the trash matches; INVALID_ARGUMENT without `run_id`, `table` and `older_than`;
-	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD).
+	// FAILED_PRECONDITION if a hold may be about its rows (ON_HOLD), or for rows of a dropped table that has triggers;
+	// ALREADY_EXISTS while a run restores it.
 	PurgeTrash(context.Context, *PurgeTrashRequest) (*PurgeTrashResponse, error)
 	mustEmbedUnimplementedRestoreServiceServer()
 }
