@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -30,7 +31,7 @@ var undoSeeds = flag.Int("undo-seeds", suite.Size(suite.Faults, 3, 200),
 var undoServers = suite.Size(suite.Faults, 1, 4)
 
 // A run deletes with undo, or rows are restored, expire or are purged, and at a random moment the service or PostgreSQL
-// is killed, or sessions are ended. Then each row that ever was is in its table or in the trash, unchanged and once, or
+// is killed, sessions are ended, or the disk is full. Then each row that ever was is in its table or in the trash, unchanged and once, or
 // counted as purged or expired. Each seed begins with what earlier ones left.
 func TestUndoUnderChaos(t *testing.T) {
 	t.Parallel()
@@ -57,6 +58,7 @@ type undoChaos struct {
 	t       *testing.T
 	db      *pgtest.DB
 	server  *localpg.Server
+	disk    *pgtest.Disk // nil if it cannot be filled
 	replica *replica
 	rng     *rand.Rand
 	last    int // key
@@ -70,6 +72,10 @@ func newUndoChaos(t *testing.T, program string) *undoChaos {
 	t.Helper()
 	u := &undoChaos{t: t, met: map[string]int{}}
 	u.db, u.server = pgtest.Private(t)
+	var err error
+	if u.disk, err = pgtest.OnDisk(t, u.db, u.server); err != nil {
+		t.Logf("the disk cannot be filled: %v", err)
+	}
 	u.db.Do(`ALTER TABLE XtkSessionInfo ADD UNIQUE (sKey);
 		CREATE TABLE visit (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE, id int PRIMARY KEY, word text);
 		CREATE TABLE page (visit int REFERENCES visit ON DELETE CASCADE, id int PRIMARY KEY, word text);
@@ -186,19 +192,26 @@ func (u *undoChaos) end() {
 }
 
 func (u *undoChaos) crash() (how string) {
-	switch u.rng.IntN(4) {
-	case 0:
+	switch kind := u.rng.IntN(5); {
+	case kind == 0:
 		if err := u.server.Restart(u.t.Context(), false); err != nil {
 			u.t.Fatal(err)
 		}
 		u.db.Reset()
 		return "PostgreSQL killed"
-	case 1:
+	case kind == 1:
 		u.db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd'")
 		return "sessions ended"
-	case 2:
+	case kind == 2:
 		u.end()
 		return "service killed"
+	case kind == 3 && u.disk != nil:
+		full := u.disk.Fill()
+		time.Sleep(200 * time.Millisecond)
+		if err := errors.Join(full, u.disk.Free()); err != nil {
+			u.t.Error(err)
+		}
+		return "disk full"
 	}
 	return "nothing"
 }

@@ -175,6 +175,28 @@ func TestPublishedTrash(t *testing.T) {
 	}
 }
 
+// A run stops before its next batch when the trash is full, and goes on when some of it is purged.
+func TestTrashThatIsFull(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.UndoMaxBytes = 64 << 10 })
+	work()
+	first := trashed(t, m, db, 2000)
+	sessions(db, 10)
+	hour := time.Hour
+	again := runs.Request{Tasks: []string{"sessions"}, Undo: &hour}
+	run := ended(t, m, again)
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 10 || run.Cause != failure.ReasonTrashFull {
+		t.Errorf("%d rows are left, want 10; the run is %s, %s: %s", left, run.State, run.Cause, run.Error)
+	}
+	if rows, _, err := m.PurgeTrash(t.Context(), first.ID, "", 0, nil); err != nil || rows != 2000 {
+		t.Errorf("%d rows are purged, %v; want 2000", rows, err)
+	}
+	if run = ended(t, m, again); run.State != store.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("the run is %s: %s", run.State, run.Error)
+	}
+}
+
 // Rows come back into a schema of this role only: another one's owner could have made a table for them.
 func TestSchemaOfAnotherRole(t *testing.T) {
 	t.Parallel()
