@@ -126,7 +126,8 @@ func TestPartitionedWorkTableIsNotUndoable(t *testing.T) {
 		return run, err
 	}
 	const left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'wkf2%' AND relnamespace = 'public'::regnamespace"
-	if run, err := run(time.Hour); run.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_NOT_UNDOABLE || s.db.Int(left) != 2 {
+	const refused = cleanupv1.RefusalReason_REFUSAL_REASON_NOT_UNDOABLE
+	if run, err := run(time.Hour); run.GetReason() != refused || s.db.Int(left) != 2 {
 		t.Errorf("the run ended with %v, %s; %d tables are left, want 2", err, run.GetReason(), s.db.Int(left))
 	}
 	if _, err := run(0); err != nil || s.db.Int(left) != 0 {

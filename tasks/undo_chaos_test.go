@@ -31,8 +31,8 @@ var undoSeeds = flag.Int("undo-seeds", suite.Size(suite.Faults, 3, 200),
 var undoServers = suite.Size(suite.Faults, 1, 4)
 
 // A run deletes with undo, or rows are restored, expire or are purged, and at a random moment the service or PostgreSQL
-// is killed, sessions are ended, or the disk is full. Then each row that ever was is in its table or in the trash, unchanged and once, or
-// counted as purged or expired. Each seed begins with what earlier ones left.
+// is killed, sessions are ended, or the disk is full. Then each row that ever was is in its table or in the trash,
+// unchanged and once, or counted as purged or expired. Each seed begins with what earlier ones left.
 func TestUndoUnderChaos(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips the test without PostgreSQL
@@ -77,7 +77,8 @@ func newUndoChaos(t *testing.T, program string) *undoChaos {
 		t.Logf("the disk cannot be filled: %v", err)
 	}
 	u.db.Do(`ALTER TABLE XtkSessionInfo ADD UNIQUE (sKey);
-		CREATE TABLE visit (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE, id int PRIMARY KEY, word text);
+		CREATE TABLE visit (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE, id int PRIMARY KEY,
+			word text);
 		CREATE TABLE page (visit int REFERENCES visit ON DELETE CASCADE, id int PRIMARY KEY, word text);
 		CREATE INDEX ON visit (session); CREATE INDEX ON page (visit);
 		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.before (relation text, content text);
@@ -119,7 +120,8 @@ func (u *undoChaos) fill() {
 		INSERT INTO visit SELECT (%[1]d + i / 2)::text, %[1]d * 2 + i, md5(i::text) FROM generate_series(0, %[3]d * 2 - 1) i;
 		INSERT INTO page SELECT %[1]d * 2 + i, %[1]d * 2 + i, repeat('x', i) FROM generate_series(0, %[3]d - 1) i;
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(%[1]d, %[2]d) i;
-		INSERT INTO XtkWorkflow (iWorkflowId, iState) SELECT 2, 20 WHERE NOT EXISTS (SELECT FROM XtkWorkflow WHERE iWorkflowId = 2);
+		INSERT INTO XtkWorkflow (iWorkflowId, iState)
+			SELECT 2, 20 WHERE NOT EXISTS (SELECT FROM XtkWorkflow WHERE iWorkflowId = 2);
 		CREATE TABLE wkf2_%[1]d (i int); INSERT INTO wkf2_%[1]d VALUES (1), (2), (3);
 		INSERT INTO elsewhere.before
 			SELECT 'xtksessioninfo', t::text FROM XtkSessionInfo t WHERE sKey::int BETWEEN %[1]d AND %[2]d
@@ -150,7 +152,8 @@ func (u *undoChaos) action(ctx context.Context, what string) func() {
 		}
 		return err
 	})
-	const anyRun = "SELECT run_id::text FROM cleanupd.trash WHERE end_time IS NULL AND rows_trashed > 0 GROUP BY 1 ORDER BY 1"
+	const anyRun = "SELECT run_id::text FROM cleanupd.trash WHERE end_time IS NULL AND rows_trashed > 0 " +
+		"GROUP BY 1 ORDER BY 1"
 	trashed := u.db.Strings(anyRun)
 	if what == "delete" || len(trashed) == 0 {
 		return deleting
@@ -289,8 +292,9 @@ func (u *undoChaos) check(when string) {
 		}
 	}
 	slices.Sort(here)
-	if n, all := int64(len(slices.Compact(here))), count("SELECT count(*) FROM elsewhere.before WHERE relation = 'wkf'"); n+
-		gone/3 != all || len(here) != int(n) {
-		u.t.Errorf("%s: of %d work tables, %d are there or in the trash, and %d were purged or have expired", when, all, n, gone/3)
+	all, n := count("SELECT count(*) FROM elsewhere.before WHERE relation = 'wkf'"), int64(len(slices.Compact(here)))
+	if n+gone/3 != all || int64(len(here)) != n {
+		u.t.Errorf("%s: of %d work tables, %d are there or in the trash, and %d were purged or have expired", when, all, n,
+			gone/3)
 	}
 }

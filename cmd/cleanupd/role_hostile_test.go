@@ -176,7 +176,8 @@ func TestRoleScriptRevokes(t *testing.T) {
 	db, role := hostile(t)
 	least := leastRole(t, db)
 	db.Superuser(
-		"GRANT ALL ON SCHEMA cleanupd, cleanupd_trash TO PUBLIC; GRANT ALL ON SCHEMA cleanupd TO " + role + " WITH GRANT OPTION; " +
+		"GRANT ALL ON SCHEMA cleanupd, cleanupd_trash TO PUBLIC; " +
+			"GRANT ALL ON SCHEMA cleanupd TO " + role + " WITH GRANT OPTION; " +
 			"GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO PUBLIC, " + role +
 			"; ALTER DEFAULT PRIVILEGES IN SCHEMA cleanupd GRANT EXECUTE ON FUNCTIONS TO " + role,
 	)

@@ -106,7 +106,9 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 			if err != nil {
 				return err
 			}
-			new.Restore.Entries = slices.DeleteFunc(slices.Clone(chosen), func(id int64) bool { return !slices.Contains(open, id) })
+			new.Restore.Entries = slices.DeleteFunc(slices.Clone(chosen), func(id int64) bool {
+				return !slices.Contains(open, id)
+			})
 			if len(open) == 0 {
 				return ErrNoTrash
 			}
@@ -354,9 +356,9 @@ func (m *Manager) PurgeTrash(
 	return rows, entries, nil
 }
 
-// discard runs work, which deletes rows of an entry for good, in a transaction that keeps it from being restored or held
-// meanwhile. It does nothing if nothing of the entry is left, and fails with a failure.Refusal if a hold may be about its
-// rows, or with a store.ActiveError if a run restores it.
+// discard runs work, which deletes rows of an entry for good, in a transaction that keeps it from being restored or
+// held meanwhile. It does nothing if nothing of the entry is left, and fails with a failure.Refusal if a hold may be
+// about its rows, or with a store.ActiveError if a run restores it.
 func (m *Manager) discard(
 	ctx context.Context, pool *pgxpool.Pool, e trash.Entry, work func(tx pgx.Tx) error,
 ) error {

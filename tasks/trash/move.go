@@ -237,8 +237,8 @@ func (r relation) again() (sql []string) {
 }
 
 // Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
-// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents. A table
-// is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
+// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents. A
+// table is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)
@@ -281,7 +281,8 @@ func (r relation) attachAsOwner(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	var owner string
-	err := tx.QueryRow(ctx, `SELECT CASE WHEN o.rolname = current_user OR o.rolsuper THEN '' ELSE quote_ident(o.rolname) END
+	err := tx.QueryRow(ctx, `SELECT CASE WHEN o.rolname <> current_user AND NOT o.rolsuper THEN quote_ident(o.rolname)
+			ELSE '' END
 		FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`, quoted(r.Schema, r.Name)).
 		Scan(&owner)
 	if err != nil {
@@ -300,7 +301,8 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 			return 0, err
 		}
 	}
-	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
+	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t
+		SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
 		FROM (SELECT id, rows_trashed - rows_restored - rows_purged - rows_expired AS rows FROM cleanupd.trash
 			WHERE id = $1) AS was
 		WHERE t.id = was.id RETURNING was.rows`, column), e.ID).Scan(&rows)

@@ -63,8 +63,8 @@ func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, err
 
 func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
 
-// MakeSchema makes a schema for rows that come back, unless it is there. Whoever else owned it could drop what comes back,
-// or could have made tables for it that tell them its rows.
+// MakeSchema makes a schema for rows that come back, unless it is there. Whoever else owned it could drop what comes
+// back, or could have made tables for it that tell them its rows.
 func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 	if _, err := db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema)); err != nil {
 		return err
@@ -79,8 +79,8 @@ func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 	return err
 }
 
-// Into makes the entry's rows come back into a table of another schema, which is made unless it is there: with the types
-// in which the trash keeps them, and nothing else, so that filling it calls nothing of the application.
+// Into makes the entry's rows come back into a table of another schema, which is made unless it is there: with the
+// types in which the trash keeps them, and nothing else, so that filling it calls nothing of the application.
 func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
 	var columns []string
 	for _, c := range e.Columns {
@@ -167,9 +167,9 @@ const targetSQL = `SELECT quote_ident(a.attname), format('%I.%I', n.nspname, t.t
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 
-// ownerSQL selects the owner of the table $1, whether that is this role or a superuser, whether this role may become it,
-// whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as the owner. An INSERT
-// runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
+// ownerSQL selects the owner of the table $1, whether that is this role or a superuser, whether this role may become
+// it, whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as the owner. An
+// INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
 const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, ` + purge.MayBecome + `,
   c.relkind IN ('r', 'p'), EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type = '3' AND is_instead
     AND ev_enabled IN ('O', 'A')),

@@ -121,8 +121,8 @@ func (c *Can) Ready(ctx context.Context) error {
 	})
 }
 
-// Unpublished fails if a publication of all tables publishes the trash: subscribers that lack its tables would stop, and
-// rows without a replica identity cannot be deleted from it.
+// Unpublished fails if a publication of all tables publishes the trash: subscribers that lack its tables would stop,
+// and rows without a replica identity cannot be deleted from it.
 func Unpublished(ctx context.Context, db campaign.Querier) error {
 	var name *string
 	err := db.QueryRow(ctx, "SELECT min(quote_ident(pubname)) FROM pg_publication WHERE puballtables").Scan(&name)
@@ -165,8 +165,8 @@ type column struct {
 // asText is the type of values whose own type PostgreSQL does not come with.
 const asText = "pg_catalog.text"
 
-// kept is how purge.TrashColumn has it. A cast of a type to text may be a function of the application, which changes the
-// value, and would run as this role; format calls only what a SELECT calls to print it.
+// kept is how purge.TrashColumn has it. A cast of a type to text may be a function of the application, which changes
+// the value, and would run as this role; format calls only what a SELECT calls to print it.
 func (c column) kept() string {
 	switch {
 	case c.Same:

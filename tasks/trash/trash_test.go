@@ -279,17 +279,20 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 func TestBuiltInTypes(t *testing.T) {
 	t.Parallel()
 	// One of these is a value of each type but those whose values only PostgreSQL itself makes.
-	db := database(t, `CREATE TABLE sample (value text); INSERT INTO sample VALUES ('1'), ('{"a": [1, null]}'), ('pg_class'),
-	('(1,2)'), ('<(1,2),3>'), ('(1,2),(3,4)'), ('{1,2,3}'), ('((1,2),(3,4))'), ('[(1,2),(3,4)]'), ('2026-01-31 23:59:59.5'),
+	db := database(t, `CREATE TABLE sample (value text); INSERT INTO sample VALUES ('1'), ('{"a": [1, null]}'),
+	('pg_class'), ('(1,2)'), ('<(1,2),3>'), ('(1,2),(3,4)'), ('{1,2,3}'), ('((1,2),(3,4))'), ('[(1,2),(3,4)]'),
+	('2026-01-31 23:59:59.5'),
 	('23:59:59.5'), ('10.1.0.0/16'), ('08:00:2b:01:02:03'), ('a7b0e3d2-8c2e-4b67-9d1c-000000000001'), ('16/B374D848'),
-	('10:20:10,14'), ('[1,5)'), ('{[1,5)}'), ('[2026-01-01,2026-02-01)'), ('{[2026-01-01,2026-02-01)}'), ('t'), ('lower(text)'),
-	('pg_catalog.!~(text,text)'), ('postgres=r/postgres'), ('english'), ('simple'), ('"C"'), ('!~'), ('md5'), ('pg_read_all_data'),
+	('10:20:10,14'), ('[1,5)'), ('{[1,5)}'), ('[2026-01-01,2026-02-01)'), ('{[2026-01-01,2026-02-01)}'), ('t'),
+	('lower(text)'), ('pg_catalog.!~(text,text)'), ('postgres=r/postgres'), ('english'), ('simple'), ('"C"'), ('!~'),
+	('md5'), ('pg_read_all_data'),
 	('<a>x</a>'), ('a & b'), ('now'), ('pg_catalog'), ('(0,1)');
 CREATE FUNCTION takes(typ text, value text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
 	EXECUTE format('SELECT %L::%s', value, typ); RETURN true; EXCEPTION WHEN OTHERS THEN RETURN false; END $$;
 CREATE TABLE type AS SELECT row_number() OVER (ORDER BY oid) AS n, format_type(oid, -1) AS typ,
 	(SELECT s.value FROM sample s WHERE takes(format_type(t.oid, -1), s.value) LIMIT 1) AS value
-FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid < 16384 AND typnamespace = 'pg_catalog'::regnamespace`)
+FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid < 16384
+	AND typnamespace = 'pg_catalog'::regnamespace`)
 	without := db.Strings("SELECT typ FROM type WHERE value IS NULL ORDER BY 1")
 	internal := []string{
 		"gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies", "pg_mcv_list",
@@ -304,8 +307,8 @@ FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid <
 		EXECUTE format('ALTER TABLE t ADD c%s %s', kind.n, kind.typ);
 		INSERT INTO t VALUES (kind.n);
 		IF kind.value IS NOT NULL THEN
-			EXECUTE format('ALTER TABLE t ADD a%1$s %2$s[]; UPDATE t SET c%1$s = %3$L, a%1$s = ARRAY[%3$L::%2$s, NULL] WHERE id = %1$s',
-				kind.n, kind.typ, kind.value);
+			EXECUTE format('ALTER TABLE t ADD a%1$s %2$s[];
+				UPDATE t SET c%1$s = %3$L, a%1$s = ARRAY[%3$L::%2$s, NULL] WHERE id = %1$s', kind.n, kind.typ, kind.value);
 		END IF;
 	END LOOP; END $$`)
 	before := db.Strings("SELECT t::text FROM t ORDER BY id")
@@ -328,9 +331,10 @@ FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid <
 func TestNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ü", 29)
-	db := database(t, fmt.Sprintf(`CREATE TABLE "a""b.%[1]s" (id int PRIMARY KEY, r int, t text, c text, p text, gone int, c0 text,
-	place text, rel int, restored bool, name text, "%[1]s" text, "a""b' %%s" text, """ " text);
-DO $$ BEGIN EXECUTE 'ALTER TABLE "a""b.%[1]s" ' || (SELECT string_agg('ADD x' || i || ' bool', ', ') FROM generate_series(1, 1585) i); END $$;
+	db := database(t, fmt.Sprintf(`CREATE TABLE "a""b.%[1]s" (id int PRIMARY KEY, r int, t text, c text, p text, gone int,
+	c0 text, place text, rel int, restored bool, name text, "%[1]s" text, "a""b' %%s" text, """ " text);
+DO $$ BEGIN EXECUTE 'ALTER TABLE "a""b.%[1]s" '
+	|| (SELECT string_agg('ADD x' || i || ' bool', ', ') FROM generate_series(1, 1585) i); END $$;
 CREATE TABLE "R" (id int PRIMARY KEY, r int REFERENCES "a""b.%[1]s" ON DELETE CASCADE, c text, p text, k text, c0 int);
 CREATE INDEX ON "R" (r);
 INSERT INTO "a""b.%[1]s" (id, r, t, c, p, gone, c0, place, rel, restored, name, "%[1]s", "a""b' %%s", """ ", x1585)
@@ -339,8 +343,8 @@ INSERT INTO "R" SELECT 2 * i, i, 'c', 'p', 'k', 0 FROM generate_series(1, 20) i;
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'`, long))
 	parent, child := fmt.Sprintf(`"public"."a""b.%s"`, long), `"public"."R"`
 	rows := func() []string {
-		return db.Strings(fmt.Sprintf("SELECT r::text FROM (SELECT * FROM %s) AS r UNION ALL SELECT r::text FROM (SELECT * FROM %s) AS r",
-			parent, child))
+		return db.Strings(fmt.Sprintf("SELECT a::text FROM (SELECT * FROM %s) AS a "+
+			"UNION ALL SELECT a::text FROM (SELECT * FROM %s) AS a", parent, child))
 	}
 	for name, s := range map[string]purge.Sweep{
 		"alone": {Relation: child},
@@ -449,12 +453,16 @@ func TestTableThatChangesBetweenBatches(t *testing.T) {
 		"a renamed column": {"ALTER TABLE t RENAME word TO other", "has lost word"},
 		"dropped":          {"DROP TABLE t", "does not exist any more"},
 		"renamed":          {"ALTER TABLE t RENAME TO before", "does not exist any more"},
-		"a view":           {"ALTER TABLE t RENAME TO before; CREATE VIEW t AS TABLE before; GRANT ALL ON t TO PUBLIC", "is no table any more"},
+		"a view": {
+			"ALTER TABLE t RENAME TO before; CREATE VIEW t AS TABLE before; GRANT ALL ON t TO PUBLIC",
+			"is no table any more",
+		},
 		"a rule": {
 			"CREATE TABLE x (LIKE t); CREATE RULE x AS ON INSERT TO t DO INSTEAD INSERT INTO x VALUES (NEW.*)", "a rule of",
 		},
 		"another role's": {
-			"ALTER TABLE t RENAME TO before; CREATE TABLE t (LIKE before); ALTER TABLE t OWNER TO %other; GRANT ALL ON t TO PUBLIC", "whom this role may not become",
+			"ALTER TABLE t RENAME TO before; CREATE TABLE t (LIKE before); ALTER TABLE t OWNER TO %other; " +
+				"GRANT ALL ON t TO PUBLIC", "whom this role may not become",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -488,7 +496,8 @@ func TestTableThatChangesBetweenBatches(t *testing.T) {
 // has not committed end the restore with an error, and come back or stay later.
 func TestKeysThatTheApplicationUses(t *testing.T) {
 	t.Parallel()
-	db := database(t, "CREATE TABLE t (id int PRIMARY KEY, word text); INSERT INTO t SELECT i, 'old' FROM generate_series(1, 99) i")
+	db := database(t, "CREATE TABLE t (id int PRIMARY KEY, word text); "+
+		"INSERT INTO t SELECT i, 'old' FROM generate_series(1, 99) i")
 	sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
 	e := entries(t, db)[0]
 	db.Do("INSERT INTO t VALUES (7, 'new')")
@@ -520,18 +529,22 @@ func TestHostileOwner(t *testing.T) {
 	db := database(t, "CREATE TABLE who (what text, name text); GRANT ALL ON who TO PUBLIC")
 	service, owner := db.Role("trash_service"), db.Role("trash_owner")
 	db.Superuser(fmt.Sprintf(`GRANT %[2]s TO %[1]s; GRANT %[2]s TO %[3]s; ALTER SCHEMA cleanupd_trash OWNER TO %[1]s;
-		GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT ALL ON cleanupd.trash TO %[1]s; GRANT ALL ON SCHEMA public TO %[1]s, %[2]s`,
+		GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT ALL ON cleanupd.trash TO %[1]s;
+		GRANT ALL ON SCHEMA public TO %[1]s, %[2]s`,
 		service, owner, campaigndb.Role))
 	hostile, as := db.For(owner), db.For(service)
 	hostile.Do(`CREATE FUNCTION told(what text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
 	IF NOT pg_is_in_recovery() THEN INSERT INTO public.who VALUES (what, current_user); END IF; RETURN true; END $$;
 CREATE FUNCTION tell(what text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.told(what); END';
-CREATE FUNCTION tell(what text, n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM public.told(what); RETURN n; END';
+CREATE FUNCTION tell(what text, n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+	'BEGIN PERFORM public.told(what); RETURN n; END';
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.told(TG_ARGV[0]); RETURN NEW; END';
 CREATE TYPE mood AS ENUM ('a', 'b');
 CREATE DOMAIN told AS int CHECK (tell('a domain') AND VALUE > 0);
-CREATE FUNCTION tell(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
-CREATE FUNCTION mood(text) RETURNS mood LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
+CREATE FUNCTION tell(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
+	$$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
+CREATE FUNCTION mood(text) RETURNS mood LANGUAGE plpgsql IMMUTABLE AS
+	$$ BEGIN PERFORM public.told('a cast'); RETURN 'a'; END $$;
 CREATE CAST (mood AS text) WITH FUNCTION tell(mood); CREATE CAST (text AS mood) WITH FUNCTION mood(text);
 CREATE TABLE t (id int PRIMARY KEY, mood mood, n told); INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2);
 CREATE TABLE parent (id int) PARTITION BY RANGE (tell('a partition key', id));
@@ -553,7 +566,8 @@ TRUNCATE who; GRANT ALL ON t, parent, part TO PUBLIC`)
 CREATE INDEX ON t ((tell('an index'))); CREATE INDEX ON t (id) WHERE tell('a predicate');
 CREATE STATISTICS s ON (tell('statistics')), id FROM t;
 CREATE TRIGGER t BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION tell('a trigger');
-CREATE CONSTRAINT TRIGGER d AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell('a deferred trigger');
+CREATE CONSTRAINT TRIGGER d AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+	EXECUTE FUNCTION tell('a deferred trigger');
 CREATE RULE r AS ON INSERT TO t DO ALSO SELECT tell('a rule');
 ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY p ON t USING (tell('a policy')) WITH CHECK (tell('a policy'));
@@ -576,7 +590,8 @@ TRUNCATE who`)
 			t.Errorf("%s was not called, so that this tests nothing of it; %q were", what, called)
 		}
 	}
-	if others := db.Strings("SELECT DISTINCT concat_ws(' ', what, name) FROM who WHERE name <> $1", owner); len(others) > 0 {
+	const asOthers = "SELECT DISTINCT concat_ws(' ', what, name) FROM who WHERE name <> $1"
+	if others := db.Strings(asOthers, owner); len(others) > 0 {
 		t.Errorf("these were called as another role than the owner: %q", others)
 	}
 }
@@ -598,7 +613,8 @@ func inTx(t *testing.T, db *pgtest.DB, do func(tx pgx.Tx) error) error {
 // facts describes relations of the schema public with what belongs to them.
 const facts = `SELECT concat_ws(' ', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl::text,
   pg_get_expr(c.relpartbound, c.oid),
-  (SELECT string_agg(inhparent::regclass::text, ' ') FROM pg_inherits WHERE inhrelid = c.oid), CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
+  (SELECT string_agg(inhparent::regclass::text, ' ') FROM pg_inherits WHERE inhrelid = c.oid),
+  CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END, c.reloptions::text,
   (SELECT string_agg(pg_get_constraintdef(k.oid), '; ' ORDER BY k.conname) FROM pg_constraint k
     WHERE k.conrelid = c.oid),
   (SELECT string_agg(pg_get_indexdef(i.indexrelid), '; ' ORDER BY i.indexrelid::regclass::text) FROM pg_index i
@@ -615,7 +631,8 @@ CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name)); INSERT INTO wkf5_1 (parent) VA
 CREATE VIEW wkf5_2 WITH (security_barrier) AS SELECT id AS number, name FROM wkf5_1 WHERE id > 1;
 CREATE TABLE log (at timestamptz, parent int REFERENCES parent, PRIMARY KEY (at)) PARTITION BY RANGE (at);
 CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');
-CREATE TABLE base (id int, name text); CREATE TABLE wkf5_3 (CHECK (id > 0)) INHERITS (base); INSERT INTO wkf5_3 VALUES (3);
+CREATE TABLE base (id int, name text); CREATE TABLE wkf5_3 (CHECK (id > 0)) INHERITS (base);
+INSERT INTO wkf5_3 VALUES (3);
 CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
 GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	other := db.Role("trash_other")

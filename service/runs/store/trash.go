@@ -54,11 +54,12 @@ func ListTrash(
 	return list, next, nil
 }
 
-// LockTrash keeps entries from being purged, expiring, and being restored by a run that starts now, until the transaction
-// ends. It returns those of which something is left, and fails with an ActiveError if a run restores one of them.
+// LockTrash keeps entries from being purged, expiring, and being restored by a run that starts now, until the
+// transaction ends. It returns those of which something is left, and fails with an ActiveError if a run restores one of
+// them.
 func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err error) {
-	rows, _ := tx.Query(ctx, "SELECT id FROM cleanupd.trash WHERE id = ANY ($1) AND end_time IS NULL ORDER BY id FOR UPDATE",
-		ids)
+	const lock = "SELECT id FROM cleanupd.trash WHERE id = ANY ($1) AND end_time IS NULL ORDER BY id FOR UPDATE"
+	rows, _ := tx.Query(ctx, lock, ids)
 	if open, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
 		return nil, err
 	}
