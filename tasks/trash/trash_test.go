@@ -554,7 +554,8 @@ TRUNCATE who; GRANT ALL ON t, parent, part TO PUBLIC`)
 	sweep(t, as, newCan(as), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
 	e := entries(t, as)[0]
 	if err := inTx(t, as, func(tx pgx.Tx) error {
-		return newCan(as).Move(t.Context(), tx, "a-task", time.Hour, trash.Dropped{Kind: trash.Partition, Name: `"public"."part"`, Rows: 1})
+		part := trash.Dropped{Kind: trash.Partition, Name: `"public"."part"`, Rows: 1}
+		return newCan(as).Move(t.Context(), tx, "a-task", time.Hour, part)
 	}); err != nil {
 		t.Fatal(err)
 	}
