@@ -279,7 +279,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		"SELECT cleanupd.trash_work_table('wkf99001_1', 'XtkAudit', '{}')",
 		"SELECT cleanupd.trash_work_table('wkf12_3', 'table_1', '{}')", // without the right to the schema
 		"SELECT cleanupd.restore_work_table('wkf99001_1', 'public', 'wkf1', '{}')",
-		"CREATE TABLE cleanupd_trash.table_1 (); SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'wkf1', '{}')",
+		"CREATE TABLE cleanupd_trash.table_1 (); " +
+			"SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'wkf1', '{}')",
 		lending + "SELECT cleanupd.trash_work_table('wkf12_3', 'table_1', '{}'); " +
 			"SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'xtkaudit2', '{}')",
 		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsRecipient', '{irecipientid}', '{}')",
