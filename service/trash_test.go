@@ -75,7 +75,8 @@ func TestTrash(t *testing.T) {
 	if r := back.GetResults()[0]; r.GetRowsRestored() != 6 || r.GetRowsExisting() != 1 {
 		t.Errorf("the second restore is %v, want 6 rows, and one that exists", back)
 	}
-	run(0) // keeps nothing
+	run(0)         // keeps nothing
+	run(time.Hour) // has nothing to keep
 	if out, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: first.GetId()}); err != nil ||
 		out.GetRows() != 1 || out.GetEntries() != 1 {
 		t.Errorf("purging the rest: %v, %v", out, err)

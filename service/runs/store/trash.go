@@ -32,8 +32,8 @@ type TrashEntry struct {
 	ExpireTime *time.Time // nil while the run works
 }
 
-// ListTrash returns entries, the newest run first, and the token of the next page, "" on the last page. It fails with
-// pagetoken.ErrInvalid.
+// ListTrash returns entries, the newest run first, and the token of the next page, "" on the last page. It leaves out
+// tables of which a run has deleted no row. It fails with pagetoken.ErrInvalid.
 func ListTrash(
 	ctx context.Context, db campaign.Querier, run string, size int, token string,
 ) ([]TrashEntry, string, error) {
@@ -44,7 +44,9 @@ func ListTrash(
 	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, root, kind,
 			rows_trashed - rows_restored - rows_purged - rows_expired,
 			COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time
-		FROM cleanupd.trash WHERE end_time IS NULL AND ($1 = '' OR run_id::text = $1) AND ($2::bigint = 0 OR id < $2)
+		FROM cleanupd.trash
+		WHERE end_time IS NULL AND (kind <> 'ROWS' OR rows_trashed > 0) AND ($1 = '' OR run_id::text = $1)
+			AND ($2::bigint = 0 OR id < $2)
 		ORDER BY id DESC LIMIT $3`, run, before, size+1)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TrashEntry])
 	if err != nil {
