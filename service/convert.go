@@ -146,6 +146,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			RowsDeleted:       p.RowsDeleted,
 			RowsUpdated:       p.RowsUpdated,
 			RowsCascaded:      p.RowsCascaded,
+			RowsRestored:      p.RowsRestored,
 			TablesDropped:     p.TablesDropped,
 			PartitionsRemoved: p.PartitionsRemoved,
 			Batches:           p.Batches,

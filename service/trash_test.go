@@ -86,6 +86,39 @@ func TestTrash(t *testing.T) {
 	}
 }
 
+// The progress of a restore counts the rows that came back, and says how many there will be.
+func TestRestoreProgress(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; -- four rows a block
+		ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration, filler) SELECT i::text, '2020-01-01', repeat('x', 1900)
+			FROM generate_series(1, 400) i`)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, Undo: durationpb.New(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.db.Do(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
+		CREATE TRIGGER wait BEFORE INSERT ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION wait()`)
+	stream, err := s.RestoreTrash(t.Context(), &cleanupv1.RestoreTrashRequest{RunId: run.GetId()})
+	events, err := drain(t, stream, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var restored []int64
+	for _, e := range events {
+		if p := e.GetTaskProgress(); p.GetRowsRestored() > 0 {
+			restored = append(restored, p.GetRowsRestored())
+			if p.GetRowsExpected() != 400 || p.GetRowsPerSecond() == 0 {
+				t.Errorf("the progress is %v, want 400 expected rows and how many a second", p)
+			}
+		}
+	}
+	if len(restored) == 0 || restored[0] == 400 {
+		t.Errorf("the progress is %v, want parts of 400 rows", restored)
+	}
+}
+
 // A task whose rows take others with them that cannot be kept is refused before it deletes anything.
 func TestNotUndoable(t *testing.T) {
 	t.Parallel()

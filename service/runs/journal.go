@@ -337,10 +337,10 @@ type taskProgress struct {
 	task     string // "" between tasks
 	progress store.Progress
 	changed  bool      // whether it changed since progress was last reported
-	expected int64     // how many rows the task is expected to delete or update; negative if unknown
+	expected int64     // how many rows the task is expected to have done in the end; negative if unknown
 	byKeys   int64     // how many more foreign keys have updated since then, which nobody expected
 	since    time.Time // when this attempt started the task
-	before   int64     // how many rows the task had deleted and updated by then
+	before   int64     // how many rows the task had done by then
 	written  time.Time // when the ledger was last written
 	cursor   purge.Cursor
 	known    store.Known
@@ -354,7 +354,7 @@ func (t *taskProgress) start(task string, p store.Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.task, t.progress, t.changed, t.expected, t.byKeys = task, p, true, -1, 0
-	t.since, t.before, t.written, t.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
+	t.since, t.before, t.written, t.cursor = time.Now(), p.Done(), time.Time{}, purge.Cursor{}
 	t.known.Policy, t.known.Revision = nil, nil
 }
 
@@ -410,6 +410,7 @@ func (t *taskProgress) add(d purge.Delta, counted bool) {
 	p.RowsDeleted += d.Deleted
 	p.RowsUpdated += d.Updated
 	p.RowsCascaded += d.Cascaded
+	p.RowsRestored += d.RowsRestored()
 	p.TablesDropped += d.Dropped
 	p.PartitionsRemoved += d.Partitions
 	p.Batches += store.Batches(d)
@@ -430,7 +431,7 @@ func (t *taskProgress) update(change func(t *taskProgress)) {
 func (t *taskProgress) done() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.progress.RowsDeleted + t.progress.RowsUpdated
+	return t.progress.Done()
 }
 
 // report returns a progress event. ok is false between tasks, and if nothing has changed unless always is set. The
@@ -443,7 +444,7 @@ func (t *taskProgress) report(always bool) (e store.Event, ok bool) {
 	}
 	t.changed = false
 	p := t.progress
-	done := p.RowsDeleted + p.RowsUpdated
+	done := p.Done()
 	if expected := t.expected + t.byKeys; t.expected >= 0 && expected >= done {
 		p.RowsExpected = &expected
 	}

@@ -221,6 +221,13 @@ func (a *attempt) restoreTask(
 ) (cleanup.Outcome, error) {
 	o := cleanup.Outcome{State: cleanup.Succeeded}
 	results := make([]trash.Restored, len(entries))
+	expected := int64(-1)
+	if len(a.claim.Restore.Keys) == 0 {
+		expected = a.task.done()
+		for _, e := range entries {
+			expected += e.Rows
+		}
+	}
 	for pass := range restorePasses {
 		came := false
 		for i, e := range entries {
@@ -228,6 +235,7 @@ func (a *attempt) restoreTask(
 			if pass > 0 && before.Failed == 0 { // nothing of it is left that could come now
 				continue
 			}
+			a.At(e.Root, expected)
 			r, err := a.restoreEntry(ctx, engine, e)
 			if err != nil {
 				return o, err
@@ -260,7 +268,6 @@ func (a *attempt) restoreTask(
 // restoreEntry brings back one entry, as far as its table takes it.
 func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e trash.Entry) (r trash.Restored, err error) {
 	into := a.claim.Restore.Into
-	a.At(e.Root, -1)
 	if e.Kind != trash.Rows {
 		err := engine.Retry(ctx, e.Root, func() error {
 			return engine.InTx(ctx, func(tx pgx.Tx) error {

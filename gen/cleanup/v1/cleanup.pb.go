@@ -1847,16 +1847,18 @@ type TaskProgress struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Rows so far that foreign keys deleted with the deleted ones.
 	RowsCascaded int64 `protobuf:"varint,13,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
+	// Rows, and tables, that a restore has brought back so far.
+	RowsRestored int64 `protobuf:"varint,15,opt,name=rows_restored,json=rowsRestored,proto3" json:"rows_restored,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
 	// Whole partitions dropped or detached so far.
 	PartitionsRemoved int64 `protobuf:"varint,14,opt,name=partitions_removed,json=partitionsRemoved,proto3" json:"partitions_removed,omitempty"`
 	// Statements so far that changed rows, each at most as many as the rule allows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
-	// Estimated number of rows that the task will have deleted when it ends; absent if unknown, or if more have been
-	// deleted.
+	// Estimated number of rows that the task will have deleted, or restored, when it ends; absent if unknown, or if more
+	// have been.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
-	// Rows deleted and updated per second since the task began on this replica.
+	// Rows deleted, updated and restored per second since the task began on this replica.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
 	// Why the next batch waits; absent if it does not.
 	ThrottledBy *Throttle `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
@@ -1931,6 +1933,13 @@ func (x *TaskProgress) GetRowsUpdated() int64 {
 func (x *TaskProgress) GetRowsCascaded() int64 {
 	if x != nil {
 		return x.RowsCascaded
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetRowsRestored() int64 {
+	if x != nil {
+		return x.RowsRestored
 	}
 	return 0
 }
@@ -3969,13 +3978,14 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"task_count\x18\x03 \x01(\x05R\ttaskCount\"V\n" +
 	"\bThrottle\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.cleanup.v1.ThrottleReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xa7\x04\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xcc\x04\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
 	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12!\n" +
 	"\frows_updated\x18\x04 \x01(\x03R\vrowsUpdated\x12#\n" +
-	"\rrows_cascaded\x18\r \x01(\x03R\frowsCascaded\x12%\n" +
+	"\rrows_cascaded\x18\r \x01(\x03R\frowsCascaded\x12#\n" +
+	"\rrows_restored\x18\x0f \x01(\x03R\frowsRestored\x12%\n" +
 	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12-\n" +
 	"\x12partitions_removed\x18\x0e \x01(\x03R\x11partitionsRemoved\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x12(\n" +

@@ -57,7 +57,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 		return v.progress(e)
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
-		v.rows += r.GetRowsDeleted() + r.GetRowsUpdated()
+		v.rows += rowsOf(r)
 		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
 	case e.GetLog() != nil && (e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO ||
 		slices.Contains(changes, e.GetLog().GetCode())):
@@ -106,7 +106,7 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 		share := completedShare(p)
 		tasks := max(v.task.GetTaskCount(), 1)
 		run := (float64(max(v.task.GetPosition(), 1)-1) + share) / float64(tasks)
-		total := fmt.Sprintf("%.0f %%, %s, %s", 100*run, format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+		total := fmt.Sprintf("%.0f %%, %s, %s", 100*run, format.Rows(v.rows+rowsOf(p)),
 			format.Duration(e.GetTime().AsTime().Sub(v.startTime)))
 		err := v.Clear()
 		v.progressDrawn = true
@@ -129,17 +129,28 @@ func (v *View) bar(share float64) string {
 
 func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
+// rowCounts is the progress of a task, or its result.
+type rowCounts interface {
+	GetRowsDeleted() int64
+	GetRowsUpdated() int64
+	GetRowsRestored() int64
+}
+
+func rowsOf(counts rowCounts) int64 {
+	return counts.GetRowsDeleted() + counts.GetRowsUpdated() + counts.GetRowsRestored()
+}
+
 // completedShare is from 0 to 1; it is 0 if unknown.
 func completedShare(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
 	}
-	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
+	return min(1, float64(rowsOf(p))/float64(p.GetRowsExpected()))
 }
 
 // describeProgress begins with the most important figures, since a narrow screen cuts the text.
 func describeProgress(p *cleanupv1.TaskProgress) string {
-	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
+	done, rate := rowsOf(p), p.GetRowsPerSecond()
 	var parts []string
 	if expected := p.GetRowsExpected(); expected > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %%", 100*completedShare(p)))
@@ -181,6 +192,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 		{r.GetRowsDeleted(), "row", "rows", "deleted"},
 		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys"},
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
+		{r.GetRowsRestored(), "row", "rows", "restored"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
 		{r.GetPartitionsRemoved(), "partition", "partitions", "removed"},
 		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers"},

@@ -75,7 +75,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		{
 			120,
 			&cleanupv1.TaskProgress{
-				RowsDeleted:   900,
+				RowsRestored:  900,
 				RowsExpected:  proto.Int64(800),
 				RowsPerSecond: 2,
 			},

@@ -84,6 +84,7 @@ type Progress struct {
 	RowsDeleted       int64   `json:"RowsDeleted"`
 	RowsUpdated       int64   `json:"RowsUpdated"`
 	RowsCascaded      int64   `json:"RowsCascaded,omitempty"`
+	RowsRestored      int64   `json:"RowsRestored,omitempty"`
 	TablesDropped     int64   `json:"TablesDropped"`
 	PartitionsRemoved int64   `json:"PartitionsRemoved,omitempty"`
 	Batches           int64   `json:"Batches"`
@@ -94,6 +95,9 @@ type Progress struct {
 	Throttle purge.Throttle `json:"Throttle,omitzero"`
 	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
+
+// Done counts the rows that RowsExpected is about.
+func (p Progress) Done() int64 { return p.RowsDeleted + p.RowsUpdated + p.RowsRestored }
 
 // Channel carries the notifications that a run has new events, or waits to be claimed.
 const Channel = "cleanupd"

@@ -162,13 +162,13 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 		ctx,
 		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
-		SELECT `+instructions+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, tables_dropped,
-			partitions_removed, batches
+		SELECT `+instructions+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, rows_restored,
+			tables_dropped, partitions_removed, batches
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
-	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.TablesDropped, &t.PartitionsRemoved,
-		&t.Batches)
+	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.RowsRestored, &t.TablesDropped,
+		&t.PartitionsRemoved, &t.Batches)
 	t.Instructions = ParseInstructions(fields)
 	return t, err
 }
