@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/suite"
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the
@@ -71,4 +72,36 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	if replicas := db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event"); replicas != 2 {
 		t.Errorf("%d replicas had the run", replicas)
 	}
+}
+
+// A run whose replica is gone is shown as interrupted, also on a page that was opened before, until another one has it.
+func TestConsoleOfAnInterruptedRun(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := serveAs(t, database(t), true, nil, console(t, access.Config{}))
+	release := s.db.Sessions(1200)
+	first, _ := startReplica(t, s.db)
+	p := browse(t, s.url)
+	p.open("#/preview", "Preview")
+	p.press("Run without a preview …")
+	p.press("Run now")
+	p.sees("running since", "sessions (task ")
+	if err := errors.Join(first.Process.Kill(), first.Wait()); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatal(err)
+	}
+	const states = "[...document.querySelectorAll('td .badge')].map(b => b.textContent)" +
+		".filter(s => /^(running|int)/.test(s))"
+	interrupted := func() {
+		t.Helper()
+		p.sees("interrupted since", "A server resumes the run after its last committed batch.")
+		p.until("so is its task", states+".join() === 'interrupted'")
+	}
+	interrupted()
+	p.accessible(axe(t), "an interrupted run")
+	p.evaluate("location.reload()")
+	interrupted()
+	startReplica(t, s.db)
+	p.sees("running since")
+	release()
+	p.sees("succeeded ended", "1,200 rows deleted")
 }

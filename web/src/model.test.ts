@@ -1,6 +1,7 @@
 import { beforeEach, expect, test } from 'vitest'
 import type { RunEvent } from './api'
 import { Model } from './model'
+import { stateOf } from './runs'
 
 const time = '2026-03-01T04:00:00Z'
 const line = (sequence: number): RunEvent => ({
@@ -177,4 +178,11 @@ test('rewind removes the lines after an event', async () => {
   expect([model.last, model.upTo]).toEqual([4, 4])
   model.take(line(5))
   expect(sequences(model)).toEqual([1, 2, 3, 4, 5])
+})
+
+test('an interrupted run gets on with its next event', () => {
+  model.change({ state: 'RUN_STATE_RUNNING', interrupted: true, lastSequence: '0' })
+  expect(stateOf(model.run)).toBe('INTERRUPTED')
+  model.take(line(1))
+  expect(stateOf(model.run)).toBe('RUN_STATE_RUNNING')
 })

@@ -88,6 +88,7 @@ export class Model {
     this.last = Number(event.sequence)
     this.seen++
     this.sample(event)
+    this.run = { ...this.run, interrupted: false }
     if (runStarted?.run) this.run = { ...this.run, ...runStarted.run, lastSequence: this.run.lastSequence }
     if (runFinished?.run) this.run = { ...this.run, ...runFinished.run }
     this.control(event)
@@ -137,10 +138,10 @@ export class Model {
     if (code === 'PACE_CHANGED') this.run = { ...this.run, pace: `PACE_${params.pace}` as Run['pace'] }
   }
 
-  /** Applies the response to a change of the pause or the pace, unless later events are known. */
-  change({ state, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId, lastSequence }: Run) {
+  /** Applies what the server says about the pause, the pace and the replica of the run, unless later events are known. */
+  change({ state, interrupted, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId, lastSequence }: Run) {
     if (Number(lastSequence) >= this.last)
-      this.run = { ...this.run, state, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId }
+      this.run = { ...this.run, state, interrupted, pace, pauseTime, pausedBy, windowOpenTime, waitsForRunId }
   }
 
   private append(events: RunEvent[], upTo: number) {

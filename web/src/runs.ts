@@ -15,6 +15,8 @@ export const durationOf = (run: Run) =>
 export const stateOf = (run: Run) => (run.interrupted ? 'INTERRUPTED' : run.state)
 /** Whether an active run is paused. */
 export const isPaused = (run: Run) => run.state === 'RUN_STATE_PAUSED'
+/** Whether an active run gets on: it is neither queued nor paused, and a replica has it. */
+export const works = (run: Run) => stateOf(run) === 'RUN_STATE_RUNNING'
 /** Whether a paused run waits for a window of its schedule, and not for a person. */
 export const awaitsWindow = (run: Run) => run.pausedBy === 'schedule'
 

@@ -122,6 +122,8 @@ export const words: Words = {
   'run.cancel': 'Ausführung abbrechen',
   'run.cancel.help':
     'Die Ausführung endet nach den laufenden Batches. Bis dahin gelöschte Zeilen lassen sich nicht wiederherstellen.',
+  'run.interrupted':
+    'Das Replikat dieser Ausführung wurde beendet. Ein Server setzt sie nach ihrem letzten abgeschlossenen Batch fort.',
   'run.trouble': 'Verbindung unterbrochen, sie wird wiederhergestellt.',
   'run.since': 'seit',
   'run.ended': 'beendet',

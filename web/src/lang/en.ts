@@ -117,6 +117,8 @@ export const en = {
   'run.waitsfor': 'waits for a run by hand',
   'run.cancel': 'Cancel the run',
   'run.cancel.help': 'The run ends after its current batches. Rows deleted by then cannot be restored.',
+  'run.interrupted':
+    'The replica that had this run has stopped. A server resumes the run after its last committed batch.',
   'run.trouble': 'Connection lost; reconnecting.',
   'run.since': 'since',
   'run.ended': 'ended',

@@ -124,6 +124,8 @@ export const words: Words = {
   'run.cancel': 'Annuler l’exécution',
   'run.cancel.help':
     'L’exécution se termine après les lots en cours. Les lignes déjà supprimées ne peuvent pas être restaurées.',
+  'run.interrupted':
+    'Le réplica de cette exécution s’est arrêté. Un serveur la reprendra après son dernier lot validé.',
   'run.trouble': 'Connexion interrompue, reconnexion en cours.',
   'run.since': 'depuis',
   'run.ended': 'terminé le',

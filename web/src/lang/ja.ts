@@ -122,6 +122,8 @@ export const words: Words = {
   'run.waitsfor': '手動で開始された実行を待機中',
   'run.cancel': '実行をキャンセル',
   'run.cancel.help': '実行中のバッチが終わると停止します。それまでに削除された行は復元できません。',
+  'run.interrupted':
+    'この実行を担当していたレプリカが停止しました。サーバーが、最後にコミットされたバッチの続きから再開します。',
   'run.trouble': '接続が切れました。再接続しています。',
   'run.since': '開始：',
   'run.ended': '終了：',

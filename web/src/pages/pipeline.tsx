@@ -3,7 +3,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Badge, Bar, Code, Said, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
 import type { Model } from '../model'
-import { ended, isPaused, paceOf, rowsOf } from '../runs'
+import { ended, paceOf, rowsOf, stateOf, works } from '../runs'
 
 const selectedOf = (run: Run) => (run.results ?? []).filter(r => r.state !== 'TASK_STATE_SKIPPED' || r.detail)
 const sumOf = (run: Run) => (run.results ?? []).reduce((n, r) => n + rowsOf(r), 0)
@@ -33,7 +33,7 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
         {expected > 0
           ? t('run.of', { rows: number(rows), expected: number(expected) })
           : t('run.sofar', { rows: number(rows) })}
-        {rows > 0 && rows < expected && !isPaused(run) && (
+        {rows > 0 && rows < expected && works(run) && (
           <> · {t('run.left', { period: period((seconds * (expected - rows)) / rows) })}</>
         )}
         {current && (
@@ -82,7 +82,7 @@ export function Pipeline({ model }: { model: Model }) {
                       <Code>{now.object}</Code>
                     </div>
                   )}
-                  {now?.waits && !isPaused(run) && (
+                  {now?.waits && works(run) && (
                     <div class={`badge ${now.waits.reason === 'THROTTLE_REASON_GENTLE' ? '' : 'warn'}`}>
                       {t('run.waits', {
                         why: t(`throttle.${now.waits.reason!.replace('THROTTLE_REASON_', '')}` as Key),
@@ -110,7 +110,7 @@ export function Pipeline({ model }: { model: Model }) {
           },
           {
             title: t('history.state'),
-            cell: r => <Badge state={isPaused(run) && r.state === 'TASK_STATE_RUNNING' ? 'PAUSED' : r.state} />,
+            cell: r => <Badge state={r.state === 'TASK_STATE_RUNNING' ? stateOf(run) : r.state} />,
           },
           ...(ended(run)
             ? []
@@ -124,7 +124,7 @@ export function Pipeline({ model }: { model: Model }) {
                     return (
                       <>
                         <Bar share={done / now.expected} label={r.task!} />
-                        {now.rate > 0 && !isPaused(run) && (
+                        {now.rate > 0 && works(run) && (
                           <div class="quiet">{t('run.left', { period: period((now.expected - done) / now.rate) })}</div>
                         )}
                       </>

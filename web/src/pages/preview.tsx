@@ -4,7 +4,7 @@ import { call, query, type Run, type Task } from '../api'
 import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
 import type { Context } from '../context'
-import { total } from '../runs'
+import { stateOf, total } from '../runs'
 import { Target } from './approve'
 import { PaceSelect } from './pace'
 import { start } from '../follow'
@@ -135,7 +135,7 @@ export function Preview({ context }: { context: Context }) {
                     </a>
                   ),
                 },
-                { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+                { title: t('history.state'), cell: run => <Badge state={stateOf(run)} /> },
                 { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
                 { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
               ]}

@@ -8,7 +8,7 @@ import { clock, number, short, t, time } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ratesOf } from '../rates'
-import { awaitsWindow, ended, isPaused, total } from '../runs'
+import { awaitsWindow, ended, isPaused, stateOf, total } from '../runs'
 import { DryRunResult } from './dryrun'
 import { Log } from './log'
 import { PaceButtons } from './pace'
@@ -21,6 +21,10 @@ function useRun(id: string) {
   const [problem, setProblem] = useState<unknown>()
   const [trouble, setTrouble] = useState('')
   const [, redraw] = useReducer((n: number) => n + 1, 0)
+  const change = (run: Run) => {
+    model.current!.change(run)
+    redraw(0)
+  }
   useEffect(() => {
     const closed = new AbortController()
     let frame = 0
@@ -62,7 +66,20 @@ function useRun(id: string) {
     open().catch(error => {
       if (!closed.signal.aborted) setProblem(error)
     })
+    // No event says that a replica has stopped: a run that has none for a while is asked for.
+    let known = 0
+    const timer = setInterval(() => {
+      const m = model.current
+      const silent = m?.last === known
+      known = m?.last ?? 0
+      if (!m || !silent || ended(m.run) || document.hidden) return
+      call<{ run: Run }>('GET', `/v1/runs/${m.run.id}`, undefined, closed.signal).then(
+        ({ run }) => change(run),
+        () => {}, // the stream shows the trouble
+      )
+    }, 5000)
     return () => {
+      clearInterval(timer)
       closed.abort()
       cancelAnimationFrame(frame)
     }
@@ -71,16 +88,18 @@ function useRun(id: string) {
     await model.current![direction]((after, upTo) => between(id, after, upTo))
     redraw(0)
   }
-  const change = (run: Run) => {
-    model.current!.change(run)
-    redraw(0)
-  }
   return { model: model.current, problem, trouble, loadLog, change }
 }
 
-/** Returns since when a run is in its state. */
-const timeOf = (run: Run) =>
-  ended(run) ? run.endTime : isPaused(run) ? run.pauseTime : (run.startTime ?? run.createTime)
+/** Returns since when a run is in its state; of an interrupted one, when its replica last wrote an event. */
+const timeOf = ({ run, now }: Model) =>
+  ended(run)
+    ? run.endTime
+    : isPaused(run)
+      ? run.pauseTime
+      : run.interrupted
+        ? new Date(now).toISOString()
+        : (run.startTime ?? run.createTime)
 
 export function RunPage({ context, argument: [id = ''] }: { context: Context; argument: string[] }) {
   const { model, problem, trouble, loadLog, change } = useRun(id)
@@ -157,12 +176,17 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
       )}
       <Problem error={problem} />
       <Problem error={changing.problem} />
+      {run.interrupted && (
+        <div class="notice">
+          <p>{t('run.interrupted')}</p>
+        </div>
+      )}
       <p>
         <span role="status">
-          <Badge state={run.state} />{' '}
+          <Badge state={stateOf(run)} />{' '}
           {paused && (awaitsWindow(run) ? t('run.outside') : t('run.pausedby', { caller: run.pausedBy ?? '' }))}
         </span>{' '}
-        {active ? t('run.since') : t('run.ended')} <Moment at={timeOf(run)} ago={active} /> ·{' '}
+        {active ? t('run.since') : t('run.ended')} <Moment at={timeOf(model)} ago={active} /> ·{' '}
         {run.windowOpenTime && (
           <>
             {t('run.opens')} <Moment at={run.windowOpenTime} /> ·{' '}
