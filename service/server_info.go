@@ -42,6 +42,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 
 		DatabaseHost: about.Host,
 		Campaign:     about.Campaign,
+		Undo:         durationpb.New(about.Undo),
 	}
 	var foreign *failure.Refusal
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -39,13 +40,14 @@ func (s *Service) ListTrash(
 	}
 	for _, e := range list {
 		entry := &cleanupv1.TrashEntry{
-			RunId:      e.Run,
-			Task:       e.Task,
-			Table:      e.Root,
-			Kind:       cleanupv1.TrashKind(cleanupv1.TrashKind_value["TRASH_KIND_"+e.Kind]),
-			Rows:       e.Rows,
-			Bytes:      e.Bytes,
-			CreateTime: timestamppb.New(e.CreateTime),
+			RunId:       e.Run,
+			Task:        e.Task,
+			Table:       e.Root,
+			ParentTable: pgx.Identifier(e.Parent).Sanitize(),
+			Kind:        cleanupv1.TrashKind(cleanupv1.TrashKind_value["TRASH_KIND_"+e.Kind]),
+			Rows:        e.Rows,
+			Bytes:       e.Bytes,
+			CreateTime:  timestamppb.New(e.CreateTime),
 		}
 		if e.ExpireTime != nil {
 			entry.ExpireTime = timestamppb.New(*e.ExpireTime)

@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,5 +238,43 @@ func TestRestoreWithARefusedRow(t *testing.T) {
 	r := events[len(events)-1].GetRunFinished().GetRun().GetResults()[0]
 	if r.GetRowsRestored() != 3 || r.GetRowsFailed() != 1 || !strings.Contains(r.GetDetail(), "visit_page_check") {
 		t.Errorf("the restore is %v, want 3 rows, and one that the table refuses", r)
+	}
+}
+
+// A partition in the trash is of its table: a request that names the table is about it, too.
+func TestTrashOfAPartitionedTable(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TABLE shop.visit (at timestamptz NOT NULL) PARTITION BY RANGE (at);
+		CREATE TABLE shop."visit 2019" PARTITION OF shop.visit FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
+		CREATE TABLE shop.visit_later PARTITION OF shop.visit DEFAULT;
+		INSERT INTO shop.visit VALUES ('2019-05-01'), ('2019-06-01'), ('2020-05-01'), (now())`)
+	setPolicy(t, s, &cleanupv1.Policy{Name: "visits", Table: "shop.visit", Enabled: true, OlderThan: olderThan("at", 365)})
+	_, plan, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: plan.GetId(), Undo: durationpb.New(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{RunId: run.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list.GetEntries() {
+		got = append(got, fmt.Sprint(e.GetKind(), e.GetTable(), e.GetParentTable(), e.GetRows()))
+	}
+	slices.Sort(got)
+	want := []string{
+		`TRASH_KIND_PARTITION"shop"."visit 2019""shop"."visit"2`, `TRASH_KIND_ROWS"shop"."visit"1`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the trash has %q, want %q", got, want)
+	}
+	out, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: run.GetId(), Table: `"shop"."visit"`})
+	if err != nil || out.GetRows() != 3 || out.GetEntries() != 2 {
+		t.Errorf("purging the table: %v, %v; want 3 rows of 2 entries", out, err)
 	}
 }

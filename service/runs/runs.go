@@ -192,6 +192,7 @@ type About struct {
 	Replicas []store.Replica
 	History  time.Duration
 	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
+	Undo     time.Duration // for how long the trash keeps what a run deletes whose request does not say so
 }
 
 func (m *Manager) About(ctx context.Context) (*About, error) {
@@ -218,6 +219,7 @@ func (m *Manager) About(ctx context.Context) (*About, error) {
 		Replicas: replicas,
 		History:  m.config.History,
 		PlanAge:  m.config.PlanMaxAge,
+		Undo:     m.config.Undo,
 	}, nil
 }
 

@@ -102,7 +102,10 @@ type TrashEntry struct {
 	// When the run began to delete from the table.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it is deleted for good; absent while the run works.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Of a partition: the partitioned table, quoted, with its schema. A request that names that table is about all of its
+	// partitions, too.
+	ParentTable   string `protobuf:"bytes,9,opt,name=parent_table,json=parentTable,proto3" json:"parent_table,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +194,13 @@ func (x *TrashEntry) GetExpireTime() *timestamppb.Timestamp {
 		return x.ExpireTime
 	}
 	return nil
+}
+
+func (x *TrashEntry) GetParentTable() string {
+	if x != nil {
+		return x.ParentTable
+	}
+	return ""
 }
 
 // ListTrashRequest asks for a page of the trash.
@@ -601,7 +611,7 @@ var File_cleanup_v1_restore_proto protoreflect.FileDescriptor
 const file_cleanup_v1_restore_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/restore.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/cleanup.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x02\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/cleanup.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x02\n" +
 	"\n" +
 	"TrashEntry\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
@@ -613,7 +623,8 @@ const file_cleanup_v1_restore_proto_rawDesc = "" +
 	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"e\n" +
+	"expireTime\x12!\n" +
+	"\fparent_table\x18\t \x01(\tR\vparentTable\"e\n" +
 	"\x10ListTrashRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +

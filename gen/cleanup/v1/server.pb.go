@@ -310,7 +310,9 @@ type GetServerResponse struct {
 	DatabaseHost string `protobuf:"bytes,10,opt,name=database_host,json=databaseHost,proto3" json:"database_host,omitempty"`
 	// Whether the database is served as one of Adobe Campaign (`serve --profile`). If not, there are no built-in tasks:
 	// policies are all there is.
-	Campaign      bool `protobuf:"varint,11,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	Campaign bool `protobuf:"varint,11,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// For how long what a run deletes waits in the trash if its request does not say (`serve --undo`); 0: not at all.
+	Undo          *durationpb.Duration `protobuf:"bytes,12,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,6 +422,13 @@ func (x *GetServerResponse) GetCampaign() bool {
 		return x.Campaign
 	}
 	return false
+}
+
+func (x *GetServerResponse) GetUndo() *durationpb.Duration {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
 }
 
 // Replica is a process of the service.
@@ -763,7 +772,7 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\x04role\x18\x02 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12C\n" +
 	"\x0fcredential_type\x18\x03 \x01(\x0e2\x1a.cleanup.v1.CredentialTypeR\x0ecredentialType\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x12\n" +
-	"\x10GetServerRequest\"\x9a\x03\n" +
+	"\x10GetServerRequest\"\xc9\x03\n" +
 	"\x11GetServerResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -777,7 +786,8 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\arefusal\x18\t \x01(\tR\arefusal\x12#\n" +
 	"\rdatabase_host\x18\n" +
 	" \x01(\tR\fdatabaseHost\x12\x1a\n" +
-	"\bcampaign\x18\v \x01(\bR\bcampaign\"\xd0\x01\n" +
+	"\bcampaign\x18\v \x01(\bR\bcampaign\x12-\n" +
+	"\x04undo\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04undo\"\xd0\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
@@ -858,25 +868,26 @@ var file_cleanup_v1_server_proto_depIdxs = []int32{
 	6,  // 2: cleanup.v1.GetServerResponse.replicas:type_name -> cleanup.v1.Replica
 	10, // 3: cleanup.v1.GetServerResponse.history:type_name -> google.protobuf.Duration
 	10, // 4: cleanup.v1.GetServerResponse.plan_max_age:type_name -> google.protobuf.Duration
-	11, // 5: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
-	11, // 6: cleanup.v1.Replica.last_seen_time:type_name -> google.protobuf.Timestamp
-	11, // 7: cleanup.v1.ListAuditRequest.since_time:type_name -> google.protobuf.Timestamp
-	9,  // 8: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
-	11, // 9: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	0,  // 10: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
-	1,  // 11: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
-	12, // 12: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	2,  // 13: cleanup.v1.ServerService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	4,  // 14: cleanup.v1.ServerService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	7,  // 15: cleanup.v1.ServerService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	3,  // 16: cleanup.v1.ServerService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	5,  // 17: cleanup.v1.ServerService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	8,  // 18: cleanup.v1.ServerService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 5: cleanup.v1.GetServerResponse.undo:type_name -> google.protobuf.Duration
+	11, // 6: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
+	11, // 7: cleanup.v1.Replica.last_seen_time:type_name -> google.protobuf.Timestamp
+	11, // 8: cleanup.v1.ListAuditRequest.since_time:type_name -> google.protobuf.Timestamp
+	9,  // 9: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
+	11, // 10: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	0,  // 11: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
+	1,  // 12: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
+	12, // 13: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	2,  // 14: cleanup.v1.ServerService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	4,  // 15: cleanup.v1.ServerService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	7,  // 16: cleanup.v1.ServerService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	3,  // 17: cleanup.v1.ServerService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	5,  // 18: cleanup.v1.ServerService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	8,  // 19: cleanup.v1.ServerService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	17, // [17:20] is the sub-list for method output_type
+	14, // [14:17] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_server_proto_init() }

@@ -25,6 +25,7 @@ type TrashEntry struct {
 	Run        string
 	Task       string
 	Root       string
+	Parent     []string // the schema and the name of the partitioned table; nil unless it is a partition
 	Kind       string
 	Rows       int64 // now in the trash
 	Bytes      int64
@@ -41,7 +42,7 @@ func ListTrash(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, root, kind,
+	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, root, parse_ident(relation ->> 'parent'), kind,
 			rows_trashed - rows_restored - rows_purged - rows_expired,
 			COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time
 		FROM cleanupd.trash
