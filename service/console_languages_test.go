@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -47,10 +48,15 @@ func TestConsoleSpeaks(t *testing.T) {
 	do(s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}))
 	_, foreseen, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors", "sessions"}})
 	do(foreseen, err)
-	_, tripped, err := s.run(t, &cleanupv1.RunCleanupRequest{ContinueOnError: true})
+	_, tripped, err := s.run(t, &cleanupv1.RunCleanupRequest{ContinueOnError: true, Undo: durationpb.New(time.Hour)})
 	if err == nil {
 		t.Fatal("no guard has tripped")
 	}
+	restore, err := s.RestoreTrash(t.Context(), &cleanupv1.RestoreTrashRequest{
+		RunId: tripped.GetId(), Tables: []string{"xtksessioninfo"}, Keys: []string{"1"},
+	})
+	restored, err := drain(t, restore, err)
+	do(restored, err)
 	lock := s.db.Hold("LOCK TABLE XtkSessionInfo")
 	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, Detach: true})
 	do(stream, err)
@@ -62,6 +68,7 @@ func TestConsoleSpeaks(t *testing.T) {
 		"#/runs/" + paused.GetEvent().GetRunId(),
 		"#/runs/" + foreseen.GetId(),
 		"#/runs/" + tripped.GetId(),
+		"#/runs/" + restored[0].GetRunId(),
 		"#/explain/nmsvisitor/1",
 		"#/explain/nmsvisitor/4711",
 		"#/policies//public.nmsvisitor",

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -30,6 +32,7 @@ var pages = []struct {
 	{"#/schedule", "Schedule", access.Viewer},
 	{"#/guards", "Guards", access.Admin},
 	{"#/holds", "Holds", access.Admin},
+	{"#/trash", "Trash", access.Viewer},
 	{"#/tables", "Tables", access.Viewer},
 	{"#/forecast", "Forecast", access.Viewer},
 	{"#/explain", "Explain", access.Viewer},
@@ -313,7 +316,8 @@ func TestConsoleConflicts(t *testing.T) {
 	p.open("#/schedule", "Schedule")
 	p.fill("Time zone", "Europe/Berlin")
 	if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
-		Schedule: &cleanupv1.Schedule{Cron: "7 4 * * *"}, UpdateMask: mask("cron"),
+		Schedule:   &cleanupv1.Schedule{Cron: "7 4 * * *", Undo: durationpb.New(72 * time.Hour)},
+		UpdateMask: mask("cron", "undo"),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +327,8 @@ func TestConsoleConflicts(t *testing.T) {
 	p.until("the other one's is shown", "document.querySelector('textarea')?.value === '7 4 * * *'")
 	p.fill("Time zone", "Europe/Berlin")
 	p.press("Save")
-	s.db.Until("SELECT count(*) FROM cleanupd.schedule WHERE cron = '7 4 * * *' AND time_zone = 'Europe/Berlin'")
+	s.db.Until(`SELECT count(*) FROM cleanupd.schedule
+		WHERE cron = '7 4 * * *' AND time_zone = 'Europe/Berlin' AND undo = '72 hours'`)
 
 	p.open("#/guards", "Guards")
 	p.until("the limits are shown", "document.querySelector('input[type=checkbox]')?.checked === true")
@@ -363,7 +368,9 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.fill("Times", "30 3 * * 1-6\n0 12 * * *")
 	p.fill("Time zone", "Europe/Berlin")
 	p.fill("Maximum duration, in hours", "2")
+	p.fill("Undo, in hours", "36")
 	p.press("Save")
+	s.db.Until("SELECT count(*) FROM cleanupd.schedule WHERE max_duration = '2 hours' AND undo = '36 hours'")
 	p.until("it draws the week",
 		"document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10")
 	p.fill("Times", "never")

@@ -63,7 +63,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 	p.sees("What a run would delete")
 	picture("preview")
 	p.press("Run exactly this")
-	p.sees("It cannot be undone")
+	p.sees("What is deleted cannot be restored.")
 	p.press("Run exactly this")
 	p.sees("from this saved plan", "succeeded ended", "Space")
 	if err := tell(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

@@ -30,6 +30,8 @@ export type TaskForecast = Schemas['v1TaskForecast']
 export type SequenceForecast = Schemas['v1SequenceForecast']
 export type Policy = Schemas['v1Policy']
 export type Window = Schemas['v1Window']
+export type TrashEntry = Schemas['v1TrashEntry']
+export type TrashAnswer = Schemas['v1ListTrashResponse']
 
 /** What is wrong with a field of a request. */
 export type Violation = { field: string; description: string }

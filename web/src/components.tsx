@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from './api'
-import { day, percent, relative, said, t, time, type Key, type Message } from './i18n'
+import { day, number, percent, relative, said, t, time, type Key, type Message } from './i18n'
 
 export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
 
@@ -191,7 +191,7 @@ export function Section({
   actions,
   children,
 }: {
-  title: string
+  title: ComponentChildren
   actions?: ComponentChildren
   children: ComponentChildren
 }) {
@@ -342,7 +342,7 @@ export function useInvalid(problem: unknown) {
   return form
 }
 
-/** Asks for confirmation. expected is the text to type, if any; the action stays disabled until ready. */
+/** Asks for confirmation. expected is the text or number to type, if any; the action stays disabled until ready. */
 export function Confirm({
   title,
   action,
@@ -356,7 +356,7 @@ export function Confirm({
 }: {
   title: string
   action: string
-  expected?: string
+  expected?: string | number
   ready?: boolean
   busy?: boolean
   problem?: unknown
@@ -366,6 +366,8 @@ export function Confirm({
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [typed, setTyped] = useState('')
+  const counted = typeof expected === 'number'
+  const confirmed = expected === undefined || (counted ? typed.replace(/\D/g, '') : typed) === String(expected)
   useEffect(() => {
     const shown = dialog.current!
     shown.showModal()
@@ -387,8 +389,14 @@ export function Confirm({
         <h2 id="confirm-title">{title}</h2>
         {children}
         {expected !== undefined && (
-          <Field label={t('confirm.type', { what: expected })}>
-            <input value={typed} onInput={e => setTyped(e.currentTarget.value)} autoComplete="off" spellcheck={false} />
+          <Field label={t('confirm.type', { what: counted ? number(expected) : expected })}>
+            <input
+              inputMode={counted ? 'numeric' : undefined}
+              value={typed}
+              onInput={e => setTyped(e.currentTarget.value)}
+              autoComplete="off"
+              spellcheck={false}
+            />
           </Field>
         )}
         <Problem error={problem} />
@@ -396,12 +404,7 @@ export function Confirm({
           <button type="button" onClick={() => dialog.current!.close()}>
             {t('action.back')}
           </button>
-          <button
-            type="submit"
-            class="primary"
-            aria-disabled={busy}
-            disabled={!ready || (expected !== undefined && typed !== expected)}
-          >
+          <button type="submit" class="primary" aria-disabled={busy} disabled={!ready || !confirmed}>
             {action}
           </button>
         </div>

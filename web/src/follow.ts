@@ -134,9 +134,9 @@ const shown = (signal: AbortSignal) =>
     signal.addEventListener('abort', () => resolve(), { once: true })
   })
 
-/** Starts a run and returns its ID once it is stored. */
-export async function start(request: Record<string, unknown>) {
-  for await (const { event } of stream<{ event: RunEvent }>('POST', '/v1/runs', { ...request, detach: true }))
+/** Starts a run, or a restore, and returns its ID once it is stored. */
+export async function start(request: Record<string, unknown>, path = '/v1/runs') {
+  for await (const { event } of stream<{ event: RunEvent }>('POST', path, { ...request, detach: true }))
     return event.runId!
   throw new Error(t('preview.notstarted'))
 }

@@ -20,6 +20,7 @@ import { RunPage } from './pages/run'
 import { SchedulePage } from './pages/schedule'
 import { SignIn } from './pages/signin'
 import { Tables } from './pages/tables'
+import { Trash } from './pages/trash'
 import { UserData } from './pages/userdata'
 
 type Entry = {
@@ -39,6 +40,7 @@ const entries: Entry[] = [
   { path: 'schedule', title: 'schedule.title', page: SchedulePage },
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
+  { path: 'trash', title: 'trash.title', page: Trash },
   { path: 'tables', title: 'tables.title', page: Tables },
   { path: 'forecast', title: 'forecast.title', page: ForecastPage },
   { path: 'explain', title: 'explain.title', page: Explain },

@@ -54,13 +54,15 @@ test('events move tasks and the run on', () => {
     pace: undefined,
   })
   expect(model.samples.get('lists')).toEqual([{ at: Date.parse(time), rows: 7 }])
+  model.take({ sequence: '4', time, taskProgress: { task: 'lists', rowsRestored: '8' } })
+  expect([model.run.results![0]!.rowsRestored, model.samples.get('lists')!.at(-1)!.rows]).toEqual(['8', 8])
 
-  model.take({ sequence: '4', time, taskFinished: { result: { task: 'lists', state: 'TASK_STATE_SUCCEEDED' } } })
-  model.take({ sequence: '5', time, runFinished: { run: { state: 'RUN_STATE_SUCCEEDED' } } })
+  model.take({ sequence: '5', time, taskFinished: { result: { task: 'lists', state: 'TASK_STATE_SUCCEEDED' } } })
+  model.take({ sequence: '6', time, runFinished: { run: { state: 'RUN_STATE_SUCCEEDED' } } })
   expect(model.run.results![0]!.state).toBe('TASK_STATE_SUCCEEDED')
   expect(model.run.results![1]!.state).toBeUndefined()
   expect(model.run.state).toBe('RUN_STATE_SUCCEEDED')
-  expect([model.last, model.seen]).toEqual([5, 5])
+  expect([model.last, model.seen]).toEqual([6, 6])
 })
 
 const said = (sequence: number, code: string, params: Record<string, string>): RunEvent => ({

@@ -99,6 +99,7 @@ export class Model {
         state: 'TASK_STATE_RUNNING',
         rowsDeleted: p.rowsDeleted,
         rowsUpdated: p.rowsUpdated,
+        rowsRestored: p.rowsRestored,
         tablesDropped: p.tablesDropped,
         partitionsRemoved: p.partitionsRemoved,
         batches: p.batches,

@@ -17,6 +17,7 @@ test('a run is whole unless a task that is enabled was not selected', () => {
   const without = (task: string) => ({ results: [{ ...skipped, task }] })
   expect(isWhole(whole('a'), tasks)).toBe(true)
   expect(isWhole(part('a'), tasks)).toBe(false)
+  expect(isWhole({ ...whole('a'), restoredRunId: 'b' }, tasks)).toBe(false)
   expect(isWhole(without('policy/carts'), tasks)).toBe(false)
   for (const task of ['policy/off', 'forms/off', 'policy/deleted']) expect(isWhole(without(task), tasks)).toBe(true)
 })
@@ -35,9 +36,14 @@ test('there are 30 days, with runs or without', () => {
     endTime: at(day),
     results: [{ rowsDeleted }],
   })
-  const days = byDay([run(10, '3'), run(10, '4'), run(8, '5')], new Date(2026, 2, 10, 12))
+  const restore = { ...run(8, '0'), restoredRunId: 'a' }
+  const days = byDay([run(10, '3'), run(10, '4'), run(8, '5'), restore], new Date(2026, 2, 10, 12))
   expect(days).toHaveLength(30)
-  expect(days.slice(-3).map(day => day.rows)).toEqual([5, 0, 7])
+  expect(days.slice(-3).map(day => [day.runs.length, day.rows])).toEqual([
+    [1, 5],
+    [0, 0],
+    [2, 7],
+  ])
   expect(days[0]!.at.toDateString()).toBe(new Date(2026, 1, 9).toDateString())
   expect(byDay([]).every(day => day.runs.length === 0)).toBe(true)
 })

@@ -1,14 +1,15 @@
 // What the overview is made of: the runs that are judged, their warnings, and the runs of each day.
 import { query, call, stream, ApiError, type Run, type RunEvent, type Schedule, type Task } from './api'
 import { said, type Message } from './i18n'
-import { ended, durationOf, total } from './runs'
+import { ended, durationOf, isRestore, total } from './runs'
 
 const dayLength = 86400_000
 export const days = 30
 
-/** Whether a run was of all tasks that are enabled now: a task that was not selected has not begun. */
+/** Whether a run was a cleanup of all tasks that are enabled now: a task that was not selected has not begun. */
 export function isWhole(run: Run, tasks: Task[]) {
   const enabled = new Set(tasks.filter(task => !task.disabled).map(task => task.name))
+  if (isRestore(run)) return false
   return (run.results ?? []).every(r => r.state !== 'TASK_STATE_SKIPPED' || r.startTime || !enabled.has(r.task))
 }
 
@@ -56,11 +57,13 @@ export async function loadWarnings(run: Run, signal: AbortSignal) {
 
 export type Day = { at: Date; runs: Run[]; rows: number; duration: number }
 
-/** Returns the last 30 days, oldest first, each with the runs that were requested on it. */
+/** Returns the last 30 days, oldest first, each with the cleanups that were requested on it. */
 export function byDay(runs: Run[], now = new Date()): Day[] {
   return Array.from({ length: days }, (_, i) => {
     const at = new Date(now.getFullYear(), now.getMonth(), now.getDate() - days + 1 + i)
-    const of = runs.filter(run => ended(run) && new Date(run.createTime!).toDateString() === at.toDateString())
+    const of = runs.filter(
+      run => ended(run) && !isRestore(run) && new Date(run.createTime!).toDateString() === at.toDateString(),
+    )
     return {
       at,
       runs: of,

@@ -1,9 +1,15 @@
 import { expect, test } from 'vitest'
-import { spaceOf, stateOf } from './runs'
+import { spaceOf, stateOf, total } from './runs'
 
 test('a run that no replica has is shown as interrupted', () => {
   expect(stateOf({ state: 'RUN_STATE_RUNNING', interrupted: true })).toBe('INTERRUPTED')
   expect(stateOf({ state: 'RUN_STATE_RUNNING' })).toBe('RUN_STATE_RUNNING')
+})
+
+test('the rows of a restore are those that came back, and of other runs those that were deleted', () => {
+  const results = [{ rowsDeleted: '1', rowsRestored: '20' }, { rowsDeleted: '2' }]
+  expect(total({ results })).toBe(3)
+  expect(total({ results, restoredRunId: 'a' })).toBe(20)
 })
 
 test('the space of a table is before its first task and after its last, and tables without a change are left out', () => {

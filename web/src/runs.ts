@@ -1,11 +1,14 @@
 // Figures of runs.
 import type { Run, TaskResult } from './api'
 
-/** Returns how many rows a task has deleted and updated. */
-export const rowsOf = (result: Pick<TaskResult, 'rowsDeleted' | 'rowsUpdated'>) =>
-  Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
-/** Returns how many rows a run has deleted, or a dry run would delete. */
-export const total = (run: Run) => (run.results ?? []).reduce((sum, result) => sum + Number(result.rowsDeleted ?? 0), 0)
+/** Returns how many rows a task has deleted, updated and restored. */
+export const rowsOf = (result: Pick<TaskResult, 'rowsDeleted' | 'rowsUpdated' | 'rowsRestored'>) =>
+  Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0) + Number(result.rowsRestored ?? 0)
+/** Whether a run brings back what another one has deleted. */
+export const isRestore = (run: Run) => (run.restoredRunId ?? '') !== ''
+/** Returns how many rows a run has deleted, a dry run would delete, or a restore has brought back. */
+export const total = (run: Run) =>
+  (run.results ?? []).reduce((n, r) => n + Number((isRestore(run) ? r.rowsRestored : r.rowsDeleted) ?? 0), 0)
 export const ended = (run: Run) => run.endTime !== undefined && run.endTime !== null
 /** Returns the duration of a run in seconds, or 0 if it has not started or not ended. */
 export const durationOf = (run: Run) =>

@@ -9,6 +9,7 @@ import { keyOfGuard, laterRun } from '../preview'
 import { secondsOf } from '../runs'
 import { tripOf } from '../trips'
 import { PaceSelect } from './pace'
+import { undoOf, UndoField } from './undo'
 
 /** Names the database that a run would change. */
 export const Target = ({ context: { server } }: { context: Context }) => (
@@ -60,6 +61,7 @@ export function Approve(props: Props) {
 function RunPlan({ run, context, guards, rows, tables }: Props) {
   const [confirming, setConfirming] = useState(false)
   const [pace, setPace] = useState('')
+  const [undo, setUndo] = useState('')
   const [typed, setTyped] = useState<Record<string, string>>({})
   const { busy, problem, act } = useAction()
   const confirmed = guards.every(g => typed[keyOfGuard(g)]?.replace(/\D/g, '') === g.number)
@@ -71,6 +73,7 @@ function RunPlan({ run, context, guards, rows, tables }: Props) {
         continueOnError: true,
         acceptGuards,
         pace: pace || undefined,
+        undo: undoOf(undo),
       })}`
     })
   return (
@@ -91,6 +94,7 @@ function RunPlan({ run, context, guards, rows, tables }: Props) {
           <Target context={context} />
           <p>{t('preview.ask', { rows, tables })}</p>
           <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
+          <UndoField hours={undo} usual={secondsOf(run.undo)} policies={undo === ''} onChange={setUndo} />
           {guards.map(g => (
             <div key={keyOfGuard(g)} class="notice">
               <p>

@@ -3,9 +3,11 @@ import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
 import { Badge, Field, Moment, Page, PagedList, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
-import { durationOf, stateOf, total } from '../runs'
+import { durationOf, isRestore, stateOf, total } from '../runs'
 
 const states = ['QUEUED', 'RUNNING', 'PAUSED', 'SUCCEEDED', 'FAILED', 'CANCELLED']
+
+const kindOf = (run: Run) => (run.dryRun ? 'dry' : isRestore(run) ? 'restore' : run.plan ? 'plan' : 'real')
 
 export function History() {
   const [filter, setFilter] = useState({ state: '', task: '', dryRun: '', createdFromTime: '' })
@@ -75,7 +77,7 @@ export function History() {
               { title: t('history.state'), cell: run => <Badge state={stateOf(run)} /> },
               {
                 title: t('history.kind'),
-                cell: run => (run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real')),
+                cell: run => t(`history.${kindOf(run)}`),
               },
               { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
               {
@@ -86,7 +88,10 @@ export function History() {
               {
                 title: t('rows.title'),
                 numeric: true,
-                cell: run => (run.dryRun ? t('history.would', { n: number(total(run)) }) : number(total(run))),
+                cell: run => {
+                  const n = number(total(run))
+                  return run.dryRun ? t('history.would', { n }) : isRestore(run) ? t('history.restored', { n }) : n
+                },
               },
             ]}
           />

@@ -6,7 +6,7 @@ import { Badge, Moment, Page, Said, Section, Show, useLoad } from '../components
 import { day, number, period, said, short, t, type Message } from '../i18n'
 import type { Context } from '../context'
 import { byDay, judgedRuns, loadRuns, loadWarnings } from '../overview'
-import { awaitsWindow, ended, isPaused, nameOf, durationOf, stateOf, total } from '../runs'
+import { awaitsWindow, ended, isPaused, isRestore, nameOf, durationOf, stateOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
@@ -196,7 +196,7 @@ export function Overview({ context }: { context: Context }) {
     >
       <Show loaded={loaded}>
         {status => {
-          const last = status.runs.find(ended),
+          const last = status.runs.find(run => ended(run) && !isRestore(run)),
             active = status.runs.find(run => !ended(run)),
             unused = !last && !active && !status.schedule.enabled
           return (
@@ -222,7 +222,9 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
           <div class="card">
             <h2>{t('overview.active')}</h2>
             <p class="big">
-              <a href={`#/runs/${active.id}`}>{t('rows', { n: number(total(active)) })}</a>
+              <a href={`#/runs/${active.id}`}>
+                {t(isRestore(active) ? 'rows.restored' : 'rows', { n: number(total(active)) })}
+              </a>
             </p>
             <p>
               <Badge state={stateOf(active)} />

@@ -3,7 +3,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Badge, Bar, Code, Said, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
 import type { Model } from '../model'
-import { ended, paceOf, rowsOf, stateOf, works } from '../runs'
+import { ended, isRestore, paceOf, rowsOf, stateOf, works } from '../runs'
 
 const selectedOf = (run: Run) => (run.results ?? []).filter(r => r.state !== 'TASK_STATE_SKIPPED' || r.detail)
 const sumOf = (run: Run) => (run.results ?? []).reduce((n, r) => n + rowsOf(r), 0)
@@ -53,6 +53,22 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
 /** Returns how many tables and partitions a task dropped, or detached. */
 const removed = (r: TaskResult) => Number(r.tablesDropped ?? 0) + Number(r.partitionsRemoved ?? 0)
 
+/** Returns what is counted of the tasks of a run. */
+const countsOf = (run: Run): { title: string; count: (r: TaskResult) => number }[] => [
+  ...(isRestore(run)
+    ? [
+        { title: t('run.restored'), count: (r: TaskResult) => Number(r.rowsRestored ?? 0) },
+        { title: t('run.existing'), count: (r: TaskResult) => Number(r.rowsExisting ?? 0) },
+        { title: t('run.failed'), count: (r: TaskResult) => Number(r.rowsFailed ?? 0) },
+      ]
+    : [
+        { title: t('run.deleted'), count: (r: TaskResult) => Number(r.rowsDeleted ?? 0) },
+        { title: t('run.updated'), count: (r: TaskResult) => Number(r.rowsUpdated ?? 0) },
+        { title: t('run.dropped'), count: removed },
+      ]),
+  { title: t('run.batches'), count: r => Number(r.batches ?? 0) },
+]
+
 /** Whether a task has succeeded, and had nothing to do that anybody must know. */
 const quiet = (r: TaskResult) => r.state === 'TASK_STATE_SUCCEEDED' && rowsOf(r) + removed(r) === 0 && !r.detail
 
@@ -62,7 +78,7 @@ export function Pipeline({ model }: { model: Model }) {
   const selected = selectedOf(run)
   const shown = selected.filter(r => !quiet(r)),
     folded = selected.filter(quiet)
-  const sum = (value: (r: TaskResult) => number) => number(shown.reduce((n, r) => n + value(r), 0))
+  const counts = countsOf(run)
   return (
     <>
       <Table
@@ -119,7 +135,7 @@ export function Pipeline({ model }: { model: Model }) {
                   title: t('run.progress'),
                   cell: (r: TaskResult) => {
                     const now = r.state === 'TASK_STATE_RUNNING' ? live.get(r.task!) : undefined
-                    const done = Number(r.rowsDeleted)
+                    const done = rowsOf(r)
                     if (!now?.expected) return null
                     return (
                       <>
@@ -132,10 +148,7 @@ export function Pipeline({ model }: { model: Model }) {
                   },
                 },
               ]),
-          { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
-          { title: t('run.updated'), numeric: true, cell: r => number(r.rowsUpdated) },
-          { title: t('run.dropped'), numeric: true, cell: r => number(removed(r)) },
-          { title: t('run.batches'), numeric: true, cell: r => number(r.batches) },
+          ...counts.map(({ title, count }) => ({ title, numeric: true, cell: (r: TaskResult) => number(count(r)) })),
           {
             title: t('duration'),
             numeric: true,
@@ -148,25 +161,18 @@ export function Pipeline({ model }: { model: Model }) {
         foot={
           <tr>
             <td colSpan={ended(run) ? 2 : 3}>{t('run.all')}</td>
-            <td class="number" data-title={t('run.deleted')}>
-              {sum(r => Number(r.rowsDeleted))}
-            </td>
-            <td class="number" data-title={t('run.updated')}>
-              {sum(r => Number(r.rowsUpdated))}
-            </td>
-            <td class="number" data-title={t('run.dropped')}>
-              {sum(removed)}
-            </td>
-            <td class="number" data-title={t('run.batches')}>
-              {sum(r => Number(r.batches))}
-            </td>
+            {counts.map(({ title, count }) => (
+              <td key={title} class="number" data-title={title}>
+                {number(shown.reduce((n, r) => n + count(r), 0))}
+              </td>
+            ))}
             <td />
           </tr>
         }
       />
       {folded.length > 0 && (
         <p class="quiet">
-          {t('run.nothing')} <span lang="en">{folded.map(r => r.task).join(', ')}</span>
+          {t(isRestore(run) ? 'run.noback' : 'run.nothing')} <span lang="en">{folded.map(r => r.task).join(', ')}</span>
         </p>
       )}
     </>

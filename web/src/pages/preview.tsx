@@ -4,9 +4,10 @@ import { call, query, type Run, type Task } from '../api'
 import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
 import type { Context } from '../context'
-import { stateOf, total } from '../runs'
+import { secondsOf, stateOf, total } from '../runs'
 import { Target } from './approve'
 import { PaceSelect } from './pace'
+import { undoOf, UndoField } from './undo'
 import { start } from '../follow'
 
 export function Preview({ context }: { context: Context }) {
@@ -25,6 +26,7 @@ export function Preview({ context }: { context: Context }) {
   const [skipped, setSkipped] = useState<string[]>([])
   const [confirming, setConfirming] = useState(false)
   const [pace, setPace] = useState('')
+  const [undo, setUndo] = useState('')
   const { busy, problem, act } = useAction()
   const startRun = (dryRun: boolean) =>
     act(async () => {
@@ -32,7 +34,7 @@ export function Preview({ context }: { context: Context }) {
         dryRun,
         skipTasks: skipped,
         continueOnError: true,
-        pace: (!dryRun && pace) || undefined,
+        ...(!dryRun && { pace: pace || undefined, undo: undoOf(undo) }),
       })}`
     })
   return (
@@ -72,6 +74,12 @@ export function Preview({ context }: { context: Context }) {
                   >
                     <Target context={context} />
                     <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
+                    <UndoField
+                      hours={undo}
+                      usual={secondsOf(context.server.undo)}
+                      policies={undo === ''}
+                      onChange={setUndo}
+                    />
                   </Confirm>
                 )}
               </div>

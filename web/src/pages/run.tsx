@@ -8,12 +8,13 @@ import { clock, number, short, t, time } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ratesOf } from '../rates'
-import { awaitsWindow, ended, isPaused, stateOf, total } from '../runs'
+import { awaitsWindow, ended, isPaused, isRestore, secondsOf, stateOf, total } from '../runs'
 import { DryRunResult } from './dryrun'
 import { Log } from './log'
 import { PaceButtons } from './pace'
 import { Overall, Pipeline } from './pipeline'
 import { Space } from './space'
+import { Undo } from './trash'
 
 /** Loads a run and follows its events. trouble is the current error of the connection. */
 function useRun(id: string) {
@@ -130,7 +131,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
   const mayCancel = context.may('OPERATOR') || (run.dryRun && run.requestedBy === context.caller.subject)
   return (
     <Page
-      title={`${run.dryRun ? t('run.dry') : t('run.title')} · ${run.createTime ? time(run.createTime) : ''}`}
+      title={`${t(run.dryRun ? 'run.dry' : isRestore(run) ? 'run.restore' : 'run.title')} · ${run.createTime ? time(run.createTime) : ''}`}
       actions={
         active && (
           <>
@@ -164,7 +165,10 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
             act(() => call('POST', `/v1/runs/${run.id}:cancel`)).then(done => done && setConfirming(false))
           }
         >
-          <p>{t('run.cancel.help')}</p>
+          <p>
+            {t('run.cancel.help')}{' '}
+            {t(isRestore(run) ? 'run.cancel.restore' : secondsOf(run.undo) > 0 ? 'run.cancel.undo' : 'run.cancel.gone')}
+          </p>
         </Confirm>
       )}
       {trouble && (
@@ -203,14 +207,21 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
             {' '}
             · <a href={`#/runs/${run.plan}`}>{t('run.ofplan')}</a>
           </>
+        )}
+        {isRestore(run) && (
+          <>
+            {' '}
+            · <a href={`#/runs/${run.restoredRunId}`}>{t('run.restores')}</a>
+          </>
         )}{' '}
-        {!run.dryRun && <> · {t('rows', { n: number(total(run)) })}</>}
+        {!run.dryRun && <> · {t(isRestore(run) ? 'rows.restored' : 'rows', { n: number(total(run)) })}</>}
       </p>
       {run.error && (
         <div class="problem">
           <p lang="en">{run.error}</p>
         </div>
       )}
+      {!active && !run.dryRun && secondsOf(run.undo) > 0 && <Undo run={run} context={context} />}
       {run.dryRun && !active && <DryRunResult run={run} context={context} />}
       {mayChange && !run.dryRun && (
         <PaceButtons pace={run.pace} busy={changing.busy} onChange={pace => send('pace', { pace })} />

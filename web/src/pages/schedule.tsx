@@ -19,6 +19,7 @@ import type { Context } from '../context'
 import { paceOf, secondsOf } from '../runs'
 import { draftOf, openHours, windowOf } from '../windows'
 import { PaceSelect } from './pace'
+import { undoOf, UndoField } from './undo'
 import { Windows } from './windows'
 
 export function SchedulePage({ context }: { context: Context }) {
@@ -68,6 +69,7 @@ const shownBy = (windows: unknown[]) =>
     'more_crons',
     'time_zone',
     'max_duration',
+    'undo',
     'pace',
     'windows',
     ...windows.flatMap((_, i) => ['days', 'start', 'end', 'pace'].map(field => `windows[${i}].${field}`)),
@@ -80,6 +82,7 @@ function Form({ schedule, etag, context, reload }: FormProps) {
     crons: [schedule.cron ?? '', ...(schedule.moreCrons ?? [])].join('\n'),
     timeZone: schedule.timeZone ?? '',
     hours: hours ? String(hours) : '',
+    undo: schedule.undo ? String(secondsOf(schedule.undo) / 3600) : '',
     continueOnError: schedule.continueOnError ?? true,
     pace: paceOf(schedule.pace) ? schedule.pace! : '',
     windows: (schedule.windows ?? []).map(draftOf),
@@ -105,6 +108,7 @@ function Form({ schedule, etag, context, reload }: FormProps) {
         nextPlan: schedule.nextPlan || undefined,
         ...(cron ? { cron, moreCrons } : { once: schedule.once }),
         maxDuration: draft.hours ? `${Math.round(Number(draft.hours) * 3600)}s` : undefined,
+        undo: undoOf(draft.undo),
         pace: draft.pace || undefined,
         windows: draft.windows.map(windowOf),
         pauseStopsClock: draft.pauseStopsClock,
@@ -186,6 +190,13 @@ function Form({ schedule, etag, context, reload }: FormProps) {
           unset={t('pace.server')}
           problem={about('pace')}
           onChange={pace => setDraft({ ...draft, pace })}
+        />
+        <UndoField
+          hours={draft.undo}
+          usual={secondsOf(context.server.undo)}
+          policies
+          problem={about('undo')}
+          onChange={undo => setDraft({ ...draft, undo })}
         />
         <Windows
           windows={draft.windows}
