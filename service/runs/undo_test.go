@@ -124,6 +124,9 @@ func TestUndo(t *testing.T) {
 		t.Fatalf("the run is %s: %s (%v)", run.State, run.Error, err)
 	}
 	var deleted, trashed int64
+	if r := run.Result("lists-to-delete"); r.RowsDeleted == 0 || r.RowsSuppressed > 0 {
+		t.Errorf("%d lists were deleted, and %d suppressed", r.RowsDeleted, r.RowsSuppressed)
+	}
 	for _, r := range run.Results {
 		deleted += r.RowsDeleted + r.RowsCascaded
 	}

@@ -357,7 +357,7 @@ var ErrSuppressed = errors.New("a trigger of the table prevents its deletion")
 func (s *Sweep) DeleteIn(ctx context.Context, tx pgx.Tx, rows int64) (Delta, error) {
 	row, taking, kept := "1", "", "NULL::bigint[]"
 	if s.Trash != nil {
-		row = "r AS r"
+		row = s.Trash.Rows.values("r")
 		taking, kept = s.taking()
 	}
 	deletion := sqlexpr.Format("WITH gone AS (DELETE FROM %s AS r WHERE %s RETURNING %s)%s SELECT count(*), %s FROM gone",

@@ -191,12 +191,19 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	if s.Trash == nil {
 		return info, nil
 	}
-	if info.owner != "" && info.triggers {
+	var why string
+	switch {
+	case info.also: // whose command cannot be part of the statement that fills the trash
+		why = "has a rule DO ALSO"
+	case info.owner != "" && info.triggers:
+		why = fmt.Sprintf("has triggers, so that its rows are deleted as its owner %s, who has no right to the trash",
+			info.owner)
+	}
+	if why != "" {
 		return info, &failure.Refusal{
 			Reason:   failure.ReasonNotUndoable,
 			Metadata: map[string]string{"table": s.Name},
-			Message: fmt.Sprintf("%s has triggers, so that its rows are deleted as its owner %s, who has no right to the "+
-				"trash: run the task without undo", s.Name, info.owner),
+			Message:  fmt.Sprintf("%s %s: run the task without undo", s.Name, why),
 		}
 	}
 	info.owner = ""

@@ -153,6 +153,64 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 	}
 }
 
+// What goes with a row is kept as it is when it goes, also if another session has changed it since the statement began.
+func TestChangeOfWhatGoesWithARow(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE orders (id int PRIMARY KEY);
+CREATE TABLE note (id int PRIMARY KEY, orders int REFERENCES orders ON DELETE CASCADE, word text);
+CREATE INDEX ON note (orders); INSERT INTO orders VALUES (1); INSERT INTO note VALUES (1, 1, 'old');
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
+CREATE TRIGGER wait BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION wait()`)
+	other := db.Hold("SELECT pg_advisory_xact_lock(1)")
+	done := make(chan purge.Result)
+	go func() {
+		result, _ := sweep(t, db, newCan(db), purge.Sweep{
+			Relation: `"public"."orders"`, Where: sqlexpr.SQL("true"), Cascade: &purge.Cascade{
+				Tables: []string{`"public"."orders"`, `"public"."note"`}, Keys: []purge.ForeignKey{key(0, 1, "orders")},
+			},
+		})
+		done <- result
+	}()
+	db.Until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1")
+	if _, err := other.Exec(t.Context(), "UPDATE note SET word = 'new'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if result := <-done; result.Retained != (purge.Retained{}) {
+		t.Errorf("the sweep retained %+v, want nothing; %v", result.Retained, result.FirstError)
+	}
+	for _, e := range entries(t, db) {
+		restore(t, db, e)
+	}
+	if got := db.Strings("SELECT word FROM note"); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("what came back is %q, want what went", got)
+	}
+}
+
+// The command of a table with a rule DO ALSO cannot be part of the statement that fills the trash.
+func TestRuleDoAlso(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE t (id int); INSERT INTO t VALUES (1);
+CREATE TABLE gone (id int); CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO gone VALUES (OLD.id)`)
+	s := purge.Sweep{
+		Unit: "1", Name: "t", Limit: 500, Relation: `"public"."t"`, Root: `"public"."t"`, Where: sqlexpr.SQL("true"),
+	}
+	if err := newCan(db).Put(t.Context(), "a-task", time.Hour, &s); err != nil {
+		t.Fatal(err)
+	}
+	l := &ledger{}
+	_, err := purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l}).Sweep(t.Context(), s, purge.Cursor{})
+	refused := (*failure.Refusal)(nil)
+	if !errors.As(err, &refused) || refused.Reason != failure.ReasonNotUndoable {
+		t.Errorf("the sweep ended with %v, want a refusal", err)
+	}
+	if left := db.Int("SELECT count(*) FROM t"); left != 1 {
+		t.Errorf("%d rows are left, want 1", left)
+	}
+}
+
 func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
 	t.Helper()
 	all, err := trash.Entries(t.Context(), db.Pool, "")
