@@ -76,7 +76,7 @@ SELECT format('CREATE SCHEMA cleanupd AUTHORIZATION %I', :'role') WHERE NOT EXIS
 SELECT format('CREATE SCHEMA cleanupd_trash AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd_trash') \gexec
 
 DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]), cleanupd.count_work_table(regclass), cleanupd.trash_work_table(regclass, text, text[]),
-  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], tid[]);
+  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], text[], tid[]);
 \if :campaign
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 
@@ -171,24 +171,29 @@ BEGIN
 END $$;
 
 -- Rows come back from the trash as the owner of their table, whose triggers, constraints and defaults run then: only into tables from which
--- the service may delete, and only from plain tables of the trash, on which the service lends the owner SELECT for the transaction.
-CREATE FUNCTION cleanupd.restore_rows(entry regclass, target regclass, columns text[], rows tid[]) RETURNS bigint
+-- the service may delete, and only from plain tables of the trash, on which the service lends the owner SELECT for the transaction. Casts are
+-- the columns that are kept as text and whose type the application has made.
+CREATE FUNCTION cleanupd.restore_rows(entry regclass, target regclass, columns text[], casts text[], rows tid[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   command text;
   inserted bigint;
 BEGIN
-  EXECUTE format('LOCK TABLE %s IN ACCESS SHARE MODE', entry); -- it stays as it is
-  IF NOT EXISTS (SELECT FROM pg_class WHERE oid = entry AND relnamespace = 'cleanupd_trash'::regnamespace AND relkind = 'r' AND NOT relhasrules
-      AND NOT relrowsecurity AND relname ~ '^rows_[1-9][0-9]*$'
-      AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = entry AND attnum > 0 AND NOT attisdropped AND atttypid >= 16384)) -- nor casts of the service's
+  -- The service has locked its table, which stays as it is. Whoever reads or plans over it would call what the service has put into rules, row
+  -- security, indexes, statistics and casts.
+  IF NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'relation' AND pid = pg_backend_pid() AND relation = entry AND mode = 'ShareRowExclusiveLock'
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND granted)
+    OR NOT EXISTS (SELECT FROM pg_class WHERE oid = entry AND relnamespace = 'cleanupd_trash'::regnamespace AND relkind = 'r'
+      AND NOT (relhasrules OR relrowsecurity OR relhasindex OR relhassubclass) AND relchecks = 0 AND relname ~ '^rows_[1-9][0-9]*$'
+      AND NOT EXISTS (SELECT FROM pg_statistic_ext WHERE stxrelid = entry)
+      AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = entry AND attnum > 0 AND NOT attisdropped AND (atttypid >= 16384 OR attgenerated <> '')))
     OR NOT EXISTS (SELECT FROM pg_class WHERE oid = target AND relkind IN ('r', 'p') AND pg_get_userbyid(relowner) = current_user
       AND has_table_privilege(session_user, oid, 'DELETE')) THEN
     RAISE insufficient_privilege USING MESSAGE = format('no rows of the trash for a table of the application: %s for %s', entry, target);
   END IF;
   SELECT format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t WHERE t.ctid = ANY ($1)', target,
       string_agg(quote_ident(c.attname), ', ' ORDER BY c.attnum),
-      string_agg(format(CASE WHEN e.atttypid = 'text'::regtype AND c.atttypid >= 16384 THEN 't.%I::varchar::%s' ELSE 't.%I' END, c.attname,
+      string_agg(format(CASE WHEN quote_ident(c.attname) = ANY (casts) THEN 't.%I::varchar::%s' ELSE 't.%I' END, c.attname,
         c.atttypid::regtype), ', ' ORDER BY c.attnum), entry)
   INTO command FROM pg_attribute c JOIN pg_attribute e ON e.attname = c.attname
   WHERE c.attrelid = target AND e.attrelid = entry AND c.attnum > 0 AND e.attnum > 0 AND NOT c.attisdropped AND c.attgenerated = ''
@@ -202,7 +207,7 @@ BEGIN
   RETURN inserted;
 END $$;
 SELECT format('ALTER FUNCTION cleanupd.%s OWNER TO %I', f, :'owner') FROM unnest(ARRAY['drop_work_tables(regclass[])', 'count_work_table(regclass)',
-  'trash_work_table(regclass, text, text[])', 'restore_work_table(regclass, text, text, text[])', 'restore_rows(regclass, regclass, text[], tid[])']) AS f \gexec
+  'trash_work_table(regclass, text, text[])', 'restore_work_table(regclass, text, text, text[])', 'restore_rows(regclass, regclass, text[], text[], tid[])']) AS f \gexec
 \endif
 
 -- Nobody else has rights on either, by earlier grants or by default.
@@ -214,7 +219,7 @@ FROM (
 ) AS o (what, owner, acl) CROSS JOIN LATERAL aclexplode(acl) WHERE grantee <> owner \gexec
 \if :campaign
 GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables(regclass[]), cleanupd.count_work_table(regclass), cleanupd.trash_work_table(regclass, text, text[]),
-  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], tid[]) TO :"role";
+  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], text[], tid[]) TO :"role";
 \endif
 
 COMMIT;

@@ -37,7 +37,7 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
 SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec
 
 DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]), cleanupd.count_work_table(regclass), cleanupd.trash_work_table(regclass, text, text[]),
-  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], tid[]); -- they belong to the application's role
+  cleanupd.restore_work_table(regclass, text, text, text[]), cleanupd.restore_rows(regclass, regclass, text[], text[], tid[]); -- they belong to the application's role
 DROP OWNED BY :"role";
 SELECT format('DROP ROLE %I', rolname) FROM pg_roles r
 WHERE rolname = :'role' AND NOT EXISTS (SELECT FROM pg_shdepend WHERE refobjid = r.oid) \gexec

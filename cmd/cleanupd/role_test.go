@@ -215,6 +215,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	}
 	// What the service lends the owner for a restore, here for what it must not do.
 	const lending = "CREATE TABLE cleanupd_trash.rows_1 (ivisitorid int, irecipientid int); " +
+		"LOCK TABLE cleanupd_trash.rows_1 IN SHARE ROW EXCLUSIVE MODE; " +
 		"GRANT USAGE, CREATE ON SCHEMA cleanupd_trash TO neolane; GRANT SELECT ON cleanupd_trash.rows_1 TO neolane; "
 	for _, sql := range []string{
 		"SELECT FROM NmsRecipient",
@@ -283,17 +284,25 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 			"SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'wkf1', '{}')",
 		lending + "SELECT cleanupd.trash_work_table('wkf12_3', 'table_1', '{}'); " +
 			"SELECT cleanupd.restore_work_table('cleanupd_trash.table_1', 'public', 'xtkaudit2', '{}')",
-		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsRecipient', '{irecipientid}', '{}')",
-		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'wkf99001_1', '{irecipientid}', '{}')",
+		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsRecipient', '{irecipientid}', '{}', '{}')",
+		lending + "SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'wkf99001_1', '{irecipientid}', '{}', '{}')",
 		lending + "ALTER TABLE cleanupd_trash.rows_1 ENABLE ROW LEVEL SECURITY; " +
-			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
 		lending + "CREATE RULE r AS ON INSERT TO cleanupd_trash.rows_1 DO INSTEAD NOTHING; " +
-			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
 		lending + "CREATE DOMAIN cleanupd_trash.d AS text; " +
 			"ALTER TABLE cleanupd_trash.rows_1 ADD sexternalid cleanupd_trash.d; " +
-			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}')",
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
+		lending + "CREATE FUNCTION cleanupd_trash.f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'; " +
+			"CREATE INDEX ON cleanupd_trash.rows_1 ((cleanupd_trash.f(1))); " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
+		lending + "CREATE STATISTICS cleanupd_trash.s ON ivisitorid, irecipientid FROM cleanupd_trash.rows_1; " +
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
+		"CREATE TABLE cleanupd_trash.rows_1 (ivisitorid int); GRANT USAGE ON SCHEMA cleanupd_trash TO neolane; " +
+			"GRANT SELECT ON cleanupd_trash.rows_1 TO neolane; " + // not locked
+			"SELECT cleanupd.restore_rows('cleanupd_trash.rows_1', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
 		lending + "ALTER TABLE cleanupd_trash.rows_1 RENAME TO other; " +
-			"SELECT cleanupd.restore_rows('cleanupd_trash.other', 'NmsVisitor', '{ivisitorid}', '{}')",
+			"SELECT cleanupd.restore_rows('cleanupd_trash.other', 'NmsVisitor', '{ivisitorid}', '{}', '{}')",
 		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''",
 		"ALTER FUNCTION cleanupd.drop_work_tables RESET ALL",
 		"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO " + role,

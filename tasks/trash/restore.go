@@ -128,6 +128,7 @@ type target struct {
 	owner           string   // quoted, if the rows are inserted as the table's owner; empty if as this role
 	byFunction      bool     // the role may do so only by the function of deploy/role.sql
 	columns, values []string // of an INSERT
+	casts           []string // the columns whose values are cast
 	lost            []string // columns of the entry for which the table has no place
 	key             string   // the column of the first unique key with one column
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
@@ -241,6 +242,9 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 		case computed[c.Name]:
 		default:
 			t.columns, t.values = append(t.columns, c.Name), append(t.values, c.back("t", typ))
+			if c.isCast() {
+				t.casts = append(t.casts, c.Name)
+			}
 		}
 	}
 	rows, _ = tx.Query(ctx, uniqueSQL, r.Entry.Root)
@@ -396,8 +400,12 @@ func asOwner(ctx context.Context, tx pgx.Tx, owner string, do func() error) erro
 func (r *Restore) insert(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TID) (err error) {
 	var inserted int64
 	if t.byFunction {
-		err = tx.QueryRow(ctx, "SELECT "+campaign.RestoreRowsFunction+"($1::text::regclass, $2::text::regclass, $3, $4)",
-			r.Entry.table(), r.Entry.Root, t.columns, rows).Scan(&inserted)
+		if _, err := tx.Exec(ctx, "LOCK TABLE "+r.Entry.table()+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err // the function wants that
+		}
+		err = tx.QueryRow(ctx,
+			"SELECT "+campaign.RestoreRowsFunction+"($1::text::regclass, $2::text::regclass, $3, $4, $5)",
+			r.Entry.table(), r.Entry.Root, t.columns, t.casts, rows).Scan(&inserted)
 	} else {
 		err = asOwner(ctx, tx, t.owner, func() error {
 			tag, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s AS t "+

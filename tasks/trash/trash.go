@@ -177,10 +177,12 @@ func (c column) kept() string {
 	return "%[1]s::" + c.Kept
 }
 
+func (c column) isCast() bool { return c.Kept == asText && !c.Same }
+
 // back is the value of a column for a table whose column has a type. Assigning it checks its length and its domain, as
 // for any INSERT; a cast to the type would cut it off. An application may have casts of text, but hardly of varchar.
 func (c column) back(row, typ string) string {
-	if c.Kept == asText && !c.Same {
+	if c.isCast() {
 		return fmt.Sprintf("%s.%s::pg_catalog.varchar::%s", row, c.Name, typ)
 	}
 	return row + "." + c.Name
