@@ -27,7 +27,7 @@ func (s *Service) ListTrash(
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := store.ListTrash(ctx, s.pool, in.GetRunId(), size, in.GetPageToken())
+	list, next, err := trash.List(ctx, s.pool, in.GetRunId(), size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -39,20 +39,17 @@ func (s *Service) ListTrash(
 		return nil, err
 	}
 	for _, e := range list {
-		entry := &cleanupv1.TrashEntry{
+		out.Entries = append(out.Entries, &cleanupv1.TrashEntry{
 			RunId:       e.Run,
 			Task:        e.Task,
 			Table:       e.Root,
 			ParentTable: pgx.Identifier(e.Parent).Sanitize(),
-			Kind:        cleanupv1.TrashKind(cleanupv1.TrashKind_value["TRASH_KIND_"+e.Kind]),
+			Kind:        cleanupv1.TrashKind(cleanupv1.TrashKind_value["TRASH_KIND_"+string(e.Kind)]),
 			Rows:        e.Rows,
 			Bytes:       e.Bytes,
-			CreateTime:  timestamppb.New(e.CreateTime),
-		}
-		if e.ExpireTime != nil {
-			entry.ExpireTime = timestamppb.New(*e.ExpireTime)
-		}
-		out.Entries = append(out.Entries, entry)
+			CreateTime:  timestamppb.New(e.Created),
+			ExpireTime:  timestamp(e.Expires),
+		})
 	}
 	return out, nil
 }

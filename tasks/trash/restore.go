@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -29,6 +30,7 @@ type Entry struct {
 	Name    string // of the table in Schema
 	Columns []column
 	Rows    int64 // now in the trash
+	Bytes   int64 // with the indexes of a dropped table
 	Created time.Time
 	Expires *time.Time // nil while its run works
 	// Table is the schema and the name of Root, and Parent that of the table of which a partition was a part.
@@ -51,14 +53,35 @@ func (e Entry) IsOf(schema, name string) bool {
 	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table)
 }
 
+// selectEntries selects what the run $1 has in the trash, or all runs if it is "".
+const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns,
+  rows_trashed - rows_restored - rows_purged - rows_expired,
+  COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
+  parse_ident(root), parse_ident(relation ->> 'parent'), kind = 'ROWS' AND to_regclass(root) IS NULL
+FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)`
+
 // Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
 func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
-	rows, _ := db.Query(ctx, `SELECT id, run_id::text, task, kind, root, name, columns,
-		rows_trashed - rows_restored - rows_purged - rows_expired, create_time, expire_time,
-		parse_ident(root), parse_ident(relation ->> 'parent'), kind = 'ROWS' AND to_regclass(root) IS NULL
-		FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)
-		ORDER BY id`, run)
+	rows, _ := db.Query(ctx, selectEntries+" ORDER BY id", run)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+}
+
+// List returns a page of what a run has in the trash, or all runs if run is "", the last deletion first, and the token
+// of the next page, "" on the last page. It leaves out tables of which a run has deleted no row, and fails with
+// pagetoken.ErrInvalid.
+func List(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]Entry, string, error) {
+	before, err := pagetoken.Parse[int64](token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, _ := db.Query(ctx, selectEntries+` AND (kind <> 'ROWS' OR rows_trashed > 0) AND ($2::bigint = 0 OR id < $2)
+		ORDER BY id DESC LIMIT $3`, run, before, size+1)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := pagetoken.Cut(list, size, func(e Entry) int64 { return e.ID })
+	return list, next, nil
 }
 
 func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
