@@ -46,6 +46,7 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 	for i := range r.Results {
 		result := resultMessage(&r.Results[i])
 		out.Results = append(out.Results, result)
+		out.TrashBytes += result.GetTrashBytes()
 		for _, p := range result.GetPreview() {
 			out.TrippedGuards = append(out.TrippedGuards, p.GetGuards()...)
 		}
@@ -95,6 +96,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		})
 	}
 	for _, p := range t.Preview {
+		out.TrashBytes += p.TrashBytes
 		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
 			Table:        p.Table,
 			Action:       cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]),
@@ -102,6 +104,8 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 			RowsCascaded: p.Cascaded,
 			RowsTotal:    p.RowsTotal,
 			Bytes:        p.Bytes,
+			TrashBytes:   p.TrashBytes,
+			NoUndo:       p.NoUndo,
 			Tables:       p.Tables,
 			Partitions:   p.Partitions,
 			Names:        p.Names,

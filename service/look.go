@@ -28,6 +28,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // Look is a dry run without a server, which leaves nothing behind: it needs the right to read the tables, stores
@@ -41,6 +42,9 @@ type Look struct {
 	Policies []*cleanupv1.Policy
 	// Tasks are the names of the tasks to do; nil stands for all that are not disabled.
 	Tasks []string
+	// Undo is for how long a run would keep what it deletes in the trash, whose default size counts; 0 for as long as the
+	// policies say.
+	Undo time.Duration
 	// Event receives what happens. Its errors end the dry run.
 	Event func(*cleanupv1.RunEvent) error
 }
@@ -169,6 +173,9 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		return found, err
 	}
 	stored, list, config := p.stored, p.list, p.config
+	if config.TrashMaxBytes, err = trash.DefaultMaxBytes(ctx, l.Pool); err != nil {
+		return found, err
+	}
 	j := &lookJournal{Discard: cleanup.Discard{Held: stored.holds}, look: l, judged: stored.readable, run: &store.Run{
 		State: store.Running, DryRun: true, CreateTime: time.Now(), ReferenceTime: &p.now, StartTime: &p.now,
 	}}
@@ -201,6 +208,12 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	}
 	for _, t := range config.Pipeline {
 		if slices.Contains(names, t.Name) {
+			if l.Undo > 0 {
+				t.Undo = &l.Undo
+			}
+			if t.Undo != nil {
+				j.run.Undo = max(j.run.Undo, *t.Undo)
+			}
 			config.Todo = append(config.Todo, t)
 		}
 	}

@@ -69,7 +69,11 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	look(0, "", `"?public"?\."?basket"? +delete +64 `, `"?public"?\."?login"? +delete +64 `, `"?public"?\."?item"?.* 192 `,
 		"No policy is stored", "cleanupd run --older-than public.login.at=365d --database-url",
 		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed")
-	look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted")
+	if out := look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted"); strings.Contains(out, "trash") {
+		t.Errorf("a preview without undo says of the trash:\n%s", out)
+	}
+	look(0, "--undo 72h --older-than basket.created_at=300d", "The trash would need about [1-9]",
+		"a run would refuse this: .* may not make the schema cleanupd_trash")
 	look(2, "--older-than login.at=90", "in whole days or hours, such as 90d or 12h, not \"90\"")
 	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
 	look(2, "--older-than logn.at=90d", `there is no table "logn".* \(did you mean login\?\)`)

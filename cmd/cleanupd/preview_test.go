@@ -20,10 +20,11 @@ func TestRunPreview(t *testing.T) {
 		left() != 30 {
 		t.Errorf("without anybody to ask: %d %s", code, errs)
 	}
-	code, out, errs := r.run(t, "run --preview --yes --task audit-trail")
+	code, out, errs := r.run(t, "run --preview --yes --task audit-trail --undo 72h")
 	if code != 0 || !regexp.MustCompile(`"public"."xtkaudit" +delete +30 `).MatchString(out) ||
 		!strings.Contains(out, "30 rows would be deleted") ||
 		!strings.Contains(out, "30 rows deleted") ||
+		!strings.Contains(out, "The trash would need about") || strings.Count(out, "Undo until") != 1 ||
 		left() != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -92,8 +93,8 @@ func (s *storedAges) withdraw(ctx context.Context, err error) error {
 	return err
 }
 
-// ask returns the question whether to run, after it has printed what the policies are that stay then.
-func (s *storedAges) ask(w io.Writer) string {
+// ask returns the question whether to run, which can be undone for some time, after it has printed what the policies are that stay then.
+func (s *storedAges) ask(w io.Writer, undo *durationpb.Duration) string {
 	var changes []string
 	for i, p := range s.stored {
 		change, rows := "store", policies.Rows(p)
@@ -104,9 +105,10 @@ func (s *storedAges) ask(w io.Writer) string {
 		changes = append(changes, change+" the policy "+p.GetName())
 	}
 	if changes == nil {
-		return "Run exactly this? It cannot be undone."
+		return "Run exactly this? It " + undone(undo)
 	}
-	text := strings.Join(changes, ", ") + " for all runs from now on, and run exactly this? The run cannot be undone."
+	text := strings.Join(changes, ", ") + " for all runs from now on, and run exactly this? The run " +
+		undone(undo)
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 

@@ -196,6 +196,7 @@ func askAfterPreview(
 		Tasks:           req.GetTasks(),
 		SkipTasks:       req.GetSkipTasks(),
 		ContinueOnError: req.GetContinueOnError(),
+		Undo:            req.GetUndo(),
 		DryRun:          true,
 	})
 	if err != nil {
@@ -220,7 +221,7 @@ func askAfterPreview(
 		if err := printInterrupted(cmd, server, client); err != nil {
 			return nil, err
 		}
-		question = stored.ask(cmd.ErrOrStderr())
+		question = stored.ask(cmd.ErrOrStderr(), dryRun.GetRun().GetUndo())
 	}
 	switch confirmed := yes || confirmPreview(cmd, watch.Total(dryRun.GetRun()), question, guards); {
 	case !confirmed && len(stored.stored) > 0:
@@ -236,6 +237,7 @@ func askAfterPreview(
 		MaxDuration:     req.GetMaxDuration(),
 		PauseStopsClock: req.GetPauseStopsClock(),
 		Pace:            req.GetPace(),
+		Undo:            req.GetUndo(),
 		Detach:          req.GetDetach(),
 	}, nil
 }
@@ -259,7 +261,7 @@ func confirmRun(
 	if err := printInterrupted(cmd, server, client); err != nil {
 		return err
 	}
-	question := "Delete what these tasks find? It cannot be undone; --preview shows it first."
+	question := "Delete what these tasks find? --preview shows it first. It " + undone(req.GetUndo())
 	if req.GetPlan() != "" {
 		dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: req.GetPlan()})
 		if err != nil {
@@ -267,7 +269,8 @@ func confirmRun(
 		}
 		created := format.Time(dryRun.GetRun().GetCreateTime())
 		rpc.PrintFact(cmd.ErrOrStderr(), "Plan", req.GetPlan()+" of "+created)
-		question = watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
+		question = watch.Total(dryRun.GetRun()) + ". Run exactly this? It " +
+			undone(cmp.Or(req.GetUndo(), dryRun.GetRun().GetUndo()))
 	} else if err := printTasks(cmd, client, req); err != nil {
 		return err
 	}
@@ -275,6 +278,14 @@ func confirmRun(
 		return errors.New("nothing was run")
 	}
 	return nil
+}
+
+// undone ends a question whether to run.
+func undone(undo *durationpb.Duration) string {
+	if undo.AsDuration() > 0 {
+		return "can be undone for " + format.Period(undo.AsDuration()) + "."
+	}
+	return "cannot be undone."
 }
 
 // printTasks prints how many tasks a run would have, and their names if tasks were selected.

@@ -79,6 +79,13 @@ var (
 		"A dry run shows numbers all the same, but a run would change nothing.",
 		"See [the guards](guards.md): correct the cause, or set the guard.",
 	)
+	UndoWouldRefuse = runs.warning(
+		"UNDO_WOULD_REFUSE",
+		"with undo, a run would refuse this: {problem}",
+		"A dry run with undo shows numbers all the same. A run would change nothing of it, because the trash cannot keep what "+
+			"it deletes, or has no room for it.",
+		"Do what the problem says. What the trash would need is an estimate.",
+	)
 	IdlenessUnknown = runs.warning(
 		"IDLENESS_UNKNOWN",
 		"it is not known from {table} whether the application is idle: {error}",

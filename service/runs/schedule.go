@@ -248,6 +248,7 @@ func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, pending *schedule
 		Phase:           phase,
 		RequestedBy:     store.RequestedBySchedule,
 		Plan:            plan,
+		KeepAsPlanned:   true,
 		Pipeline:        m.withUndo(list.Tasks, nil, pending.Undo),
 		Chosen:          list.Choose(planTasks, nil),
 	})

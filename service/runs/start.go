@@ -221,6 +221,7 @@ func (m *Manager) insert(
 		Pace:            cmp.Or(req.Pace, m.config.DefaultPace),
 		RequestedBy:     req.RequestedBy,
 		Plan:            planID,
+		KeepAsPlanned:   req.Undo == nil,
 		WhatIf:          req.WhatIf,
 		Accepted:        req.Accepted,
 		Pipeline:        m.withUndo(list.Tasks, req.Undo, nil),

@@ -29,14 +29,11 @@ import (
 var ErrNoTrash = failure.New(failure.NotFound, "the trash has nothing of that: cleanupd trash list shows what it has")
 
 // UndoMaxBytes returns how large the trash may become.
-func (m *Manager) UndoMaxBytes(ctx context.Context) (bytes int64, err error) {
+func (m *Manager) UndoMaxBytes(ctx context.Context) (int64, error) {
 	if m.config.UndoMaxBytes > 0 {
 		return m.config.UndoMaxBytes, nil
 	}
-	const least, most = 64 << 20, 10 << 30
-	err = m.calls.QueryRow(ctx, "SELECT least($2, greatest($1::bigint, pg_database_size(current_database()) / 10))",
-		int64(least), int64(most)).Scan(&bytes)
-	return bytes, err
+	return trash.DefaultMaxBytes(ctx, m.calls)
 }
 
 // withUndo returns tasks with the time for which the trash keeps what they delete: as the request for the run says, or

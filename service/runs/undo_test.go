@@ -163,3 +163,41 @@ func TestUndo(t *testing.T) {
 		t.Errorf("%d relations are left in the trash", left)
 	}
 }
+
+// A run of a plan keeps what it deletes if the plan was made with undo. A refusal because the trash is too small leaves the
+// plan as it is, so that it can run without undo.
+func TestUndoOfAPlan(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series(1, 100) i")
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.UndoMaxBytes = 1 })
+	work()
+	ended := func(req runs.Request) *store.Run {
+		t.Helper()
+		id := start(t, m, req).ID
+		watch(t, m, id)
+		run, err := m.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	hour, none := time.Hour, time.Duration(0)
+	dry := ended(runs.Request{DryRun: true, Undo: &hour, Tasks: []string{"sessions"}})
+	if r := dry.Result("sessions"); dry.Undo != hour || len(r.Preview) != 1 || r.Preview[0].TrashBytes == 0 ||
+		!strings.Contains(r.Detail, "a run would refuse this") {
+		t.Fatalf("the dry run has undo %s, the preview %+v and says %q", dry.Undo, r.Preview, r.Detail)
+	}
+	refused := ended(runs.Request{Plan: dry.ID})
+	if refused.Undo != hour || refused.Cause != store.CauseTrashFull {
+		t.Errorf("the run of the plan has undo %s and the cause %q (%s), want that the trash is too small", refused.Undo,
+			refused.Cause, refused.Error)
+	}
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 100 {
+		t.Fatalf("%d rows are left, want all", left)
+	}
+	done := ended(runs.Request{Plan: dry.ID, Undo: &none})
+	if done.State != store.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("the run without undo is %s: %s", done.State, done.Error)
+	}
+}

@@ -129,7 +129,7 @@ func planExceeded(of bound, planned, limit int64) error {
 	}
 }
 
-// guard fails with a guard.TrippedError, before any table is dropped, if a guard trips.
+// guard fails, before any table is dropped, with a guard.TrippedError if a guard trips, or if the trash has no room.
 func (d drops) guard(ctx context.Context, kinds []WorkTableKind) error {
 	if d.task.History == nil {
 		return nil
@@ -145,17 +145,24 @@ func (d drops) guard(ctx context.Context, kinds []WorkTableKind) error {
 		}
 		names = append(names, quotedNames(unused)...)
 	}
-	trips, err := d.judge(ctx, workTableMaskOf(d.task.Plan), names)
+	trips, err := d.judge(ctx, names)
+	if err == nil {
+		err = guard.Refuse(trips)
+	}
+	if err != nil || d.task.keeps() == 0 || len(names) == 0 {
+		return err
+	}
+	bytes, _, err := workTableSizes(ctx, d.task.Binder.Pool, names)
 	if err != nil {
 		return err
 	}
-	return guard.Refuse(trips)
+	return d.task.run.trashLimit().check(ctx, bytes)
 }
 
 // judge returns the guards that trip if tables, given by their quoted names, are dropped.
-func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
+func (d drops) judge(ctx context.Context, names []string) ([]guard.Trip, error) {
 	return d.task.History.JudgeDrops(ctx, guard.Drops{
-		Mask:    mask,
+		Mask:    workTableMaskOf(d.task.Plan),
 		Tables:  int64(len(names)),
 		Options: d.task.Options(),
 		Sizes: func(ctx context.Context) (tables, database int64, err error) {
@@ -164,7 +171,8 @@ func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.
 	})
 }
 
-func (d drops) judgeOfLists(ctx context.Context, parents rules.ChosenParents) ([]guard.Trip, error) {
+// ofLists returns the quoted names of the tables that would be dropped with lists.
+func (d drops) ofLists(ctx context.Context, parents rules.ChosenParents) ([]string, error) {
 	i := slices.IndexFunc(d.task.Jobs, func(j rules.Job) bool { return j.Step.Tables != nil })
 	if i < 0 || len(parents.IDs) == 0 {
 		return nil, nil
@@ -191,6 +199,5 @@ func (d drops) judgeOfLists(ctx context.Context, parents rules.ChosenParents) ([
 	if err != nil {
 		return nil, err
 	}
-	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return onHold[w.Name] })
-	return d.judge(ctx, WorkTableMask(prefix), quotedNames(tables))
+	return quotedNames(slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return onHold[w.Name] })), nil
 }

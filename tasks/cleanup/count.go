@@ -292,6 +292,9 @@ func (t *countedTask) record(ctx context.Context, set rules.Candidates, found pu
 	}
 	table := t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j))
 	table.add(j.Table, j.Relation, found)
+	if j.NoTIDs {
+		table.found[j.Relation] = 0
+	}
 	if set.ByKey {
 		table.Cascaded += found.Rows
 	}

@@ -86,6 +86,9 @@ func (x *counting) Finish(ctx context.Context, t rules.Task, a *Attempt, o *Outc
 	x.found.problems[t.Name] = cmp.Or(o.Problem, message.Join(o.Details))
 	if a != nil {
 		o.Preview = x.preview(x.run.Database.InZone(ctx), a)
+		if err := x.previewUndo(ctx, a, o); err != nil {
+			return err
+		}
 	}
 	if x.baseline != nil && a != nil {
 		if err := x.compare(ctx, t, o); err != nil {
@@ -179,6 +182,7 @@ func (t *countedTask) rollUp(ctx context.Context) (bool, error) {
 	table := t.found.tables.at(p.Table.Quoted(), ActionDelete, p.Rule())
 	table.remark(p.Remark())
 	table.add(p.Table, p.Table.Quoted(), sum)
+	table.found[p.Table.Quoted()] -= rows
 	return true, t.run.Journal.Count(ctx, purge.Delta{Deleted: rows})
 }
 
@@ -263,9 +267,10 @@ const maxNames = 20
 // table is what the current task would do to a table, or to its work tables.
 type table struct {
 	PreviewTable
-	of        *campaign.Table // nil for work tables
-	relations []string        // the relations that have the rows
-	dropped   []string        // all names, quoted
+	of          *campaign.Table // nil for work tables
+	found       trashed         // without those that could not go to the trash
+	dropped     []string        // all names, quoted
+	foreignView bool            // whether one of them is a view of another role
 }
 
 type tables struct{ all []*table }
@@ -305,14 +310,18 @@ func (t *table) add(of *campaign.Table, relation string, found purge.Tally) {
 	sum := purge.Tally{Oldest: t.Oldest, Newest: t.Newest, Keys: t.Sample}
 	sum.Add(found)
 	t.Rows, t.Oldest, t.Newest, t.Sample = t.Rows+found.Rows, sum.Oldest, sum.Newest, sum.Keys
-	if !slices.Contains(t.relations, relation) {
-		t.relations = append(t.relations, relation)
+	if t.found == nil {
+		t.found = trashed{}
+	}
+	if t.found[relation] != whole {
+		t.found[relation] += found.Rows
 	}
 }
 
 func (t *table) addDropped(w campaign.WorkTable) {
 	t.Tables++
 	t.dropped = append(t.dropped, w.Quoted())
+	t.foreignView = t.foreignView || w.View && w.ByFunction
 	if len(t.Names) < maxNames {
 		t.Names = append(t.Names, w.Name)
 	}
@@ -321,7 +330,8 @@ func (t *table) addDropped(w campaign.WorkTable) {
 // addPartition adds a partition that would be dropped or detached with all of its rows.
 func (t *table) addPartition(j rules.Job) {
 	t.Partitions++
-	t.of = j.Table // if it has no rows
+	t.add(j.Table, j.Relation, purge.Tally{}) // if it has no rows
+	t.found[j.Relation] = whole
 	if t.Action == ActionDetach {
 		t.dropped = append(t.dropped, j.Relation)
 	}

@@ -22,7 +22,7 @@ import (
 func Execute(ctx context.Context, c Config, j Journal) error {
 	x := &executing{run: NewRun(ctx, c, j, c.Pool), bounds: &bounds{}}
 	x.run.Database.Engine.Bounds = x.bounds
-	x.run.Database.trash = &trashGate{pool: c.Pool, maxBytes: c.TrashMaxBytes}
+	x.run.Database.trash = &trashGate{trashLimit: x.run.trashLimit()}
 	if err := x.run.Begin(ctx); err != nil {
 		return lostAs(err)
 	}
@@ -84,10 +84,14 @@ func (t *executedTask) do(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := t.guard(ctx, parents); err != nil {
-		return false, err
+	judged, err := t.judged(ctx, parents)
+	if err == nil {
+		err = t.guard(ctx, judged)
 	}
-	if err := t.checkUndo(ctx); err != nil {
+	if err == nil {
+		err = t.checkUndo(ctx, judged)
+	}
+	if err != nil {
 		return false, err
 	}
 	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, executedRemote{t}); err != nil {
@@ -104,31 +108,39 @@ func (t *executedTask) do(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, err
 }
 
+// judged is what guards judge: the task without parents of which it retains the rows.
+func (t *executedTask) judged(ctx context.Context, parents rules.ChosenParents) (*JudgedTask, error) {
+	if saved := t.Saved(); saved != nil {
+		parents.IDs = rules.Without(parents.IDs, saved.Retained)
+	}
+	var err error
+	if parents.IDs, err = t.WithoutKept(ctx, parents.IDs); err != nil {
+		return nil, err
+	}
+	lists, err := drops{t}.ofLists(ctx, parents)
+	return &JudgedTask{Attempt: t.Attempt, Jobs: t.Jobs, Parents: parents, lists: lists}, err
+}
+
 // guard fails with a guard.TrippedError, before anything is changed, if a guard trips.
-func (t *executedTask) guard(ctx context.Context, parents rules.ChosenParents) error {
+func (t *executedTask) guard(ctx context.Context, f *JudgedTask) error {
 	if t.History == nil {
 		return nil
 	}
 	if trips := t.History.RefusedTrips(t.Options()); trips != nil {
 		return guard.Refuse(trips)
 	}
-	if saved := t.Saved(); saved != nil {
-		parents.IDs = rules.Without(parents.IDs, saved.Retained)
-	}
-	var err error
-	if parents.IDs, err = t.WithoutKept(ctx, parents.IDs); err != nil {
-		return err
-	}
-	f := JudgedTask{Attempt: t.Attempt, Jobs: t.Jobs, Parents: parents}
 	trips, err := f.Judge(ctx, t.bounds.setShare)
 	if err != nil {
 		return err
 	}
-	more, err := drops{t}.judgeOfLists(ctx, parents)
-	if err != nil {
-		return err
+	if f.lists != nil {
+		more, err := drops{t}.judge(ctx, f.lists)
+		if err != nil {
+			return err
+		}
+		trips = append(trips, more...)
 	}
-	return guard.Refuse(append(trips, more...))
+	return guard.Refuse(trips)
 }
 
 type executedTask struct {

@@ -26,17 +26,17 @@ type JudgedTask struct {
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
+
+	lists []string   // the quoted names of tables that are dropped with lists; only in a run that deletes
+	read  []*figures // nil at first
 }
 
 // Judge returns the guards that trip. It calls bound with each share that the run must not exceed.
 func (t *JudgedTask) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard.Trip, err error) {
 	former, options := t.Attempt.MovedFast(), t.Attempt.Options()
-	for _, table := range t.tables() {
-		name := table.Quoted()
-		f := &figures{JudgedTask: t, table: table, former: former}
-		f.jobs = slices.DeleteFunc(slices.Clone(t.Jobs), func(j rules.Job) bool {
-			return !rules.Deletes(j, table) || (j.Step.Dependent() && len(t.Parents.IDs) == 0)
-		})
+	for _, f := range t.figures() {
+		name := f.table.Quoted()
+		f.former = former
 		rows := guard.Rows{
 			Table: name,
 			Empties: slices.ContainsFunc(f.jobs, func(j rules.Job) bool {
@@ -63,6 +63,22 @@ func (t *JudgedTask) Judge(ctx context.Context, bound func(guard.Trip)) (trips [
 		trips = append(trips, judgement.Trips...)
 	}
 	return trips, nil
+}
+
+// figures returns the figures of the tables whose rows the jobs, or foreign keys with them, delete or change. What they
+// have read is not read again.
+func (t *JudgedTask) figures() []*figures {
+	if t.read != nil {
+		return t.read
+	}
+	for _, table := range t.tables() {
+		f := &figures{JudgedTask: t, table: table}
+		f.jobs = slices.DeleteFunc(slices.Clone(t.Jobs), func(j rules.Job) bool {
+			return !rules.Deletes(j, table) || (j.Step.Dependent() && len(t.Parents.IDs) == 0)
+		})
+		t.read = append(t.read, f)
+	}
+	return t.read
 }
 
 // tables returns the tables whose rows the jobs, or foreign keys with them, delete or change.
@@ -95,6 +111,9 @@ type figures struct {
 	jobs  []rules.Job
 	// former are the former values of cutoffs that have moved too fast.
 	former map[string]time.Time
+	// estimate and counted are what Estimate, and a Count of all rows, have returned; nil at first.
+	estimate *float64
+	counted  *int64
 }
 
 var _ guard.Figures = (*figures)(nil)
@@ -105,6 +124,17 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	if f.Found != nil {
 		return float64(f.Found[f.table.Quoted()]), nil
 	}
+	if f.estimate == nil {
+		rows, err := f.readEstimate(ctx)
+		if err != nil {
+			return 0, err
+		}
+		f.estimate = &rows
+	}
+	return *f.estimate, nil
+}
+
+func (f *figures) readEstimate(ctx context.Context) (float64, error) {
 	b := f.Attempt.Binder
 	if slices.ContainsFunc(f.jobs, func(j rules.Job) bool { // nothing is known about rows that foreign keys delete
 		return j.NoTIDs || !rules.Touches(j, f.table.Quoted())
@@ -184,7 +214,14 @@ func (f *figures) Count(ctx context.Context, enough int64) (int64, error) {
 	if f.Found != nil {
 		return f.Found[f.table.Quoted()], nil
 	}
-	return f.count(ctx, f.Attempt.Binder, f.jobs, f.Parents, enough, nil)
+	if f.counted != nil {
+		return *f.counted, nil
+	}
+	rows, err := f.count(ctx, f.Attempt.Binder, f.jobs, f.Parents, enough, nil)
+	if err == nil && rows <= enough {
+		f.counted = &rows
+	}
+	return rows, err
 }
 
 func (f *figures) CountWithoutDelays(ctx context.Context, enough int64) (int64, error) {

@@ -3,6 +3,8 @@ package cleanup
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -60,7 +62,7 @@ func (x *counting) remarkUnidentified(ctx context.Context, a *Attempt) {
 		return nil
 	})
 	for _, t := range x.found.tables.all {
-		if err != nil && len(t.relations) > 0 {
+		if err != nil && len(t.found) > 0 {
 			t.remark("whether published tables refuse this is not known: " + sqlstate.Text(err))
 		}
 	}
@@ -83,7 +85,7 @@ func (x *counting) changes(a *Attempt) (all []change) {
 		}})
 	}
 	for _, t := range found.all {
-		for _, relation := range t.relations {
+		for _, relation := range slices.Sorted(maps.Keys(t.found)) {
 			all = append(all, change{relation, t.Action, t.remark})
 		}
 	}

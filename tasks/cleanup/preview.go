@@ -49,6 +49,10 @@ type PreviewTable struct {
 	// delete.
 	RowsTotal int64 `json:"RowsTotal,omitempty"`
 	Bytes     int64 `json:"Bytes,omitempty"`
+	// TrashBytes is an estimate of what would go to the trash, and NoUndo says why something could not be undone. A dry
+	// run without undo has neither.
+	TrashBytes int64    `json:"TrashBytes,omitempty"`
+	NoUndo     []string `json:"NoUndo,omitempty"`
 	// Tables is how many work tables would be dropped, and Partitions how many partitions, with all of their rows,
 	// would be dropped or detached.
 	// Names are some of them.
@@ -142,13 +146,16 @@ type results struct {
 	problems    map[string]string
 	// tallies are the rows found, by the keys of jobs. Some of these belong to tasks that have not begun.
 	tallies map[string]purge.Tally
-	// dropped are quoted names of work tables.
+	// dropped are quoted names of work tables. divided is one with partitions; nil if the current task drops none.
 	dropped map[string]bool
+	divided *campaign.WorkTable
 	// removed are the quoted names of partitions that would be dropped or detached.
 	removed map[string]bool
 	// deleted are the rows that the tasks before the current one would delete or update, by table.
 	deleted map[string]int64
-	tables  tables
+	// trashBytes is how many bytes these tasks would put into the trash.
+	trashBytes int64
+	tables     tables
 }
 
 func newResults(chosen []rules.Task) *results {
@@ -184,6 +191,7 @@ func (r *results) resume(t rules.Task, done SavedTask) {
 	for _, table := range done.Tables {
 		r.deleted[table.Table] += table.Rows
 	}
+	r.trashBytes += done.trashBytes()
 }
 
 // predecessors returns the tasks up to and including the named one, without ineffective tasks.
@@ -217,6 +225,9 @@ func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
 	}
 	t := r.tables.at(mask, ActionDrop, rule)
 	for _, w := range dropped {
+		if len(w.Partitions) > 0 {
+			r.divided = &w
+		}
 		r.dropped[w.Quoted()] = true
 		t.addDropped(w)
 	}
@@ -258,7 +269,10 @@ func (x *counting) preview(ctx context.Context, a *Attempt) *SavedTask {
 	x.remarkUnidentified(ctx, a)
 	x.remarkUndated(ctx, a)
 	for _, t := range x.found.tables.take() {
-		x.measure(ctx, t)
+		x.measure(ctx, t, a.keeps() > 0)
+		if t.foreignView && a.keeps() > 0 {
+			t.NoUndo = append(t.NoUndo, onlyDefinition)
+		}
 		p.Tables = append(p.Tables, t.PreviewTable)
 		p.Dropped = append(p.Dropped, t.dropped...)
 	}
@@ -268,19 +282,24 @@ func (x *counting) preview(ctx context.Context, a *Attempt) *SavedTask {
 	return p
 }
 
-// measure estimates the size of a table, and what deleting the rows would free. A locked table gets no estimate.
-func (x *counting) measure(ctx context.Context, t *table) {
+// measure estimates the size of a table, what deleting the rows would free and, with undo, what would go to the trash. A
+// locked table gets no estimate.
+func (x *counting) measure(ctx context.Context, t *table, undo bool) {
 	var rows, bytes, heap *int64
 	var triggers, absent *bool
 	err := pgx.BeginFunc(ctx, x.run.Database.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, properties, t.all(), t.relations).Scan(&rows, &bytes, &heap, &triggers, &absent)
+		relations := slices.Sorted(maps.Keys(t.found))
+		err := tx.QueryRow(ctx, properties, t.all(), relations).Scan(&rows, &bytes, &heap, &triggers, &absent)
 		if err != nil || rows == nil || *absent || t.of == nil || t.of.Location != "" {
 			return err
 		}
 		*rows, err = countOrEstimate(ctx, tx, t.of, *heap)
+		if err == nil && t.Action == ActionDelete && undo {
+			t.TrashBytes, err = t.found.bytes(ctx, tx)
+		}
 		return err
 	})
 	if err != nil || rows == nil || bytes == nil {
@@ -292,6 +311,9 @@ func (x *counting) measure(ctx context.Context, t *table) {
 	}
 	if t.Action == ActionDrop {
 		t.Bytes = *bytes
+		if undo {
+			t.TrashBytes = *bytes
+		}
 		return
 	}
 	t.RowsTotal = max(*rows, t.Rows)

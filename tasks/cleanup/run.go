@@ -258,7 +258,12 @@ func (r *Run) Begin(ctx context.Context) error {
 	if err := r.warnOfPublishedSchema(ctx); sqlstate.Lost(err) {
 		return err
 	}
-	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
+	return engine.Retry(ctx, "the guards", func() error {
+		if err := r.guardStart(r.Database.InZone(ctx)); err != nil {
+			return err
+		}
+		return r.checkUndo(ctx)
+	})
 }
 
 // checkRights fails if rights are missing, or if this is not a Campaign database. The error names every missing

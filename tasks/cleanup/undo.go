@@ -2,7 +2,10 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,58 +16,244 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing, as on mid-sourcing servers.
-func (a *Attempt) keeps() time.Duration {
-	if a.Task.Undo == nil {
+func (a *Attempt) keeps() time.Duration { return keeps(a.Task) }
+
+func keeps(t rules.Task) time.Duration {
+	if t.Undo == nil {
 		return 0
 	}
-	return *a.Task.Undo
+	return *t.Undo
+}
+
+// notUndone is why the trash does not keep what happens to a table.
+type notUndone struct {
+	table  *campaign.Table
+	action PreviewAction
+	why    string
+}
+
+// notKept returns what the trash does not keep. It fails if the task must not run with undo for that.
+func (a *Attempt) notKept() (list []notUndone, err error) {
+	const otherServer = "its rows, or rows that its rule reads, are on another server"
+	for _, j := range a.Jobs {
+		switch why := j.NotUndoable(); {
+		case j.Set != nil:
+			list = append(list, notUndone{j.Table, ActionUpdate, "its rows are updated"})
+		case j.NoTIDs:
+			list = append(list, notUndone{j.Table, ActionDelete, otherServer})
+		case why != "":
+			return nil, notUndoable(a.Task, j.Name, why)
+		}
+		for _, t := range j.Affected {
+			if j.Set == nil && t != j.Table && t.Location != "" {
+				return nil, notUndoable(a.Task, j.Name, fmt.Sprintf("rows of %s, on another server, go with its rows", t.Name))
+			}
+		}
+	}
+	if set := a.Task.ParentSet; set != nil && set.MidSourced && len(a.run.Config.MidSourcing.Databases) > 0 {
+		list = append(list, notUndone{a.Plan.Parents.Table, ActionDelete,
+			"their copies on mid-sourcing servers are deleted there"})
+	}
+	if r := a.Task.RollUp; r != nil {
+		if table := a.Binder.Env.Catalog.Table(r.Table); table != nil {
+			list = append(list, notUndone{table, ActionDelete, "its rows are replaced by their sums"})
+		}
+	}
+	return list, nil
 }
 
 // checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
 // kept.
-func (t *executedTask) checkUndo(ctx context.Context) error {
+func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
 	if t.keeps() == 0 {
 		return nil
 	}
-	if err := t.can().Ready(ctx); err != nil {
+	if err := trash.Prepare(ctx, t.Binder.Pool, false); err != nil {
+		return err
+	}
+	list, err := t.notKept()
+	if err != nil {
 		return err
 	}
 	var said []string
-	notKept := func(table, why string) {
-		m := message.NoUndo.With("table", table, "problem", why)
+	for _, n := range list {
+		m := message.NoUndo.With("table", n.table.Name, "problem", n.why)
 		if !slices.Contains(said, m.Text) { // the partitions of a table have the same name
 			said = append(said, m.Text)
 			t.Log(ctx, m)
 		}
 	}
-	for _, j := range t.Jobs {
-		switch why := j.NotUndoable(); {
-		case j.Set != nil:
-			notKept(j.Table.Name, "its rows are updated")
-		case j.NoTIDs:
-			notKept(j.Table.Name, "its rows, or rows that its rule reads, are on another server")
-		case why != "":
-			return notUndoable(t.Task, j.Name, why)
+	limit := t.run.trashLimit()
+	room, err := limit.room(ctx)
+	if err != nil {
+		return err
+	}
+	need, err := f.trashBytes(ctx, float64(room))
+	if err == nil && f.lists != nil {
+		var bytes int64
+		bytes, _, err = workTableSizes(ctx, t.Binder.Pool, f.lists)
+		need += float64(bytes)
+	}
+	if err == nil && need > float64(max(room, 0)) {
+		err = limit.full(int64(need), room)
+	}
+	return err
+}
+
+// trashBytes estimates how many bytes the rows of the task take in the trash. It counts rows only if
+// the planner's estimates come near to the room there, and no more of them than there is room for.
+func (t *JudgedTask) trashBytes(ctx context.Context, room float64) (bytes float64, err error) {
+	var (
+		kept   []*figures
+		widths []float64
+	)
+	for _, f := range t.figures() {
+		if !slices.ContainsFunc(f.jobs, func(j rules.Job) bool { return j.Set == nil && !j.NoTIDs }) {
+			continue
 		}
-		for _, a := range j.Affected {
-			if j.Set == nil && a != j.Table && a.Location != "" {
-				return notUndoable(t.Task, j.Name, fmt.Sprintf("rows of %s, on another server, go with its rows", a.Name))
+		width, err := f.width(ctx)
+		if err != nil {
+			return 0, err
+		}
+		rows, err := f.Estimate(ctx)
+		if err == nil && math.IsInf(rows, 1) {
+			rows, _, err = f.Total(ctx)
+		}
+		if err != nil {
+			return 0, err
+		}
+		kept, widths, bytes = append(kept, f), append(widths, width), bytes+rows*width
+	}
+	if bytes*guard.SafetyFactor < room {
+		return bytes, nil
+	}
+	bytes = 0
+	for i, f := range kept {
+		rows, err := f.Count(ctx, int64(max(room-bytes, 0)/widths[i]))
+		if bytes += float64(rows) * widths[i]; err != nil || bytes > room {
+			return bytes, err
+		}
+	}
+	return bytes, nil
+}
+
+// width estimates how many bytes a row of the table takes in the trash.
+func (f *figures) width(ctx context.Context) (float64, error) {
+	of := trashed{}
+	for _, leaf := range f.table.Leaves {
+		of[leaf.Quoted()] = 1
+	}
+	bytes, err := of.bytes(ctx, f.Attempt.Database().Primary)
+	return float64(bytes) / float64(max(len(of), 1)), err
+}
+
+// trashed are how many rows of relations, by their quoted names, go to the trash.
+type trashed map[string]int64
+
+// whole stands for all rows of a relation, which goes to the trash with its indexes.
+const whole = -1
+
+// bytes estimates what they take there.
+func (t trashed) bytes(ctx context.Context, db campaign.Querier) (bytes int64, err error) {
+	names := slices.Sorted(maps.Keys(t))
+	rows := make([]int64, len(names))
+	for i, name := range names {
+		rows[i] = t[name]
+	}
+	return bytes, db.QueryRow(ctx, trashedBytes, names, rows).Scan(&bytes)
+}
+
+// trashedBytes computes the width of a row of the relations $1 from the statistics of their columns, or from the types
+// of these before the first ANALYZE, and adds a row's share of the TOAST table, as far as that is not free space: a
+// chunk takes about 2 kB. A table of the trash is as dense as can be, since nothing was deleted from it.
+const trashedBytes = `
+SELECT COALESCE(sum(CASE WHEN rows < 0 THEN pg_total_relation_size(c.oid)
+    ELSE rows * (width * 8192.0 / 8168 + COALESCE(toast.bytes, 0)) END), 0)::bigint
+FROM unnest($1::text[], $2::bigint[]) AS u (name, rows) JOIN pg_class c ON c.oid = to_regclass(name)
+  JOIN pg_namespace n ON n.oid = c.relnamespace
+  CROSS JOIN LATERAL (SELECT 4 + ceil((24 + sum(COALESCE(s.avg_width * (1 - s.null_frac),
+        CASE WHEN a.attlen > 0 THEN a.attlen ELSE 32 END))) / 8) * 8 AS width
+    FROM pg_attribute a LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+      AND s.attname = a.attname AND NOT s.inherited
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS w
+  LEFT JOIN LATERAL (SELECT least(pg_relation_size(t.oid), CASE WHEN t.reltuples > 0 THEN t.reltuples * 2048 END)
+      / NULLIF(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_stat_get_live_tuples(c.oid) END, 0) AS bytes
+    FROM pg_class t WHERE t.oid = c.reltoastrelid) AS toast ON true`
+
+// checkUndo fails, before the first task, if the trash has no room for all that the saved plan would put there. A dry run
+// warns if a run could not use the trash.
+func (r *Run) checkUndo(ctx context.Context) error {
+	var need int64
+	undo := false
+	for _, t := range r.Config.Todo {
+		if keeps(t) > 0 {
+			undo, need = true, need+r.Config.SavedPlan[t.Name].trashBytes()
+		}
+	}
+	if !undo {
+		return nil
+	}
+	if !r.Config.DryRun {
+		return r.trashLimit().check(ctx, need)
+	}
+	err := trash.Prepare(ctx, r.Database.Primary, true)
+	if refused := (*failure.Refusal)(nil); errors.As(err, &refused) {
+		r.Database.Log(ctx, message.UndoWouldRefuse.With("problem", refused.Message))
+		return nil
+	}
+	return err
+}
+
+// previewUndo says of the tables of a preview why something could not be undone, and in the outcome why a run would
+// refuse the task.
+func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) error {
+	divided := x.found.divided
+	x.found.divided = nil
+	if a.keeps() == 0 || o.State != Succeeded {
+		return nil
+	}
+	list, err := a.notKept()
+	if err == nil && divided != nil {
+		err = partitionsStay(a.Task, *divided)
+	}
+	for i := range o.Preview.Tables {
+		t := &o.Preview.Tables[i]
+		for _, n := range list {
+			if n.table.Quoted() == t.Table && n.action == t.Action && !slices.Contains(t.NoUndo, n.why) {
+				t.NoUndo = append(t.NoUndo, n.why)
 			}
 		}
 	}
-	if set := t.Task.ParentSet; set != nil && set.MidSourced && len(t.run.Config.MidSourcing.Databases) > 0 {
-		notKept(t.Plan.Parents.Table.Name, "their copies on mid-sourcing servers are deleted there")
+	if bytes := o.Preview.trashBytes(); err == nil && bytes > 0 {
+		x.found.trashBytes += bytes
+		err = x.run.trashLimit().check(ctx, x.found.trashBytes)
 	}
-	if t.Task.RollUp != nil {
-		notKept(t.Task.RollUp.Table, "its rows are replaced by their sums")
+	refused := (*failure.Refusal)(nil)
+	if !errors.As(err, &refused) {
+		return err
 	}
+	why := refused.Message
+	if refused.Reason == failure.ReasonTrashFull && x.found.trashBytes > o.Preview.trashBytes() {
+		why = "with what the tasks before it delete, " + why
+	}
+	m := message.UndoWouldRefuse.With("problem", why)
+	o.Details = append(o.Details, m)
+	a.Log(ctx, m)
 	return nil
+}
+
+func (s SavedTask) trashBytes() (sum int64) {
+	for _, t := range s.Tables {
+		sum += t.TrashBytes
+	}
+	return sum
 }
 
 func notUndoable(t rules.Task, table, why string) error {
@@ -116,18 +305,24 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 	return rows, nil
 }
 
+// onlyDefinition is why a view of another role cannot be undone.
+const onlyDefinition = "only its owner can make the view again, of which the trash keeps the definition"
+
+func partitionsStay(t rules.Task, w campaign.WorkTable) error {
+	return notUndoable(t, w.Name, "its partitions would stay where they are")
+}
+
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.
 func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, rows []int64) error {
 	for i, w := range tables {
 		dropped := trash.Dropped{Kind: trash.Table, Name: w.Quoted(), Rows: rows[i], ByFunction: w.ByFunction}
 		switch {
 		case len(w.Partitions) > 0:
-			return notUndoable(t.Task, w.Name, "its partitions would stay where they are")
+			return partitionsStay(t.Task, w)
 		case w.View:
 			dropped.Kind = trash.View
 			if w.ByFunction {
-				t.Log(ctx, message.NoUndo.With("table", w.Name, "problem",
-					"only its owner can make the view again, of which the trash keeps the definition"))
+				t.Log(ctx, message.NoUndo.With("table", w.Name, "problem", onlyDefinition))
 			}
 		}
 		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), dropped); err != nil {
@@ -137,36 +332,69 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 	return nil
 }
 
+// trashLimit is how large the trash of all runs may become.
+type trashLimit struct {
+	db       campaign.Querier
+	maxBytes int64
+}
+
+func (r *Run) trashLimit() trashLimit { return trashLimit{r.Database.Primary, r.Config.TrashMaxBytes} }
+
+// check fails if the trash has no room for so many bytes more.
+func (l trashLimit) check(ctx context.Context, need int64) error {
+	room, err := l.room(ctx)
+	if err == nil && need > max(room, 0) {
+		err = l.full(need, room)
+	}
+	return err
+}
+
+// room returns how many bytes more the trash may take; it is negative if the trash is larger than it may be.
+func (l trashLimit) room(ctx context.Context) (int64, error) {
+	var bytes int64
+	err := l.db.QueryRow(ctx, trash.BytesSQL).Scan(&bytes)
+	return l.maxBytes - bytes, err
+}
+
+// full refuses what takes more bytes in the trash than there is room for. need is 0 if that is not known.
+func (l trashLimit) full(need, room int64) error {
+	size := func(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
+	has := fmt.Sprintf("the trash has %s, and may have %s", size(l.maxBytes-room), size(l.maxBytes))
+	metadata := map[string]string{"bytes": fmt.Sprint(l.maxBytes - room), "max_bytes": fmt.Sprint(l.maxBytes)}
+	if need > 0 {
+		has = fmt.Sprintf("about %s more would go to the trash, and %s", size(need), has)
+		metadata["need_bytes"] = fmt.Sprint(need)
+	}
+	return &failure.Refusal{
+		Reason:   failure.ReasonTrashFull,
+		Metadata: metadata,
+		Message:  has + ": purge some of it (cleanupd trash purge), raise --undo-max-bytes, or run without undo",
+	}
+}
+
 // trashGate keeps the trash from becoming larger than it may, and from being published. It looks once a second.
 type trashGate struct {
-	pool     campaign.Querier
-	maxBytes int64
-	mu       sync.Mutex
-	looked   time.Time
-	bytes    int64
+	trashLimit
+	mu     sync.Mutex
+	looked time.Time
+	left   int64
 }
 
 // open fails if the trash is full or published.
-func (g *trashGate) open(ctx context.Context) error {
+func (g *trashGate) open(ctx context.Context) (err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.looked) > time.Second {
-		if err := g.pool.QueryRow(ctx, trash.BytesSQL).Scan(&g.bytes); err != nil {
+		if g.left, err = g.room(ctx); err != nil {
 			return err
 		}
-		if err := trash.Unpublished(ctx, g.pool); err != nil {
+		if err := trash.Unpublished(ctx, g.db); err != nil {
 			return err
 		}
 		g.looked = time.Now()
 	}
-	if g.bytes <= g.maxBytes {
-		return nil
+	if g.left < 0 {
+		return g.full(0, g.left)
 	}
-	return &failure.Refusal{
-		Reason:   failure.ReasonTrashFull,
-		Metadata: map[string]string{"bytes": fmt.Sprint(g.bytes), "max_bytes": fmt.Sprint(g.maxBytes)},
-		Message: fmt.Sprintf("the trash has %s, and may have %s: purge some of it (cleanupd trash purge), raise "+
-			"--undo-max-bytes, or run without undo", humanize.IBytes(uint64(g.bytes)),
-			humanize.IBytes(uint64(g.maxBytes))),
-	}
+	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// safetyFactor is how many times smaller than a limit an estimate must be to decide.
-const safetyFactor = 10
+// SafetyFactor is how many times smaller than a limit an estimate must be to decide.
+const SafetyFactor = 10
 
 // Rows are the rows of a table that a task would delete or update.
 type Rows struct {
@@ -103,7 +103,7 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	}
 	t := Trip{Guard: Share, Table: r.Table, Number: recent, Recent: recent}
 	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that were deleted
-	if about := (float64(recent) + estimate) * safetyFactor; !refused &&
+	if about := (float64(recent) + estimate) * SafetyFactor; !refused &&
 		((about < float64(t.Limit) && fresh) || (about < float64(h.minRows()) && !r.Orphans)) {
 		j.Bound = &t
 		return nil, nil
@@ -153,7 +153,7 @@ func (h *History) judgeCount(
 	count func(ctx context.Context, enough int64) (int64, error),
 ) (*Trip, error) {
 	refused := h.IsRefused(t.Guard, r.Table, r.Options)
-	if !refused && (!applies || estimate*safetyFactor < float64(t.Limit)) {
+	if !refused && (!applies || estimate*SafetyFactor < float64(t.Limit)) {
 		return nil, nil
 	}
 	var err error

@@ -39,6 +39,14 @@ func KeepProblem(keep *time.Duration) string {
 const BytesSQL = `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 WHERE c.relnamespace = to_regnamespace('cleanupd_trash') AND c.relkind = 'r'`
 
+// DefaultMaxBytes returns how large the trash may become by default: a tenth of the database, from 64 MiB to 10 GiB.
+func DefaultMaxBytes(ctx context.Context, db campaign.Querier) (bytes int64, err error) {
+	const least, most = 64 << 20, 10 << 30
+	err = db.QueryRow(ctx, "SELECT least($2, greatest($1::bigint, pg_database_size(current_database()) / 10))",
+		int64(least), int64(most)).Scan(&bytes)
+	return bytes, err
+}
+
 // Can takes what one run deletes.
 type Can struct {
 	Pool *pgxpool.Pool
@@ -95,10 +103,10 @@ func Count(b *pgx.Batch, d purge.Delta) {
 	}
 }
 
-// Ready makes the schema of the trash, unless it is there. It fails if the role may not, if another role owns it, or if
-// a publication of all tables would publish it.
-func (c *Can) Ready(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
+// Prepare makes the schema of the trash, unless it is there or only is to be checked. It fails if the role may not, if
+// another role owns it, or if a publication of all tables would publish it.
+func Prepare(ctx context.Context, pool *pgxpool.Pool, onlyCheck bool) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := Unpublished(ctx, tx); err != nil {
 			return err
 		}
@@ -111,10 +119,10 @@ func (c *Can) Ready(ctx context.Context) error {
 			return err
 		case !ours:
 			return notReady("the schema cleanupd_trash belongs to another role: rename it")
-		case there:
-			return nil
-		case !may:
+		case !there && !may:
 			return notReady("the role may not make the schema cleanupd_trash: run deploy/role.sql once more")
+		case there || onlyCheck:
+			return nil
 		}
 		_, err = tx.Exec(ctx, "CREATE SCHEMA "+Schema)
 		return err

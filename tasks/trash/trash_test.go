@@ -55,7 +55,7 @@ func database(t *testing.T, setup string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Prepared(t, "trash", store.Migrate)
 	db.Do(setup)
-	if err := (&trash.Can{Pool: db.Pool}).Ready(t.Context()); err != nil {
+	if err := trash.Prepare(t.Context(), db.Pool, false); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -241,7 +241,7 @@ const (
 	RefusalReason_REFUSAL_REASON_PLAN_EXCEEDED RefusalReason = 3
 	// The trash cannot keep all that the task would delete: `undo` has to be 0 for it.
 	RefusalReason_REFUSAL_REASON_NOT_UNDOABLE RefusalReason = 4
-	// The trash is as large as it may become.
+	// The trash has no room for what would be deleted, or is as large as it may become.
 	RefusalReason_REFUSAL_REASON_TRASH_FULL RefusalReason = 5
 )
 
@@ -665,10 +665,13 @@ type Run struct {
 	// --database-url.
 	Interrupted bool `protobuf:"varint,23,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// For how long after the run what it deletes waits in the trash, the longest of its tasks; absent if nothing does. Of
-	// a dry run: what it deletes if it is done by this plan without another `undo`.
+	// a dry run: for how long at least, if a run does this plan without another `undo`.
 	Undo *durationpb.Duration `protobuf:"bytes,24,opt,name=undo,proto3" json:"undo,omitempty"`
 	// The run of which this one restores what is in the trash; empty for a run that deletes.
 	RestoredRunId string `protobuf:"bytes,25,opt,name=restored_run_id,json=restoredRunId,proto3" json:"restored_run_id,omitempty"`
+	// Of a dry run with `undo`: an estimate of the bytes that the trash would need for all tasks, the sum of their
+	// `trash_bytes`. ListTrash has the size of the trash, and how large it may become. 0 in ListRuns.
+	TrashBytes    int64 `protobuf:"varint,26,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -878,6 +881,13 @@ func (x *Run) GetRestoredRunId() string {
 	return ""
 }
 
+func (x *Run) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
+	}
+	return 0
+}
+
 // TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
 // delete.
 type TaskResult struct {
@@ -938,7 +948,8 @@ type TaskResult struct {
 	Reason RefusalReason `protobuf:"varint,17,opt,name=reason,proto3,enum=cleanup.v1.RefusalReason" json:"reason,omitempty"`
 	// Details of `reason`: for PLAN_STALE `changed`; for PLAN_EXCEEDED `table`, and `planned` with its rows in the
 	// plan; for GUARD `guard`, `table`, `number` and `limit` of the first guard, and `guards` with a text about all of
-	// them.
+	// them; for NOT_UNDOABLE `table`; for TRASH_FULL `bytes` and `max_bytes` of the trash, and `need_bytes`, an estimate of
+	// what would go there, if the task was refused before it deleted anything.
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Obsolete rows that were retained because they are on hold, and lists and deliveries with such rows; see
 	// CreateHold. They are not counted in `rows_retained`.
@@ -949,7 +960,9 @@ type TaskResult struct {
 	// Rows, and tables, that a restore brought back from the trash.
 	RowsRestored int64 `protobuf:"varint,26,opt,name=rows_restored,json=rowsRestored,proto3" json:"rows_restored,omitempty"`
 	// Rows that a restore left in the trash, because rows with the same keys exist again.
-	RowsExisting  int64 `protobuf:"varint,27,opt,name=rows_existing,json=rowsExisting,proto3" json:"rows_existing,omitempty"`
+	RowsExisting int64 `protobuf:"varint,27,opt,name=rows_existing,json=rowsExisting,proto3" json:"rows_existing,omitempty"`
+	// In a dry run with `undo`: an estimate of the bytes that the trash would need, the sum of those of `preview`.
+	TrashBytes    int64 `protobuf:"varint,28,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1173,6 +1186,13 @@ func (x *TaskResult) GetRowsExisting() int64 {
 	return 0
 }
 
+func (x *TaskResult) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
+	}
+	return 0
+}
+
 // TablePreview predicts what a task would do to a table. A row counts once, at the first task that deletes it. The
 // changes of earlier tasks are taken into account.
 type TablePreview struct {
@@ -1210,7 +1230,13 @@ type TablePreview struct {
 	// With `what_if`: the rows, or for DROP the tables, with the stored options; absent otherwise.
 	BaselineRows *int64 `protobuf:"varint,13,opt,name=baseline_rows,json=baselineRows,proto3,oneof" json:"baseline_rows,omitempty"`
 	// The guards that would trip. All tables that a task drops count for the first of them.
-	Guards        []*TrippedGuard `protobuf:"bytes,14,rep,name=guards,proto3" json:"guards,omitempty"`
+	Guards []*TrippedGuard `protobuf:"bytes,14,rep,name=guards,proto3" json:"guards,omitempty"`
+	// With `undo`: an estimate of the bytes that the trash would need: the mean width of the table's rows, with TOAST, for
+	// each row, and the whole size of dropped tables and partitions with their indexes. 0 for UPDATE and DETACH, for rows
+	// that cannot go to the trash, and without `undo`.
+	TrashBytes int64 `protobuf:"varint,17,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
+	// With `undo`: why what would happen to rows of the table could not be undone; empty if it could.
+	NoUndo        []string `protobuf:"bytes,18,rep,name=no_undo,json=noUndo,proto3" json:"no_undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1353,6 +1379,20 @@ func (x *TablePreview) GetBaselineRows() int64 {
 func (x *TablePreview) GetGuards() []*TrippedGuard {
 	if x != nil {
 		return x.Guards
+	}
+	return nil
+}
+
+func (x *TablePreview) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
+	}
+	return 0
+}
+
+func (x *TablePreview) GetNoUndo() []string {
+	if x != nil {
+		return x.NoUndo
 	}
 	return nil
 }
@@ -2324,8 +2364,9 @@ type RunCleanupRequest struct {
 	Pace Pace `protobuf:"varint,11,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
 	// Whether `max_duration` does not count pauses. Default false.
 	PauseStopsClock bool `protobuf:"varint,12,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
-	// For how long after the run what it deletes waits in the trash: 0, for not at all, to 90 days. Default: the `undo` of
-	// a task's policy, or else that of `serve`.
+	// For how long after the run what it deletes waits in the trash: 0, for not at all, to 90 days. A dry run estimates what
+	// the trash would need for that. Default: the `undo` of a task's policy, or else that of `serve`; with `plan`, at least
+	// that of the dry run.
 	Undo          *durationpb.Duration `protobuf:"bytes,13,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3847,7 +3888,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\b\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\t\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -3877,7 +3918,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x10waits_for_run_id\x18\x15 \x01(\tR\rwaitsForRunId\x12 \n" +
 	"\vinterrupted\x18\x17 \x01(\bR\vinterrupted\x12-\n" +
 	"\x04undo\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\x04undo\x12&\n" +
-	"\x0frestored_run_id\x18\x19 \x01(\tR\rrestoredRunId\"\x95\t\n" +
+	"\x0frestored_run_id\x18\x19 \x01(\tR\rrestoredRunId\x12\x1f\n" +
+	"\vtrash_bytes\x18\x1a \x01(\x03R\n" +
+	"trashBytes\"\xb6\t\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -3911,10 +3954,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"rowsOnHold\x12#\n" +
 	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x12#\n" +
 	"\rrows_restored\x18\x1a \x01(\x03R\frowsRestored\x12#\n" +
-	"\rrows_existing\x18\x1b \x01(\x03R\frowsExisting\x1a;\n" +
+	"\rrows_existing\x18\x1b \x01(\x03R\frowsExisting\x12\x1f\n" +
+	"\vtrash_bytes\x18\x1c \x01(\x03R\n" +
+	"trashBytes\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x04\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -3937,7 +3982,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04rule\x18\v \x01(\tR\x04rule\x12\x18\n" +
 	"\aremarks\x18\f \x03(\tR\aremarks\x12(\n" +
 	"\rbaseline_rows\x18\r \x01(\x03H\x00R\fbaselineRows\x88\x01\x01\x120\n" +
-	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guardsB\x10\n" +
+	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guards\x12\x1f\n" +
+	"\vtrash_bytes\x18\x11 \x01(\x03R\n" +
+	"trashBytes\x12\x17\n" +
+	"\ano_undo\x18\x12 \x03(\tR\x06noUndoB\x10\n" +
 	"\x0e_baseline_rows\"\x84\x03\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +

@@ -48,6 +48,10 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 		printPreviewList(s, shown)
 	}
 	printMore(s, total-len(shown), more)
+	if r.GetUndo() != nil {
+		fmt.Fprintln(s, s.Wrap(fmt.Sprintf("The trash would need about %s for undo (an estimate).",
+			format.Size(r.GetTrashBytes())), 2))
+	}
 	for _, t := range r.GetTrippedGuards() {
 		fmt.Fprintln(s, s.Wrap(DescribeGuard(t), 2))
 	}
@@ -62,18 +66,26 @@ func printRemarks(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 		}
 	}
 	tables := map[string][]string{}
-	var remarks []string
+	var all []string
 	for _, p := range list {
-		for _, remark := range p.GetRemarks() {
+		for _, remark := range remarks(p) {
 			if tables[remark] == nil {
-				remarks = append(remarks, remark)
+				all = append(all, remark)
 			}
 			tables[remark] = append(tables[remark], p.GetTable())
 		}
 	}
-	for _, remark := range remarks {
+	for _, remark := range all {
 		fmt.Fprintln(s, s.Wrap(terminal.Printable(strings.Join(tables[remark], ", ")+": "+remark), 2))
 	}
+}
+
+func remarks(p *cleanupv1.TablePreview) []string {
+	remarks := slices.Clone(p.GetRemarks())
+	for _, why := range p.GetNoUndo() {
+		remarks = append(remarks, "no undo: "+why)
+	}
+	return remarks
 }
 
 // difference compares what a run would do with other options and with the stored ones.
@@ -99,7 +111,7 @@ const maxRuleLines = 3
 
 func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 	// empty columns are left out
-	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
+	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "TRASH", "OLDEST", "NEWEST", "WHY"}}
 	for _, p := range list {
 		total, now := "", ""
 		if p.BaselineRows != nil {
@@ -111,7 +123,7 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 		rows = append(rows,
 			terminal.Row{
 				p.GetTable(), format.EnumName(p.GetAction()), humanize.Comma(affected(p)), now, total,
-				format.Size(p.GetBytes()), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), p.GetRule(),
+				format.Size(p.GetBytes()), trashSize(p), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), p.GetRule(),
 			})
 	}
 	return rows
@@ -127,6 +139,9 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 			figures += " of " + humanize.Comma(p.GetRowsTotal())
 		}
 		figures += ", " + format.Size(p.GetBytes())
+		if size := trashSize(p); size != "" {
+			figures += ", " + size + " in the trash"
+		}
 		if p.GetOldestTime() != nil {
 			figures += ", " + format.Date(p.GetOldestTime()) + " to " + format.Date(p.GetNewestTime())
 		}
@@ -136,10 +151,18 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 		if text := partitions(p); text != "" {
 			fmt.Fprintln(s, s.Wrap(terminal.Printable("  "+text), 2))
 		}
-		for _, remark := range p.GetRemarks() {
+		for _, remark := range remarks(p) {
 			fmt.Fprintln(s, s.Wrap(terminal.Printable("  but "+remark), 4))
 		}
 	}
+}
+
+// trashSize is empty if nothing would go to the trash.
+func trashSize(p *cleanupv1.TablePreview) string {
+	if p.GetTrashBytes() == 0 {
+		return ""
+	}
+	return format.Size(p.GetTrashBytes())
 }
 
 // partitions names the first partitions that would be removed; "" if there are none.

@@ -40,6 +40,7 @@ type NewRun struct {
 	Phase           *schedule.Phase // the current phase of the schedule's windows; nil if no windows apply to the run
 	RequestedBy     string
 	Plan            uuid.UUID // the dry run whose plan the run follows; uuid.Nil if none
+	KeepAsPlanned   bool      // whether the trash keeps what tasks delete for at least as long as the plan's preview says
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
 	Restore         *RestoreParams // nil for a run that deletes
@@ -188,12 +189,13 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
 	if _, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state, undo)
-		SELECT @run_id::uuid, position, name, kind, state = @pending, state, COALESCE(undo, '0')
+		SELECT @run_id::uuid, position, name, kind, state = @pending, state, greatest(undo, '0', (SELECT undo
+			FROM cleanupd.task AS p WHERE @keep_as_planned AND p.run_id = @plan AND p.name = t.name))
 		FROM unnest(@names::text[], @kinds::text[], @states::text[], @undo::interval[])
 			WITH ORDINALITY AS t (name, kind, state, undo, position)`,
 		pgx.StrictNamedArgs{
 			"run_id": id, "names": names, "kinds": kinds, "states": states, "undo": undo,
-			"pending": string(cleanup.Pending),
+			"pending": string(cleanup.Pending), "plan": r.Plan, "keep_as_planned": r.KeepAsPlanned,
 		},
 	); err != nil {
 		return err
@@ -283,22 +285,22 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 }
 
 // CheckPlan fails with a failure.Refusal if the saved plan is older than maxAge, or if another run has ended since
-// then, or has worked until the schedule paused it. A run that was refused by a guard before it changed anything does
-// not count.
+// then, or has worked until the schedule paused it. A run that was refused before it changed anything does not count.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
-		age   time.Duration
-		later *string // what another run has done since
+		age      time.Duration
+		later    *string // what another run has done since
+		refusals = []string{failure.ReasonGuard, failure.ReasonNotUndoable, failure.ReasonTrashFull}
 	)
 	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT format('run %s has %s since', id,
 			CASE WHEN end_time IS NULL THEN 'worked' ELSE 'ended' END) FROM cleanupd.run r
 		WHERE NOT dry_run AND (end_time > p.reference_time
 			OR paused_by = $3 AND start_time IS NOT NULL AND pause_time > p.reference_time)
 		AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
-			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
-				DISTINCT FROM $2)
+			HAVING (r.cause = ANY ($2) OR bool_or(reason = ANY ($2)))
+				AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason = ANY ($2))
 			AND sum(rows_deleted + rows_updated + tables_dropped + partitions_removed) = 0)
-		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, failure.ReasonGuard, RequestedBySchedule).
+		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refusals, RequestedBySchedule).
 		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -87,6 +87,7 @@ export const messages: Record<string, string> = {
   APPLICATION_CLEANUP_STARTED:
     'Der Workflow „Datenbankbereinigung“ der Anwendung (cleanup) ist ebenfalls gestartet: Stoppen Sie ihn, sonst bereinigen zwei Dienste eine Datenbank',
   GUARD_WOULD_REFUSE: 'Die Schutzregel {guard} würde eine Ausführung verweigern: {problem}',
+  UNDO_WOULD_REFUSE: 'Mit Papierkorb würde eine Ausführung dies verweigern: {problem}',
   IDLENESS_UNKNOWN: 'Aus {table} ist nicht ersichtlich, ob die Anwendung ruht: {error}',
   TIME_ZONE_UNKNOWN:
     'Die Zone von Datumsangaben ohne Zeitzone ist nicht bekannt: option {option} {problem}. Zeilen, die nur in manchen Zonen veraltet sind, bleiben erhalten. Setzen Sie die Option auf einen IANA-Namen wie Europe/Paris, oder löschen Sie ihre Zeile, wenn die Angaben in der Zone der Datenbank sind: {zone}',

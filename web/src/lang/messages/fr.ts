@@ -87,6 +87,7 @@ export const messages: Record<string, string> = {
   APPLICATION_CLEANUP_STARTED:
     'Le workflow cleanup de l’application est démarré lui aussi : arrêtez-le, sinon deux services nettoient une même base',
   GUARD_WOULD_REFUSE: 'Le garde-fou {guard} refuserait une exécution : {problem}',
+  UNDO_WOULD_REFUSE: 'Avec la corbeille, une exécution refuserait ceci : {problem}',
   IDLENESS_UNKNOWN: '{table} ne permet pas de savoir si l’application est inactive : {error}',
   TIME_ZONE_UNKNOWN:
     'Le fuseau des dates sans fuseau horaire n’est pas connu : option {option} {problem}. Les lignes obsolètes dans certains fuseaux seulement sont conservées. Donnez à l’option un nom IANA, tel que Europe/Paris, ou supprimez sa ligne si les dates sont dans le fuseau de la base, {zone}',

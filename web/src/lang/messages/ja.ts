@@ -74,6 +74,7 @@ export const messages: Record<string, string> = {
   APPLICATION_CLEANUP_STARTED:
     'アプリケーションのワークフロー cleanup も開始されています。停止してください。そうしないと、2 つのサービスが 1 つのデータベースをクリーンアップします',
   GUARD_WOULD_REFUSE: 'ガード {guard} は実行を拒否します：{problem}',
+  UNDO_WOULD_REFUSE: 'ごみ箱を使う実行は、これを拒否します：{problem}',
   IDLENESS_UNKNOWN: '{table} からは、アプリケーションがアイドル状態かどうか分かりません：{error}',
   TIME_ZONE_UNKNOWN:
     'タイムゾーンのない日付のゾーンが不明です：option {option} {problem}。一部のゾーンでのみ古い行は保持されます。オプションに Europe/Paris のような IANA 名を設定するか、日付がデータベースのゾーン {zone} の場合はその行を削除してください',
