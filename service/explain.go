@@ -53,8 +53,8 @@ func (s *Service) ExplainRow(
 	if err != nil {
 		return nil, err
 	}
-	mayListHolds := access.FromContext(ctx).Role >= access.Admin
-	x, deletions, err := s.runs.ExplainRow(ctx, in.GetTable(), key, mayListHolds,
+	isAdmin := access.FromContext(ctx).Role >= access.Admin
+	x, err := s.runs.ExplainRow(ctx, in.GetTable(), key, isAdmin,
 		func() error { return mayExplainByText(ctx, in.GetTable()) })
 	if err != nil {
 		return nil, err
@@ -71,7 +71,15 @@ func (s *Service) ExplainRow(
 	for _, step := range x.Steps {
 		out.Steps = append(out.Steps, stepMessage(step))
 	}
-	for _, r := range deletions {
+	for _, f := range x.Trash {
+		if f.KeyIsText && !isAdmin {
+			f.Key = ""
+		}
+		out.Trash = append(out.Trash, &cleanupv1.TrashedRow{
+			RunId: f.Run, Task: f.Task, Table: f.Root, Key: f.Key, ExpireTime: timestamp(f.Expires),
+		})
+	}
+	for _, r := range x.Deletions {
 		out.Runs = append(out.Runs, &cleanupv1.ExplainedRun{
 			RunId:       r.RunID,
 			StartTime:   timestamppb.New(r.StartTime),

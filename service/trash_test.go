@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
 // What a run with undo deleted is listed, comes back by key, and can be deleted for good, but not against a hold.
@@ -276,5 +277,60 @@ func TestTrashOfAPartitionedTable(t *testing.T) {
 	out, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: run.GetId(), Table: `"shop"."visit"`})
 	if err != nil || out.GetRows() != 3 || out.GetEntries() != 2 {
 		t.Errorf("purging the table: %v, %v; want 3 rows of 2 entries", out, err)
+	}
+}
+
+// The explanation of a row that is in the trash has what a restore needs to bring back this row alone, also of a row that a
+// foreign key deleted from a table that no task covers.
+func TestExplainRowInTheTrash(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 3) i;
+		CREATE TABLE remark (id int UNIQUE, audit int REFERENCES XtkAudit (iAuditId) ON DELETE CASCADE, word text,
+			PRIMARY KEY (audit, word));
+		INSERT INTO remark VALUES (7, 2, 'a'), (8, 2, 'b')`)
+	ask := func(table, key string) *cleanupv1.ExplainRowResponse {
+		t.Helper()
+		out, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if x := ask("xtkaudit", "2"); !x.GetExists() || x.GetTrash() != nil {
+		t.Errorf("before the run the row is explained by %v, want that it exists", x)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}, Undo: durationpb.New(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ table, key, root, value, back string }{
+		{"xtkaudit", "2", `"public"."xtkaudit"`, "2", "SELECT count(*) FROM XtkAudit WHERE iAuditId = 2"},
+		{"remark", "id=7", `"public"."remark"`, "7", "SELECT count(*) FROM remark WHERE id = 7"},
+	} {
+		x := ask(c.table, c.key)
+		if x.GetExists() || len(x.GetTrash()) != 1 {
+			t.Fatalf("%s %s is explained by %v, want one place in the trash", c.table, c.key, x)
+		}
+		r := x.GetTrash()[0]
+		if r.GetRunId() != run.GetId() || r.GetTask() != "audit-trail" || r.GetTable() != c.root || r.GetKey() != c.value ||
+			r.GetExpireTime().AsTime().Before(run.GetEndTime().AsTime().Add(59*time.Minute)) {
+			t.Errorf("%s %s is in the trash as %v", c.table, c.key, r)
+		}
+		if err := restoreError(t, s, &cleanupv1.RestoreTrashRequest{
+			RunId: r.GetRunId(), Tables: []string{r.GetTable()}, Keys: []string{r.GetKey()},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.db.Int(c.back); got != 1 {
+			t.Errorf("%s %s: %d rows came back, want this one", c.table, c.key, got)
+		}
+	}
+	if x := ask("xtkaudit", "9"); x.GetExists() || x.GetTrash() != nil {
+		t.Errorf("a row that never was is explained by %v", x)
+	}
+	for _, key := range []string{"id=7", "id=9"} { // one of them exists again
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "remark", Key: rowkey.Parse(key)})
+		wantCode(t, err, codes.FailedPrecondition)
 	}
 }

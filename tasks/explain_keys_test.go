@@ -43,9 +43,12 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.table == "shipment" {
-			_, err := insight.NewExplainer(t.Context(), cleanup.Config{
+			below, err := insight.NewExplainer(t.Context(), cleanup.Config{
 				Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
 			}, rules.Holds{}, "parcel")
+			if err == nil {
+				_, err = below.Row(t.Context(), []insight.KeyColumn{{Value: "5"}}, func() error { return nil })
+			}
 			checkError(t, err, "no task and no policy covers parcel", "with those of public.shipment")
 		}
 		x, err := e.Row(t.Context(), c.key, func() error { return nil })

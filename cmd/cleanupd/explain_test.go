@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,5 +85,26 @@ func TestExplain(t *testing.T) {
 	if code, _, errs := r.run(t, "explain"); code != 2 ||
 		!strings.Contains(errs, "the name of one task") {
 		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// explain prints the command that brings a row back from the trash, and that does it.
+func TestExplainRowInTheTrash(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
+	r := startServer(t, "--database-url", db.URL(), "--undo", "72h")
+	if code, _, errs := r.run(t, "run --task audit-trail"); code != 0 {
+		t.Fatal(errs)
+	}
+	_, out, errs := r.run(t, "explain xtkaudit 2")
+	command := regexp.MustCompile(`(?m)^It is in the trash until 2\S+Z, deleted by the task audit-trail\. To bring it back:\n` +
+		`  cleanupd (trash restore .+)$`).FindStringSubmatch(out)
+	if command == nil {
+		t.Fatalf("it says %s%s, want the command", out, errs)
+	}
+	code, out, errs := cleanupd(t, strings.Fields(strings.ReplaceAll(command[1], "'", ""))...)
+	if left := db.Strings("SELECT iAuditId::text FROM XtkAudit"); code != 0 || strings.Join(left, " ") != "2" {
+		t.Errorf("after %s the rows are %q, want 2: %s%s", command[1], left, out, errs)
 	}
 }

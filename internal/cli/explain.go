@@ -37,8 +37,8 @@ func NewExplain() *cobra.Command {
 			"Or show what the next run would do with a row, and why: for each step on its table, condition by\n" +
 			"condition. KEY is the value of the table's integer key, or COLUMN=VALUE for each column of one of\n" +
 			"its unique keys, separated by commas; times as 2026-02-28T12:00:00Z. A text must be the whole key,\n" +
-			"and needs the role admin. For a row that does not exist, show which runs deleted rows of its\n" +
-			"table.\n" +
+			"and needs the role admin. For a row that does not exist, show whether it is in the trash, and which\n" +
+			"runs deleted rows of its table.\n" +
 			"Nothing is changed or locked.",
 		Example: "  cleanupd explain shop.order_line order_id=5,no=7\n" +
 			"  cleanupd explain policy/old-orders -o json | jq -r '.statements[].sql'\n" +
@@ -47,13 +47,13 @@ func NewExplain() *cobra.Command {
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(&server, knownTasks, knownTables)),
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			if len(args) == 2 {
-				return explainRow(cmd, client, output, args[0], strings.TrimPrefix(args[1], " "))
+				return explainRow(cmd, &server, client, output, args[0], strings.TrimPrefix(args[1], " "))
 			}
 			err := explainTask(cmd, client, output, args[0])
 			if status.Code(err) != codes.NotFound {
 				return err
 			}
-			rowErr := explainRow(cmd, client, output, args[0], "") // says which key it needs
+			rowErr := explainRow(cmd, &server, client, output, args[0], "") // says which key it needs
 			if status.Code(rowErr) != codes.InvalidArgument {
 				return errors.New(args[0] + ": " + rpc.PlainError(err).Error() + "; " + rpc.PlainError(rowErr).Error())
 			}
@@ -77,7 +77,9 @@ func explainTask(cmd *cobra.Command, client cleanupd.Client, output format.Outpu
 	return nil
 }
 
-func explainRow(cmd *cobra.Command, client cleanupd.Client, output format.Output, table, key string) error {
+func explainRow(
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, output format.Output, table, key string,
+) error {
 	req := &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)}
 	row, err := client.ExplainRow(cmd.Context(), req)
 	if err != nil {
@@ -86,7 +88,7 @@ func explainRow(cmd *cobra.Command, client cleanupd.Client, output format.Output
 	if output != format.Table {
 		return output.Print(cmd.OutOrStdout(), row, nil)
 	}
-	return printRow(terminal.ScreenOf(cmd.OutOrStdout()), key, row)
+	return printRow(terminal.ScreenOf(cmd.OutOrStdout()), server, key, row)
 }
 
 // ProtectNegativeKey puts a space before the negative key of a row, which would otherwise be parsed as a flag. The
@@ -110,9 +112,10 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse) error {
+func printRow(s *terminal.Screen, server *rpc.Server, key string, row *cleanupv1.ExplainRowResponse) error {
 	if !row.GetExists() {
 		fmt.Fprintf(s, "%s %s: no such row\n", terminal.Printable(row.GetTable()), terminal.Printable(key))
+		printTrashedRow(s, server, row)
 		return printRunsOfTable(s, row.GetRuns())
 	}
 	fmt.Fprintf(s, "%s %s: %s\n", terminal.Printable(row.GetTable()), terminal.Printable(key),
@@ -135,6 +138,29 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 		}
 	}
 	return nil
+}
+
+// printTrashedRow prints where the row is in the trash, and the commands that bring it back, which are not wrapped so that
+// they can be pasted.
+func printTrashedRow(s *terminal.Screen, server *rpc.Server, row *cleanupv1.ExplainRowResponse) {
+	if row.GetWhy() != "" {
+		fmt.Fprintln(s, s.Wrap(terminal.Printable(row.GetWhy()), 2))
+	}
+	for _, t := range row.GetTrash() {
+		until := "while the run works"
+		if t.GetExpireTime() != nil {
+			until = "until " + format.Time(t.GetExpireTime())
+		}
+		fmt.Fprintf(s, "It is in the trash %s, deleted by the task %s. To bring it back", until,
+			terminal.Printable(t.GetTask()))
+		command := server.Command("trash restore", t.GetRunId()) + " --table " + format.ShellWord(t.GetTable())
+		if t.GetKey() != "" {
+			command += " --key " + format.ShellWord(t.GetKey())
+		} else {
+			fmt.Fprint(s, ", with all that the run deleted there")
+		}
+		fmt.Fprintf(s, ":\n  %s\n", terminal.Printable(command))
+	}
 }
 
 func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error {

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // ExplainTask fails with a failure.NotFound.
@@ -41,33 +43,51 @@ func (m *Manager) Cover(ctx context.Context) (insight.Coverage, error) {
 // maxDeletions is how many runs are listed at most as those that may have deleted a row.
 const maxDeletions = 50
 
-// ExplainRow explains a row. If the row does not exist, it returns the runs that deleted rows of the table. If the
-// key is a text, it calls byText first. If namesHolds is set, it names the holds that keep the row. It fails with
-// insight.ErrKey, or a failure.Refusal.
+// RowExplanation explains why a row is deleted or not, or where a row that does not exist may be.
+type RowExplanation struct {
+	insight.RowExplanation
+	// Trash has the places of the row in the trash, and Deletions are the runs that deleted rows of the table. Rows that
+	// exist have neither.
+	Trash     []trash.Found
+	Deletions []store.Deletion
+}
+
+// ExplainRow explains a row. If the key is a text, it calls byText first. If namesHolds is set, it names the holds that
+// keep the row. It fails with insight.ErrKey, or a failure.Refusal.
 func (m *Manager) ExplainRow(
 	ctx context.Context, table string, key []insight.KeyColumn, namesHolds bool, byText func() error,
-) (x insight.RowExplanation, deletions []store.Deletion, err error) {
+) (x RowExplanation, err error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
-		return x, nil, err
+		return x, err
 	}
 	e, err := insight.NewExplainer(ctx, config, holds, table)
 	if err != nil {
-		return x, nil, err
+		return x, err
 	}
 	if namesHolds {
 		if e.Holds, _, err = store.ListEffectiveHolds(ctx, m.calls, time.Now()); err != nil {
-			return x, nil, err
+			return x, err
 		}
 	}
-	if x, err = e.Row(ctx, key, byText); err != nil {
-		return x, nil, err
+	if x.RowExplanation, err = e.Row(ctx, key, byText); err != nil {
+		return x, err
 	}
 	if x.Exists {
-		return x, nil, m.explainUnproven(ctx, &x)
+		return x, cmp.Or(x.Uncovered, m.explainUnproven(ctx, &x.RowExplanation))
 	}
-	deletions, err = store.Deletions(ctx, m.calls, x.Table, maxDeletions)
-	return x, deletions, err
+	complete := false
+	if x.Trash, complete, err = trash.Find(ctx, m.calls, x.Table, x.Key); err != nil {
+		return x, err
+	}
+	if !complete {
+		x.Why = "the trash has too many rows of the table to look for this one: see cleanupd trash list"
+	}
+	if x.Trash == nil && complete && x.Uncovered != nil {
+		return x, x.Uncovered
+	}
+	x.Deletions, err = store.Deletions(ctx, m.calls, x.Table, maxDeletions)
+	return x, err
 }
 
 // explainUnproven says of the policies that delete a row if only runs that follow a saved plan do so.

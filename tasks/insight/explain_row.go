@@ -68,7 +68,11 @@ type RowExplanation struct {
 	// Table is the quoted name with the schema.
 	Table  string
 	Exists bool
-	Now    time.Time
+	// Key is the condition on a row r by which it was looked for.
+	Key sqlexpr.Expr
+	// Uncovered is why nothing is explained, because no task covers the table; nil if one does.
+	Uncovered error
+	Now       time.Time
 	// Steps are in the order of the pipeline.
 	Steps []StepExplanation
 	// Verdict is that of all steps together. Task is the one that deletes the row, from Since on.
@@ -101,6 +105,8 @@ type Explainer struct {
 	config     cleanup.Config
 	simulation *cleanup.Simulation
 	table      *campaign.Table
+	// uncovered is why no row of the table can be explained, though foreign keys delete some; nil if a task covers it.
+	uncovered error
 }
 
 // NewExplainer returns an Explainer for a table. It determines the parents of the tasks on which the table's rows
@@ -111,7 +117,11 @@ func NewExplainer(ctx context.Context, c cleanup.Config, holds rules.Holds, tabl
 		return nil, err
 	}
 	if e.table, err = e.covered(ctx, table); err != nil {
-		return nil, err
+		if e.table == nil {
+			return nil, err
+		}
+		e.uncovered = err
+		return e, nil
 	}
 	concerning, err := e.simulation.Concerning(func(p *rules.Plan) bool { return e.covers(p, e.table) })
 	if err != nil {
@@ -134,7 +144,7 @@ func simulate(ctx context.Context, c cleanup.Config, holds rules.Holds) (*Explai
 }
 
 // covered returns a table by its name, or by the name of a partition. It fails with a failure.Refusal if no task
-// covers the table.
+// covers the table, and returns the table all the same if foreign keys delete its rows.
 func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, error) {
 	table := e.simulation.Database().Env.Catalog.Find(name)
 	if table == nil {
@@ -151,6 +161,7 @@ func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, 
 		}
 	}
 	var above []string // the tables with whose rows foreign keys delete or change rows of the table
+	var below *campaign.Table
 	for _, t := range e.config.Pipeline {
 		p, err := e.simulation.Database().Compile(t)
 		if err != nil || (table != nil && e.covers(p, table)) {
@@ -160,13 +171,13 @@ func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, 
 			isNamed := func(t *campaign.Table) bool {
 				return t != j.Table && slices.Contains([]string{t.Name, t.FullName(), t.Quoted()}, name)
 			}
-			if slices.ContainsFunc(j.Affected, isNamed) && !slices.Contains(above, j.Table.FullName()) {
-				above = append(above, j.Table.FullName())
+			if i := slices.IndexFunc(j.Affected, isNamed); i >= 0 && !slices.Contains(above, j.Table.FullName()) {
+				above, below = append(above, j.Table.FullName()), j.Affected[i]
 			}
 		}
 	}
 	if above != nil {
-		return nil, notCovered(name, fmt.Sprintf("no task and no policy covers %.64s: foreign keys delete or change its "+
+		return below, notCovered(name, fmt.Sprintf("no task and no policy covers %.64s: foreign keys delete or change its "+
 			"rows with those of %s that they refer to, which can be explained", name, strings.Join(above, ", ")))
 	}
 	return nil, notCovered(name, fmt.Sprintf("no task and no policy covers %.64s: its rows are kept", name))
@@ -206,7 +217,7 @@ func rollsUp(c *campaign.Catalog, p *rules.Plan, table *campaign.Table) bool {
 // Row explains the row with a unique key. If the key is a text, it calls onText before it looks for the row, and
 // stops if that returns an error. Row fails with ErrKey, or a failure.Refusal.
 func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() error) (x RowExplanation, err error) {
-	x.Table, x.Now = e.table.Quoted(), e.config.Now
+	x.Table, x.Now, x.Uncovered = e.table.Quoted(), e.config.Now, e.uncovered
 	d := e.simulation.Database()
 	ctx = d.InZone(ctx)
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -215,11 +226,14 @@ func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() erro
 		if _, err := tx.Exec(ctx, settings); err != nil {
 			return err
 		}
-		r, err := find(ctx, tx, e.table, key, onText)
-		if err != nil || r == nil {
+		r, err := rowOf(ctx, tx, e.table, key, onText)
+		if err != nil {
 			return err
 		}
-		x.Exists = true
+		x.Key = r.key
+		if x.Exists, err = r.find(ctx, tx); err != nil || !x.Exists || e.uncovered != nil {
+			return err
+		}
 		if x.Steps, err = (&explanation{Explainer: e, tx: tx, row: *r}).steps(ctx); err != nil {
 			return err
 		}
@@ -228,6 +242,10 @@ func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() erro
 	})
 	if sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil {
 		err = noIndex(e.table.Quoted(), sqlstate.Explain(err))
+	}
+	refused := (*failure.Refusal)(nil)
+	if e.uncovered != nil && (errors.Is(err, ErrKey) || errors.Is(err, errNoKey) || errors.As(err, &refused)) {
+		err = e.uncovered // whatever the key
 	}
 	return x, err
 }
@@ -282,8 +300,8 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 	return columns, nil
 }
 
-// find finds a row by its key, and returns nil if there is none. If the key is a text, it first calls onText.
-func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
+// rowOf returns the row with a key, which may not exist. If the key is a text, it calls onText.
+func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
 	if len(key) == 0 {
 		return nil, missingKey(ctx, tx, t)
 	}
@@ -314,20 +332,25 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 			return nil, err
 		}
 	}
-	oids, err := sqlexpr.Format("SELECT r.tableoid::bigint FROM %s AS r WHERE %s LIMIT 2", t.Quoted(), r.key).IDs(ctx,
+	return r, nil
+}
+
+// find reports whether the row exists, and finds its partition.
+func (r *row) find(ctx context.Context, tx pgx.Tx) (exists bool, err error) {
+	oids, err := sqlexpr.Format("SELECT r.tableoid::bigint FROM %s AS r WHERE %s LIMIT 2", r.relation, r.key).IDs(ctx,
 		tx)
 	switch {
 	case err != nil || len(oids) == 0:
-		return nil, err
+		return false, err
 	case len(oids) > 1:
-		return nil, fmt.Errorf("%w: several rows of %s have it", ErrKey, t.Name)
+		return false, fmt.Errorf("%w: several rows of %s have it", ErrKey, r.table.Name)
 	}
-	for _, leaf := range t.Leaves {
+	for _, leaf := range r.table.Leaves {
 		if int64(leaf.OID) == oids[0] {
 			r.relation = leaf.Quoted()
 		}
 	}
-	return r, nil
+	return true, nil
 }
 
 var errNoKey = failure.Field("key", "is missing")

@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Entry is what a run deleted from one relation.
@@ -82,6 +83,87 @@ func List(ctx context.Context, db campaign.Querier, run string, size int, token 
 	}
 	list, next := pagetoken.Cut(list, size, func(e Entry) int64 { return e.ID })
 	return list, next, nil
+}
+
+// Found is where a row is in the trash.
+type Found struct {
+	Entry
+	// Key names the row in Restore.Keys. It is "" if its table has no key of one column, or was dropped with the row: all of
+	// the entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
+	Key       string
+	KeyIsText bool
+}
+
+// Find returns where a row of a table, given by its quoted name, is in the trash, the last deletion first. key is a
+// condition on the row, named r. complete is false if the trash has more rows of the table than can be searched in five
+// seconds.
+func Find(ctx context.Context, pool *pgxpool.Pool, table string, key sqlexpr.Expr) (
+	found []Found, complete bool, err error,
+) {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		const of = ` AND kind <> 'VIEW' AND (root = $2 OR to_regclass($2) IN (
+			SELECT relid FROM pg_partition_ancestors(to_regclass(relation ->> 'parent')) AS a (relid))) ORDER BY id DESC`
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, selectEntries+of, "", table)
+		entries, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+		if err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, uniqueSQL, table)
+		unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+		if err != nil {
+			return err
+		}
+		until := time.Now().Add(5 * time.Second)
+		for _, e := range entries {
+			f, of := Found{Entry: e}, e.key(unique)
+			f.KeyIsText = of != nil && slices.Contains([]string{"text", asText, "character varying", "character"}, of.Kept)
+			if f.Key, err = e.find(ctx, tx, of, key, time.Until(until)); err == nil {
+				found = append(found, f)
+			} else if !errors.Is(err, pgx.ErrNoRows) && !sqlstate.Is(err, pgerrcode.UndefinedColumn,
+				pgerrcode.UndefinedFunction) { // it was another table then
+				return err
+			}
+		}
+		return nil
+	})
+	if sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil {
+		return found, false, nil
+	}
+	return found, true, err
+}
+
+// find looks for a row by a condition, and returns its value of a column, unless that is nil, as text. It fails with
+// pgx.ErrNoRows.
+func (e *Entry) find(
+	ctx context.Context, tx pgx.Tx, of *column, key sqlexpr.Expr, limit time.Duration,
+) (value string, err error) {
+	selected := "''"
+	if of != nil {
+		selected = "COALESCE(r." + of.Name + "::pg_catalog.text, '')"
+	}
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		timeout := fmt.Sprintf("SET LOCAL statement_timeout = %d", max(limit.Milliseconds(), 1))
+		if _, err := tx.Exec(ctx, timeout); err != nil {
+			return err
+		}
+		return sqlexpr.Format("SELECT "+selected+" FROM %s AS r WHERE %s LIMIT 1", e.table(), key).QueryRow(ctx, tx).
+			Scan(&value)
+	})
+	return value, err
+}
+
+// key returns the column of the first unique key of one column that the rows have; nil if there is none.
+func (e *Entry) key(unique [][]string) *column {
+	for _, key := range unique {
+		i := slices.IndexFunc(e.Columns, func(c column) bool { return len(key) == 1 && c.Name == key[0] })
+		if i >= 0 {
+			return &e.Columns[i]
+		}
+	}
+	return nil
 }
 
 func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
@@ -272,18 +354,14 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 	}
 	rows, _ = tx.Query(ctx, uniqueSQL, r.Entry.Root)
 	unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+	if key := r.Entry.key(unique); key != nil {
+		t.key = key.Name
+	}
 	for _, key := range unique {
 		var same []string
 		for _, name := range key {
 			i := slices.IndexFunc(r.Entry.Columns, func(c column) bool { return c.Name == name })
-			if i < 0 {
-				same = nil
-				break
-			}
-			if len(key) == 1 && t.key == "" {
-				t.key = name
-			}
-			if c := r.Entry.Columns[i]; !c.Same || types[name] != c.Base { // the INSERT compares them
+			if i < 0 || !r.Entry.Columns[i].Same || types[name] != r.Entry.Columns[i].Base { // the INSERT compares them
 				same = nil
 				break
 			}

@@ -232,6 +232,60 @@ func restore(t *testing.T, db *pgtest.DB, e trash.Entry) trash.Restored {
 	return result
 }
 
+// A row is found in the trash by a condition on its table, wherever a run has put it, and is named by the table's key.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE t (code int UNIQUE, id int PRIMARY KEY, word text); INSERT INTO t VALUES (7, 1, 'x');
+		CREATE TABLE session (key text PRIMARY KEY, id int UNIQUE); INSERT INTO session VALUES ('secret', 1);
+		CREATE TABLE pair (a int, b int, PRIMARY KEY (a, b)); INSERT INTO pair VALUES (1, 2);
+		CREATE TABLE log (id int, at timestamptz) PARTITION BY RANGE (at);
+		CREATE TABLE log_2020 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');
+		INSERT INTO log VALUES (1, '2020-05-01Z')`)
+	can := newCan(db)
+	for _, table := range []string{"t", "session", "pair"} {
+		sweep(t, db, can, purge.Sweep{Relation: `"public"."` + table + `"`, Where: sqlexpr.SQL("true")})
+	}
+	err := inTx(t, db, func(tx pgx.Tx) error {
+		return can.Move(t.Context(), tx, "a-task", time.Hour, trash.Partition, `"public"."log_2020"`, 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(table, key string) (found []string) {
+		t.Helper()
+		all, complete, err := trash.Find(t.Context(), db.Pool, `"public"."`+table+`"`, sqlexpr.SQL(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			found = append(found, fmt.Sprint(f.Root, " ", f.Key, " ", f.KeyIsText))
+		}
+		if !complete {
+			found = append(found, "and perhaps more")
+		}
+		return found
+	}
+	for _, c := range []struct{ table, key, want string }{
+		{"t", "r.id = 1", `["public"."t" 1 false]`}, {"t", "r.code = 7", `["public"."t" 1 false]`}, {"t", "r.id = 2", "[]"},
+		{"session", "r.id = 1", `["public"."session" secret true]`}, {"pair", "r.a = 1 AND r.b = 2", `["public"."pair"  false]`},
+		{"log", "r.id = 1", `["public"."log_2020"  false]`}, {"log_2020", "r.id = 1", `["public"."log_2020"  false]`},
+		{"log", "r.id = 2", "[]"}, {"t", "r.added = 1", "[]"}, {"t", "r.word = 1", "[]"},
+	} {
+		if got := fmt.Sprint(find(c.table, c.key)); got != c.want {
+			t.Errorf("%s where %s is in the trash as %s, want %s", c.table, c.key, got, c.want)
+		}
+	}
+	if err := inTx(t, db, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "LOCK TABLE cleanupd_trash."+entries(t, db)[0].Name+" IN ACCESS EXCLUSIVE MODE")
+		if got := fmt.Sprint(find("log", "r.id = 1")); got != "[and perhaps more]" {
+			t.Errorf("while it is locked, the row is in the trash as %s, want that this is not known", got)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Values of every kind of type come back as they were.
 func TestTypes(t *testing.T) {
 	t.Parallel()

@@ -731,7 +731,10 @@ type ExplainRowResponse struct {
 	// The steps that concern the table, in the order of the pipeline; empty if the row does not exist.
 	Steps []*ExplainedStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	// If the row does not exist: the runs that deleted rows of the table, newest first, at most 50.
-	Runs          []*ExplainedRun `protobuf:"bytes,9,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*ExplainedRun `protobuf:"bytes,9,rep,name=runs,proto3" json:"runs,omitempty"`
+	// If the row does not exist: where it is in the trash, the last deletion first. `why` says if the trash has too many rows
+	// of the table to look for it.
+	Trash         []*TrashedRow `protobuf:"bytes,10,rep,name=trash,proto3" json:"trash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -829,6 +832,98 @@ func (x *ExplainRowResponse) GetRuns() []*ExplainedRun {
 	return nil
 }
 
+func (x *ExplainRowResponse) GetTrash() []*TrashedRow {
+	if x != nil {
+		return x.Trash
+	}
+	return nil
+}
+
+// TrashedRow is where a row is in the trash. RestoreTrash brings it back, with `run_id`, `table` among its `tables`, and
+// `key` among its `keys`: `cleanupd trash restore RUN_ID --table TABLE --key KEY`.
+type TrashedRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run that deleted it.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The task that deleted it.
+	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	// Where it belongs: the quoted name of the table, or of the dropped partition.
+	Table string `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	// Its value in the key of the table, as text; empty if the table has no key of one column, or if the partition was
+	// dropped with the row: then only all that the run deleted from the table can be restored. Only admins see one of a
+	// text type.
+	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// When it is deleted for good; absent while the run works.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrashedRow) Reset() {
+	*x = TrashedRow{}
+	mi := &file_cleanup_v1_insight_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrashedRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrashedRow) ProtoMessage() {}
+
+func (x *TrashedRow) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_insight_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrashedRow.ProtoReflect.Descriptor instead.
+func (*TrashedRow) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TrashedRow) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *TrashedRow) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *TrashedRow) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *TrashedRow) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TrashedRow) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 // ExplainedStep is the effect of a step of a task on a row.
 type ExplainedStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -856,7 +951,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[9]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +963,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[9]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +976,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -960,7 +1055,7 @@ type ExplainedHold struct {
 
 func (x *ExplainedHold) Reset() {
 	*x = ExplainedHold{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1067,7 @@ func (x *ExplainedHold) String() string {
 func (*ExplainedHold) ProtoMessage() {}
 
 func (x *ExplainedHold) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[10]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1080,7 @@ func (x *ExplainedHold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedHold.ProtoReflect.Descriptor instead.
 func (*ExplainedHold) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{10}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExplainedHold) GetHoldId() string {
@@ -1021,7 +1116,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1128,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[11]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1141,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -1101,7 +1196,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1208,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_insight_proto_msgTypes[12]
+	mi := &file_cleanup_v1_insight_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1221,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_insight_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -1212,7 +1307,7 @@ const file_cleanup_v1_insight_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x03(\v2\x15.cleanup.v1.KeyColumnR\x03key\"9\n" +
 	"\tKeyColumn\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x81\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xaf\x03\n" +
 	"\x12ExplainRowResponse\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06exists\x18\x02 \x01(\bR\x06exists\x12A\n" +
@@ -1222,7 +1317,17 @@ const file_cleanup_v1_insight_proto_rawDesc = "" +
 	"\x11delete_after_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
 	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
-	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xee\x02\n" +
+	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\x12,\n" +
+	"\x05trash\x18\n" +
+	" \x03(\v2\x16.cleanup.v1.TrashedRowR\x05trash\"\x9c\x01\n" +
+	"\n" +
+	"TrashedRow\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\tR\x05table\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12;\n" +
+	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\xee\x02\n" +
 	"\rExplainedStep\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -1282,7 +1387,7 @@ func file_cleanup_v1_insight_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_insight_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cleanup_v1_insight_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_cleanup_v1_insight_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_cleanup_v1_insight_proto_goTypes = []any{
 	(Verdict)(0),                         // 0: cleanup.v1.Verdict
 	(Truth)(0),                           // 1: cleanup.v1.Truth
@@ -1295,54 +1400,57 @@ var file_cleanup_v1_insight_proto_goTypes = []any{
 	(*ExplainRowRequest)(nil),            // 8: cleanup.v1.ExplainRowRequest
 	(*KeyColumn)(nil),                    // 9: cleanup.v1.KeyColumn
 	(*ExplainRowResponse)(nil),           // 10: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 11: cleanup.v1.ExplainedStep
-	(*ExplainedHold)(nil),                // 12: cleanup.v1.ExplainedHold
-	(*ExplainedPart)(nil),                // 13: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 14: cleanup.v1.ExplainedRun
-	(*timestamppb.Timestamp)(nil),        // 15: google.protobuf.Timestamp
-	(PreviewAction)(0),                   // 16: cleanup.v1.PreviewAction
-	(ScanMethod)(0),                      // 17: cleanup.v1.ScanMethod
-	(*ListTablesRequest)(nil),            // 18: cleanup.v1.ListTablesRequest
-	(*GetForecastRequest)(nil),           // 19: cleanup.v1.GetForecastRequest
-	(*ListTablesResponse)(nil),           // 20: cleanup.v1.ListTablesResponse
-	(*GetForecastResponse)(nil),          // 21: cleanup.v1.GetForecastResponse
+	(*TrashedRow)(nil),                   // 11: cleanup.v1.TrashedRow
+	(*ExplainedStep)(nil),                // 12: cleanup.v1.ExplainedStep
+	(*ExplainedHold)(nil),                // 13: cleanup.v1.ExplainedHold
+	(*ExplainedPart)(nil),                // 14: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 15: cleanup.v1.ExplainedRun
+	(*timestamppb.Timestamp)(nil),        // 16: google.protobuf.Timestamp
+	(PreviewAction)(0),                   // 17: cleanup.v1.PreviewAction
+	(ScanMethod)(0),                      // 18: cleanup.v1.ScanMethod
+	(*ListTablesRequest)(nil),            // 19: cleanup.v1.ListTablesRequest
+	(*GetForecastRequest)(nil),           // 20: cleanup.v1.GetForecastRequest
+	(*ListTablesResponse)(nil),           // 21: cleanup.v1.ListTablesResponse
+	(*GetForecastResponse)(nil),          // 22: cleanup.v1.GetForecastResponse
 }
 var file_cleanup_v1_insight_proto_depIdxs = []int32{
 	4,  // 0: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	15, // 1: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
-	15, // 2: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	16, // 1: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
+	16, // 2: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
 	7,  // 3: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
 	7,  // 4: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	16, // 5: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	17, // 6: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	17, // 5: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	18, // 6: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
 	9,  // 7: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	15, // 8: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	16, // 8: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
 	0,  // 9: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	15, // 10: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	11, // 11: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	14, // 12: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	16, // 13: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	13, // 14: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	12, // 15: cleanup.v1.ExplainedStep.holds:type_name -> cleanup.v1.ExplainedHold
-	0,  // 16: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	15, // 17: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	1,  // 18: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	15, // 19: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	18, // 20: cleanup.v1.InsightService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	19, // 21: cleanup.v1.InsightService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
-	5,  // 22: cleanup.v1.InsightService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	8,  // 23: cleanup.v1.InsightService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	2,  // 24: cleanup.v1.InsightService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	20, // 25: cleanup.v1.InsightService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	21, // 26: cleanup.v1.InsightService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
-	6,  // 27: cleanup.v1.InsightService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	10, // 28: cleanup.v1.InsightService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	3,  // 29: cleanup.v1.InsightService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	16, // 10: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	12, // 11: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	15, // 12: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	11, // 13: cleanup.v1.ExplainRowResponse.trash:type_name -> cleanup.v1.TrashedRow
+	16, // 14: cleanup.v1.TrashedRow.expire_time:type_name -> google.protobuf.Timestamp
+	17, // 15: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	14, // 16: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	13, // 17: cleanup.v1.ExplainedStep.holds:type_name -> cleanup.v1.ExplainedHold
+	0,  // 18: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	16, // 19: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	1,  // 20: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	16, // 21: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	19, // 22: cleanup.v1.InsightService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	20, // 23: cleanup.v1.InsightService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	5,  // 24: cleanup.v1.InsightService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	8,  // 25: cleanup.v1.InsightService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	2,  // 26: cleanup.v1.InsightService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	21, // 27: cleanup.v1.InsightService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	22, // 28: cleanup.v1.InsightService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	6,  // 29: cleanup.v1.InsightService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	10, // 30: cleanup.v1.InsightService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	3,  // 31: cleanup.v1.InsightService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	27, // [27:32] is the sub-list for method output_type
+	22, // [22:27] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_insight_proto_init() }
@@ -1360,7 +1468,7 @@ func file_cleanup_v1_insight_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_insight_proto_rawDesc), len(file_cleanup_v1_insight_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
