@@ -62,7 +62,7 @@ func (a *attempt) TaskFinished(ctx context.Context, o cleanup.Outcome) error {
 		if err := store.FinishTask(ctx, tx, a.claim.Epoch, task, o); err != nil {
 			return nil, err
 		}
-		if !a.claim.DryRun {
+		if !a.claim.DryRun && a.claim.Restore == nil {
 			if err := store.RecordJudgement(ctx, tx, id, task, o, a.claim.Accepted); err != nil {
 				return nil, err
 			}

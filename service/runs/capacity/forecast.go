@@ -200,8 +200,8 @@ SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
     WHEN t.tables_retained > 0 OR t.rows_locked > 0 THEN @locks::text
     ELSE '' END,
   CASE WHEN t.state = 'NOT_RUN' THEN COALESCE(blocked.task, '') ELSE '' END
-FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND start_time IS NOT NULL
-    AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r
+FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND restore IS NULL AND end_time IS NOT NULL
+    AND start_time IS NOT NULL AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r
 JOIN cleanupd.task t ON t.run_id = r.id AND t.chosen
 LEFT JOIN LATERAL (SELECT f.name AS task FROM cleanupd.task f
   WHERE t.state = 'NOT_RUN' AND f.run_id = r.id AND f.state = 'FAILED' AND f.kind <> 'POLICY'

@@ -143,13 +143,14 @@ func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
 
-// RecordFirst stores the run as the first one if none is stored yet and it was no dry run, succeeded, and was
-// started by hand or followed a saved plan.
+// RecordFirst stores the run as the first one if none is stored yet and it was no dry run and no restore, succeeded, and
+// was started by hand or followed a saved plan.
 func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.first_run (run_id, end_time) SELECT id, end_time FROM cleanupd.run
-			WHERE id = $1 AND NOT dry_run AND state = 'SUCCEEDED' AND (requested_by <> $2 OR plan IS NOT NULL)
+			WHERE id = $1 AND NOT dry_run AND restore IS NULL AND state = 'SUCCEEDED'
+				AND (requested_by <> $2 OR plan IS NOT NULL)
 		ON CONFLICT DO NOTHING`,
 		id, RequestedBySchedule,
 	)
@@ -227,7 +228,7 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 
 // RecordJudgement stores the guards that refused a task, and deletes the stored refusals that no longer apply. If
 // the task succeeded, it also stores the cutoffs. accepted are the guards that the run may pass. It is not called
-// for dry runs.
+// for dry runs and restores.
 func RecordJudgement(
 	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o cleanup.Outcome, accepted []guard.Trip,
 ) error {

@@ -64,11 +64,12 @@ func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]str
 			FROM cleanupd.run AS b JOIN cleanupd.task AS p ON p.run_id = b.id CROSS JOIN LATERAL (
 				SELECT b.state = 'FAILED' AND NOT EXISTS (
 					SELECT FROM cleanupd.task WHERE run_id = b.id AND state = 'FAILED')) AS f (failed_as_a_whole)
-			WHERE (b.create_time, b.id) < (r.create_time, r.id) AND NOT b.dry_run AND b.end_time IS NOT NULL
+			WHERE (b.create_time, b.id) < (r.create_time, r.id) AND NOT b.dry_run AND b.restore IS NULL
+				AND b.end_time IS NOT NULL
 				AND p.name = t.name AND p.chosen
 				AND (p.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED') OR f.failed_as_a_whole)
 			ORDER BY b.create_time DESC, b.id DESC LIMIT 1) AS last
-		WHERE r.id = $1 AND t.chosen AND (last.state = 'FAILED' OR last.failed_as_a_whole)
+		WHERE r.id = $1 AND r.restore IS NULL AND t.chosen AND (last.state = 'FAILED' OR last.failed_as_a_whole)
 		ORDER BY t.position`, id,
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])

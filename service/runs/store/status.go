@@ -16,7 +16,7 @@ import (
 // Status is read for metrics.
 type Status struct {
 	// LastSuccess is when a run of the whole pipeline last succeeded, LastPartialSuccess when a run of only some tasks
-	// did. Both are in Unix seconds; 0 if there was none.
+	// did. Both are in Unix seconds; 0 if there was none. Restores do not count.
 	LastSuccess, LastPartialSuccess float64
 	// The next fields count the active runs.
 	Queued, Running, Paused, QueuedDry, RunningDry, PausedDry float64
@@ -34,7 +34,7 @@ func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
 	rows, _ := db.Query(ctx, `
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
   AND NOT t.chosen) AS part
-  FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
+  FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run AND restore IS NULL),
 active AS (SELECT slot, state, dry_run, pace, pause_time, paused_by FROM cleanupd.run WHERE `+active+`),
 paused AS (SELECT extract(epoch FROM pause_time)::float8 AS since, paused_by = $1 AS by_schedule FROM active
   WHERE NOT dry_run)
@@ -62,26 +62,26 @@ type Retained struct {
 	Tables                                        float64 // tables whose sweep did not reach the end
 }
 
-// LastRetained returns what the last run of each task retained. Dry runs do not count.
+// LastRetained returns what the last run of each task retained. Dry runs and restores do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT DISTINCT ON (t.name) t.name, rows_failed::float8, rows_locked::float8, rows_suppressed::float8,
 			rows_dependent::float8, rows_on_hold::float8, tables_retained::float8
 		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
-		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
+		WHERE NOT r.dry_run AND r.restore IS NULL AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
 			ORDER BY t.name, r.create_time DESC`,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
 }
 
-// LastSuccesses returns for each task the reference time of the last run in which it succeeded. Dry runs do not
-// count.
+// LastSuccesses returns for each task the reference time of the last run in which it succeeded. Dry runs and
+// restores do not count.
 func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
-		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`,
+		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run AND r.restore IS NULL GROUP BY t.name`,
 	)
 	var (
 		task string
