@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -164,7 +165,7 @@ func TestMetrics(t *testing.T) {
 	if got := s.call(t, "PUT", "/v1/schedule", `{"enabled": true}`); got.code != 200 {
 		t.Fatal(got.body)
 	}
-	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Undo: durationpb.New(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}

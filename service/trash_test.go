@@ -218,7 +218,8 @@ func restoreError(t *testing.T, s *server, req *cleanupv1.RestoreTrashRequest) e
 	return err
 }
 
-// A row that its table refuses does not keep the rest from coming back, and what came back is not tried again.
+// A row that its table refuses does not keep the rest from coming back, and what came back is not tried again. Metrics
+// count what came back and what is left. A restore is no success of a cleanup, and releases no guard.
 func TestRestoreWithARefusedRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -230,7 +231,8 @@ func TestRestoreWithARefusedRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.db.Do("ALTER TABLE visit ADD CHECK (page < 2)")
+	s.db.Do(`ALTER TABLE visit ADD CHECK (page < 2); INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name,
+		number, number_limit, options, run_id) VALUES ('sessions', 'BUILT_IN', 'share', 't', 2, 1, '{}', gen_random_uuid())`)
 	stream, err := s.RestoreTrash(t.Context(), &cleanupv1.RestoreTrashRequest{RunId: run.GetId()})
 	events, err := drain(t, stream, err)
 	if err != nil {
@@ -239,6 +241,22 @@ func TestRestoreWithARefusedRow(t *testing.T) {
 	r := events[len(events)-1].GetRunFinished().GetRun().GetResults()[0]
 	if r.GetRowsRestored() != 3 || r.GetRowsFailed() != 1 || !strings.Contains(r.GetDetail(), "visit_page_check") {
 		t.Errorf("the restore is %v, want 3 rows, and one that the table refuses", r)
+	}
+	if s.db.Int("SELECT count(*) FROM cleanupd.guard_refusal") != 1 {
+		t.Error("the restore has released the guard of its task")
+	}
+	_, got := s.scrape(t)
+	got.check(t, "cleanupd_rows_restored_total", map[string]float64{"sessions": 3})
+	got.check(t, "cleanupd_rows_not_restored_total", map[string]float64{"failed sessions": 1})
+	got.check(t, "cleanupd_rows_retained", nil)
+	got.check(t, "cleanupd_trash_rows", map[string]float64{"": 1})
+	if success := got.series("cleanupd_last_success_timestamp_seconds"); success["all"] != 0 || success["some"] == 0 {
+		t.Errorf("the last success is %v, want that of a run of some tasks", success)
+	}
+	in := got.sum("cleanupd_trash_next_expiry_timestamp_seconds") - float64(time.Now().Unix())
+	if got.sum("cleanupd_trash_bytes") == 0 || got.sum("cleanupd_trash_max_bytes") < 64<<20 || in < 3000 || in > 3600 {
+		t.Errorf("the trash has %v bytes of %v, and expires in %v seconds", got.sum("cleanupd_trash_bytes"),
+			got.sum("cleanupd_trash_max_bytes"), in)
 	}
 }
 

@@ -316,6 +316,25 @@ cleanupd_run_paused_since_timestamp_seconds{job="c",by="schedule"} 3600x3000`,
 			false,
 		},
 		{
+			"CleanupTrashFull",
+			"nine tenths of it, on two replicas",
+			`cleanupd_trash_bytes{job="c",instance="a"} 900x60
+cleanupd_trash_bytes{job="c",instance="b"} 900x60
+cleanupd_trash_max_bytes{job="c",instance="a"} 1000x60
+cleanupd_trash_max_bytes{job="c",instance="b"} 1000x60`,
+			20 * time.Minute,
+			true,
+		},
+		{
+			"CleanupTrashFull",
+			"three quarters of it",
+			`cleanupd_trash_bytes{job="c"} 750x60
+cleanupd_trash_max_bytes{job="c"} 1000x60`,
+			20 * time.Minute,
+			false,
+		},
+		{"CleanupTrashFull", "it is empty", `cleanupd_trash_bytes{job="c"} 0x60`, 20 * time.Minute, false},
+		{
 			"CleanupNotificationGivenUp",
 			"one, by one of two replicas",
 			`cleanupd_notifications_total{job="c",instance="a",target="t",outcome="given_up"} 0x30 1x90

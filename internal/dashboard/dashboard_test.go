@@ -39,7 +39,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- record(scraping, url, storage) }()
 	call(t, "PUT", url+"/v1/schedule", `{"cron": "0 4 * * *", "timeZone": "UTC", "enabled": true}`)
-	call(t, "POST", url+"/v1/runs", `{}`)
+	call(t, "POST", url+"/v1/runs", `{"undo": "3600s"}`)
 	call(t, "POST", url+"/v1/runs", `{"dryRun": true}`)
 	for range 20 { // the database is queried for metrics every 15 seconds
 		call(t, "GET", url+"/v1/tasks", "")

@@ -151,10 +151,11 @@ func New(c Config) *Manager {
 	m.notifier = newNotifier(m)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
 	m.metrics.MustRegister(&metrics.Database{
-		Pool:    m.calls,
-		Config:  m.readConfig,
-		Targets: m.notifier.Names(),
-		Log:     m.log,
+		Pool:          m.calls,
+		Config:        m.readConfig,
+		MaxTrashBytes: m.UndoMaxBytes,
+		Targets:       m.notifier.Names(),
+		Log:           m.log,
 	})
 	return m
 }

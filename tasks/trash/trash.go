@@ -39,6 +39,19 @@ func KeepProblem(keep *time.Duration) string {
 const BytesSQL = `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 WHERE c.relnamespace = to_regnamespace('cleanupd_trash') AND c.relkind = 'r'`
 
+// Size is how much of all runs is in the trash.
+type Size struct {
+	Bytes, Rows int64
+	NextExpiry  *time.Time // nil if nothing expires
+}
+
+func ReadSize(ctx context.Context, db campaign.Querier) (s Size, err error) {
+	err = db.QueryRow(ctx, "SELECT ("+BytesSQL+`),
+			COALESCE(sum(rows_trashed - rows_restored - rows_purged - rows_expired), 0)::bigint, min(expire_time)
+		FROM cleanupd.trash WHERE end_time IS NULL`).Scan(&s.Bytes, &s.Rows, &s.NextExpiry)
+	return s, err
+}
+
 // DefaultMaxBytes returns how large the trash may become by default: a tenth of the database, from 64 MiB to 10 GiB.
 func DefaultMaxBytes(ctx context.Context, db campaign.Querier) (bytes int64, err error) {
 	const least, most = 64 << 20, 10 << 30

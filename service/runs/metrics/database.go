@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 const (
@@ -34,6 +35,8 @@ type Database struct {
 	Pool *pgxpool.Pool
 	// Config returns the configuration of a run with all tasks as they are now.
 	Config func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
+	// MaxTrashBytes returns how large the trash may become.
+	MaxTrashBytes func(ctx context.Context) (int64, error)
 	// Targets are the names of the targets of notifications.
 	Targets []string
 	Log     *slog.Logger
@@ -46,8 +49,8 @@ type Database struct {
 var (
 	lastSuccess = prometheus.NewDesc(
 		"cleanupd_last_success_timestamp_seconds",
-		"When the last run succeeded, on any replica, as long as runs are stored; 0 if none did. Dry runs do not count; "+
-			"tasks is all for runs of the whole pipeline, otherwise some.",
+		"When the last run succeeded, on any replica, as long as runs are stored; 0 if none did. Dry runs and restores do not "+
+			"count; tasks is all for runs of the whole pipeline, otherwise some.",
 		[]string{"tasks"},
 		nil,
 	)
@@ -97,6 +100,14 @@ var (
 	)
 	pendingNotifications = prometheus.NewDesc("cleanupd_notifications_pending",
 		"Notifications that were not accepted yet, by target.", []string{"target"}, nil)
+	trashBytes = prometheus.NewDesc("cleanupd_trash_bytes",
+		"The size of what runs with undo have deleted and can bring back.", nil, nil)
+	trashMaxBytes = prometheus.NewDesc("cleanupd_trash_max_bytes",
+		"How large the trash may become; no sample while it is empty.", nil, nil)
+	trashRows = prometheus.NewDesc("cleanupd_trash_rows",
+		"The rows that runs with undo have deleted and can bring back.", nil, nil)
+	trashExpiry = prometheus.NewDesc("cleanupd_trash_next_expiry_timestamp_seconds",
+		"When something in the trash is due to be deleted for good; no sample if nothing is.", nil, nil)
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
@@ -109,7 +120,8 @@ var (
 func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		lastSuccess, activeRuns, runPace, pausedSince, scheduled, nextRun, overdueDesc, rowsRetained, tablesRetained,
-		otherCleaner, guardRefused, pendingNotifications, fallingBehind, sequenceEnd, scrapeError,
+		otherCleaner, guardRefused, pendingNotifications, fallingBehind, sequenceEnd, trashBytes,
+		trashMaxBytes, trashRows, trashExpiry, scrapeError,
 	} {
 		ch <- desc
 	}
@@ -122,7 +134,8 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 		ctx, stop := context.WithTimeout(context.Background(), queryTimeout)
 		d.last = nil
 		d.query(ctx, "runs", func(ctx context.Context) error {
-			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryRefusals(ctx), d.queryPending(ctx))
+			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryRefusals(ctx), d.queryPending(ctx),
+				d.queryTrash(ctx))
 		})
 		d.query(ctx, "tables", d.queryTables)
 		d.query(ctx, "forecast", d.queryForecast)
@@ -225,6 +238,26 @@ func (d *Database) queryPending(ctx context.Context) error {
 		d.gauge(pendingNotifications, n, target)
 	}
 	return nil
+}
+
+func (d *Database) queryTrash(ctx context.Context) error {
+	s, err := trash.ReadSize(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	d.gauge(trashBytes, float64(s.Bytes))
+	d.gauge(trashRows, float64(s.Rows))
+	if s.NextExpiry != nil {
+		d.gauge(trashExpiry, float64(s.NextExpiry.Unix()))
+	}
+	if s.Bytes == 0 { // undo may be off, and then costs nothing
+		return nil
+	}
+	most, err := d.MaxTrashBytes(ctx)
+	if err == nil {
+		d.gauge(trashMaxBytes, float64(most))
+	}
+	return err
 }
 
 // queryTables reads the ages of obsolete rows, and whether the application also cleans the database.

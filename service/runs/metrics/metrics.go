@@ -38,6 +38,8 @@ type Replica struct {
 	deleted        *prometheus.CounterVec
 	updated        *prometheus.CounterVec
 	cascaded       *prometheus.CounterVec
+	restored       *prometheus.CounterVec
+	notRestored    *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
 	partitions     *prometheus.CounterVec
 	batchSeconds   *prometheus.HistogramVec
@@ -69,6 +71,10 @@ func NewReplica(r prometheus.Registerer) *Replica {
 		cascaded: counter("cleanupd_rows_cascaded_total",
 			"Rows that foreign keys deleted with rows that this replica deleted.", "task"),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		restored: counter("cleanupd_rows_restored_total", "Rows that this replica brought back from the trash.", "task"),
+		notRestored: counter("cleanupd_rows_not_restored_total",
+			"Rows that restores of this replica left in the trash, by reason: existing (rows with the same keys exist), failed.",
+			"task", "reason"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
 		partitions: counter("cleanupd_partitions_removed_total",
 			"Whole partitions that this replica dropped with all of their rows, or detached.", "task"),
@@ -118,9 +124,11 @@ func (m *Replica) StartTasks() {
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
-		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.cascaded, m.dropped, m.partitions} {
+		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.cascaded, m.restored, m.dropped, m.partitions} {
 			rows.WithLabelValues(t.Name)
 		}
+		m.notRestored.WithLabelValues(t.Name, "existing")
+		m.notRestored.WithLabelValues(t.Name, "failed")
 		m.taskSeconds.WithLabelValues(t.Name)
 		m.batchSeconds.WithLabelValues(t.Name)
 	}
@@ -141,9 +149,13 @@ func (m *Replica) RunEnded(r *store.Run) {
 	m.runs.WithLabelValues(label(r.State), dry).Inc()
 }
 
-// TaskEnded does not count tasks of dry runs.
+// TaskEnded does not count tasks of dry runs, and of restores only the rows that stay in the trash.
 func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
-	if r.DryRun {
+	if r.Restore != nil {
+		m.notRestored.WithLabelValues(t.Task, "existing").Add(float64(t.RowsExisting))
+		m.notRestored.WithLabelValues(t.Task, "failed").Add(float64(t.RowsFailed))
+	}
+	if r.DryRun || r.Restore != nil {
 		return
 	}
 	observe(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
@@ -166,6 +178,7 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.deleted.WithLabelValues(task).Add(float64(d.Deleted))
 	m.updated.WithLabelValues(task).Add(float64(d.Updated))
 	m.cascaded.WithLabelValues(task).Add(float64(d.Cascaded))
+	m.restored.WithLabelValues(task).Add(float64(d.RowsRestored()))
 	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
 	m.partitions.WithLabelValues(task).Add(float64(d.Partitions))
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
