@@ -298,8 +298,8 @@ func TestTrashOfAPartitionedTable(t *testing.T) {
 	}
 }
 
-// The explanation of a row that is in the trash has what a restore needs to bring back this row alone, also of a row that a
-// foreign key deleted from a table that no task covers.
+// The explanation of a row that is in the trash has what a restore needs to bring back this row alone, also of a row that
+// a foreign key deleted from a table that no task covers.
 func TestExplainRowInTheTrash(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

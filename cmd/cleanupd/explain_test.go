@@ -98,8 +98,8 @@ func TestExplainRowInTheTrash(t *testing.T) {
 		t.Fatal(errs)
 	}
 	_, out, errs := r.run(t, "explain xtkaudit 2")
-	command := regexp.MustCompile(`(?m)^It is in the trash until 2\S+Z, deleted by the task audit-trail\. To bring it back:\n` +
-		`  cleanupd (trash restore .+)$`).FindStringSubmatch(out)
+	command := regexp.MustCompile(`(?m)^It is in the trash until 2\S+Z, deleted by the task audit-trail\. ` +
+		`To bring it back:\n  cleanupd (trash restore .+)$`).FindStringSubmatch(out)
 	if command == nil {
 		t.Fatalf("it says %s%s, want the command", out, errs)
 	}

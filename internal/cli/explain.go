@@ -140,8 +140,8 @@ func printRow(s *terminal.Screen, server *rpc.Server, key string, row *cleanupv1
 	return nil
 }
 
-// printTrashedRow prints where the row is in the trash, and the commands that bring it back, which are not wrapped so that
-// they can be pasted.
+// printTrashedRow prints where the row is in the trash, and the commands that bring it back, which are not wrapped so
+// that they can be pasted.
 func printTrashedRow(s *terminal.Screen, server *rpc.Server, row *cleanupv1.ExplainRowResponse) {
 	if row.GetWhy() != "" {
 		fmt.Fprintln(s, s.Wrap(terminal.Printable(row.GetWhy()), 2))

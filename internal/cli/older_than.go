@@ -93,7 +93,8 @@ func (s *storedAges) withdraw(ctx context.Context, err error) error {
 	return err
 }
 
-// ask returns the question whether to run, which can be undone for some time, after it has printed what the policies are that stay then.
+// ask returns the question whether to run, which can be undone for some time, after it has printed what the policies
+// are that stay then.
 func (s *storedAges) ask(w io.Writer, undo *durationpb.Duration) string {
 	var changes []string
 	for i, p := range s.stored {

@@ -82,8 +82,8 @@ var (
 	UndoWouldRefuse = runs.warning(
 		"UNDO_WOULD_REFUSE",
 		"with undo, a run would refuse this: {problem}",
-		"A dry run with undo shows numbers all the same. A run would change nothing of it, because the trash cannot keep what "+
-			"it deletes, or has no room for it.",
+		"A dry run with undo shows numbers all the same. A run would change nothing of it, because the trash cannot keep "+
+			"what it deletes, or has no room for it.",
 		"Do what the problem says. What the trash would need is an estimate.",
 	)
 	IdlenessUnknown = runs.warning(

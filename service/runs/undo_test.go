@@ -164,8 +164,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A run of a plan keeps what it deletes if the plan was made with undo. A refusal because the trash is too small leaves the
-// plan as it is, so that it can run without undo.
+// A run of a plan keeps what it deletes if the plan was made with undo. A refusal because the trash is too small leaves
+// the plan as it is, so that it can run without undo.
 func TestUndoOfAPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)

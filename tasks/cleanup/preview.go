@@ -282,8 +282,8 @@ func (x *counting) preview(ctx context.Context, a *Attempt) *SavedTask {
 	return p
 }
 
-// measure estimates the size of a table, what deleting the rows would free and, with undo, what would go to the trash. A
-// locked table gets no estimate.
+// measure estimates the size of a table, what deleting the rows would free and, with undo, what would go to the trash.
+// A locked table gets no estimate.
 func (x *counting) measure(ctx context.Context, t *table, undo bool) {
 	var rows, bytes, heap *int64
 	var triggers, absent *bool

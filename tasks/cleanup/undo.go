@@ -58,8 +58,10 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 		}
 	}
 	if set := a.Task.ParentSet; set != nil && set.MidSourced && len(a.run.Config.MidSourcing.Databases) > 0 {
-		list = append(list, notUndone{a.Plan.Parents.Table, ActionDelete,
-			"their copies on mid-sourcing servers are deleted there"})
+		list = append(list, notUndone{
+			a.Plan.Parents.Table, ActionDelete,
+			"their copies on mid-sourcing servers are deleted there",
+		})
 	}
 	if r := a.Task.RollUp; r != nil {
 		if table := a.Binder.Env.Catalog.Table(r.Table); table != nil {
@@ -187,8 +189,8 @@ FROM unnest($1::text[], $2::bigint[]) AS u (name, rows) JOIN pg_class c ON c.oid
       / NULLIF(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_stat_get_live_tuples(c.oid) END, 0) AS bytes
     FROM pg_class t WHERE t.oid = c.reltoastrelid) AS toast ON true`
 
-// checkUndo fails, before the first task, if the trash has no room for all that the saved plan would put there. A dry run
-// warns if a run could not use the trash.
+// checkUndo fails, before the first task, if the trash has no room for all that the saved plan would put there. A dry
+// run warns if a run could not use the trash.
 func (r *Run) checkUndo(ctx context.Context) error {
 	var need int64
 	undo := false

@@ -88,8 +88,8 @@ func List(ctx context.Context, db campaign.Querier, run string, size int, token 
 // Found is where a row is in the trash.
 type Found struct {
 	Entry
-	// Key names the row in Restore.Keys. It is "" if its table has no key of one column, or was dropped with the row: all of
-	// the entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
+	// Key names the row in Restore.Keys. It is "" if its table has no key of one column, or was dropped with the row: all
+	// of the entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
 	Key       string
 	KeyIsText bool
 }

@@ -246,7 +246,8 @@ func TestFind(t *testing.T) {
 		sweep(t, db, can, purge.Sweep{Relation: `"public"."` + table + `"`, Where: sqlexpr.SQL("true")})
 	}
 	err := inTx(t, db, func(tx pgx.Tx) error {
-		return can.Move(t.Context(), tx, "a-task", time.Hour, trash.Partition, `"public"."log_2020"`, 1)
+		return can.Move(t.Context(), tx, "a-task", time.Hour,
+			trash.Dropped{Kind: trash.Partition, Name: `"public"."log_2020"`, Rows: 1})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -266,10 +267,16 @@ func TestFind(t *testing.T) {
 		return found
 	}
 	for _, c := range []struct{ table, key, want string }{
-		{"t", "r.id = 1", `["public"."t" 1 false]`}, {"t", "r.code = 7", `["public"."t" 1 false]`}, {"t", "r.id = 2", "[]"},
-		{"session", "r.id = 1", `["public"."session" secret true]`}, {"pair", "r.a = 1 AND r.b = 2", `["public"."pair"  false]`},
-		{"log", "r.id = 1", `["public"."log_2020"  false]`}, {"log_2020", "r.id = 1", `["public"."log_2020"  false]`},
-		{"log", "r.id = 2", "[]"}, {"t", "r.added = 1", "[]"}, {"t", "r.word = 1", "[]"},
+		{"t", "r.id = 1", `["public"."t" 1 false]`},
+		{"t", "r.code = 7", `["public"."t" 1 false]`},
+		{"t", "r.id = 2", "[]"},
+		{"session", "r.id = 1", `["public"."session" secret true]`},
+		{"pair", "r.a = 1 AND r.b = 2", `["public"."pair"  false]`},
+		{"log", "r.id = 1", `["public"."log_2020"  false]`},
+		{"log_2020", "r.id = 1", `["public"."log_2020"  false]`},
+		{"log", "r.id = 2", "[]"},
+		{"t", "r.added = 1", "[]"},
+		{"t", "r.word = 1", "[]"},
 	} {
 		if got := fmt.Sprint(find(c.table, c.key)); got != c.want {
 			t.Errorf("%s where %s is in the trash as %s, want %s", c.table, c.key, got, c.want)

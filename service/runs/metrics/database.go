@@ -49,8 +49,8 @@ type Database struct {
 var (
 	lastSuccess = prometheus.NewDesc(
 		"cleanupd_last_success_timestamp_seconds",
-		"When the last run succeeded, on any replica, as long as runs are stored; 0 if none did. Dry runs and restores do not "+
-			"count; tasks is all for runs of the whole pipeline, otherwise some.",
+		"When the last run succeeded, on any replica, as long as runs are stored; 0 if none did. Dry runs and restores do "+
+			"not count; tasks is all for runs of the whole pipeline, otherwise some.",
 		[]string{"tasks"},
 		nil,
 	)

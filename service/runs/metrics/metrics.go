@@ -70,7 +70,7 @@ func NewReplica(r prometheus.Registerer) *Replica {
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
 		cascaded: counter("cleanupd_rows_cascaded_total",
 			"Rows that foreign keys deleted with rows that this replica deleted.", "task"),
-		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		updated:  counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		restored: counter("cleanupd_rows_restored_total", "Rows that this replica brought back from the trash.", "task"),
 		notRestored: counter("cleanupd_rows_not_restored_total",
 			"Rows that restores of this replica left in the trash, by reason: existing (rows with the same keys exist), failed.",
