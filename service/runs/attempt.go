@@ -146,7 +146,11 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 		return nil
 	}
 	if c.Restore != nil {
-		return a.restore(ctx)
+		err := a.restore(ctx)
+		if sqlstate.Lost(err) {
+			return lost(err)
+		}
+		return err
 	}
 	chosen, all, err := a.m.Tasks.Resolve(ctx, a.m.pool, c.chosen)
 	if err != nil {

@@ -229,7 +229,7 @@ func (a *attempt) restoreTask(
 		came := false
 		for i, e := range entries {
 			before := results[i]
-			if pass > 0 && before.Failed == 0 { // nothing of it is left that could come now
+			if pass > 0 && len(before.Reasons) == 0 { // nothing of it is left that could come now
 				continue
 			}
 			a.At(e.Root, expected)
@@ -237,7 +237,8 @@ func (a *attempt) restoreTask(
 			if err != nil {
 				return o, err
 			}
-			came = came || r.Rows > 0
+			came = came || r.Rows > 0 || e.Kind != trash.Rows && len(r.Reasons) == 0
+			entries[i].Rows -= r.Rows
 			r.Rows += before.Rows
 			results[i] = r
 		}
@@ -252,7 +253,13 @@ func (a *attempt) restoreTask(
 		if r.Rows > 0 {
 			_ = a.Log(ctx, message.RowsRestored.With("table", table, "rows", r.Rows))
 		}
-		if r.Existing+r.Failed > 0 {
+		switch {
+		case entries[i].Kind != trash.Rows && len(r.Reasons) > 0:
+			o.Retained.Tables++
+			m := message.RelationNotRestored.With("table", table, "error", r.Reasons[0])
+			o.Details = append(o.Details, m)
+			_ = a.Log(ctx, m)
+		case r.Existing+r.Failed > 0:
 			m := message.RowsNotRestored.With("table", table, "existing", r.Existing, "failed", r.Failed, "reasons",
 				strings.Join(r.Reasons, "; "))
 			o.Details = append(o.Details, m)
@@ -280,7 +287,6 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 		case err == nil:
 			return trash.Restored{Rows: e.Rows}, nil
 		case sqlstate.Of(err) != "" && !sqlstate.Lost(err):
-			_ = a.Log(ctx, message.RelationNotRestored.With("table", e.Root, "error", purge.Message(err)))
 			return trash.Restored{Failed: e.Rows, Reasons: []string{purge.Message(err)}}, nil
 		}
 		return r, err
@@ -297,9 +303,9 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 	}
 	r, err = restore.Run(ctx)
 	switch {
-	case errors.Is(err, trash.ErrTarget):
-		_ = a.Log(ctx, message.RelationNotRestored.With("table", e.Root, "error", err))
-		return trash.Restored{Failed: e.Rows, Reasons: []string{err.Error()}}, nil
+	case errors.Is(err, trash.ErrTarget): // also after some batches
+		r.Failed, r.Reasons = e.Rows-r.Rows-r.Existing, append(r.Reasons, err.Error())
+		return r, nil
 	case err != nil:
 		return r, err
 	}
@@ -330,8 +336,12 @@ func (m *Manager) PurgeTrash(
 	if err != nil {
 		return 0, 0, err
 	}
+	now, err := store.Now(ctx, m.calls)
+	if err != nil {
+		return 0, 0, err
+	}
 	all = slices.DeleteFunc(all, func(e trash.Entry) bool {
-		return table != "" && !e.Of(table) || time.Since(e.Created) < olderThan || e.Expires == nil
+		return table != "" && !e.Of(table) || now.Sub(e.Created) < olderThan || e.Expires == nil
 	})
 	if len(all) == 0 {
 		return 0, 0, ErrNoTrash
@@ -339,23 +349,30 @@ func (m *Manager) PurgeTrash(
 	if err := checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
 		return 0, 0, err
 	}
+	has := false
 	for _, e := range all {
-		err := m.discard(ctx, m.calls, e, func(tx pgx.Tx) error {
-			n, gone, err := e.Purge(ctx, tx, where)
-			if err != nil {
+		var p trash.Purged
+		err := m.discard(ctx, m.calls, e, func(tx pgx.Tx) (err error) {
+			if p, err = e.Purge(ctx, tx, where); err != nil {
 				return err
 			}
-			rows += n
-			if gone {
-				entries++
-			}
 			return audit.Note(ctx, tx, audit.Details{
-				"run_id": e.Run, "table": e.Root, "rows": n, "where": len(where),
+				"run_id": e.Run, "table": e.Root, "rows": p.Rows, "where": len(where),
 			})
 		})
 		if err != nil {
+			if rows > 0 {
+				err = fmt.Errorf("%d rows are gone; then %s: %w", rows, e.Root, err)
+			}
 			return rows, entries, err
 		}
+		rows, has = rows+p.Rows, has || p.Has
+		if p.Gone {
+			entries++
+		}
+	}
+	if !has && len(where) > 0 {
+		return 0, 0, failure.Field("where", fmt.Sprintf("what the trash has of %s has no such columns", table))
 	}
 	return rows, entries, nil
 }
@@ -384,12 +401,16 @@ func (m *Manager) discard(
 }
 
 func checkHeld(ctx context.Context, db campaign.Querier, entries ...trash.Entry) error {
-	holds, _, err := store.EffectiveHolds(ctx, db, time.Now())
+	now, err := store.Now(ctx, db)
+	if err != nil {
+		return err
+	}
+	holds, _, err := store.EffectiveHolds(ctx, db, now)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if mayHold(holds, e) {
+		if (e.Rows > 0 || e.Kind != trash.Rows) && mayHold(holds, e) {
 			return &failure.Refusal{
 				Reason:   failure.ReasonOnHold,
 				Metadata: map[string]string{"table": e.Root},
@@ -416,9 +437,11 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e trash.Entry) bool {
-		return e.Expires == nil || time.Now().Before(*e.Expires)
-	})
+	now, err := store.Now(ctx, m.pool)
+	if err != nil {
+		return err
+	}
+	entries = slices.DeleteFunc(entries, func(e trash.Entry) bool { return e.Expires == nil || now.Before(*e.Expires) })
 	if len(entries) == 0 {
 		return nil
 	}

@@ -71,6 +71,28 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 	return list, nil
 }
 
+// checkLocks fails if the role may not lock what goes with the rows of the task, as the statement does that moves it to
+// the trash.
+func (a *Attempt) checkLocks(ctx context.Context) error {
+	for _, j := range a.Jobs {
+		if j.Set != nil || j.NoTIDs {
+			continue
+		}
+		for _, i := range j.Cascade.Below() {
+			var may bool
+			if err := a.Binder.Pool.QueryRow(ctx, "SELECT has_any_column_privilege($1::text::regclass, 'UPDATE')",
+				j.Cascade.Tables[i]).Scan(&may); err != nil {
+				return err
+			}
+			if !may {
+				return notUndoable(a.Task, j.Name, fmt.Sprintf("the role may not lock rows of %[1]s, which takes UPDATE of a "+
+					"column (GRANT UPDATE ON %[1]s)", j.Cascade.Tables[i]))
+			}
+		}
+	}
+	return nil
+}
+
 // checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
 // kept.
 func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
@@ -81,6 +103,9 @@ func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
 		return err
 	}
 	list, err := t.notKept()
+	if err == nil {
+		err = t.checkLocks(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -222,6 +247,9 @@ func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) erro
 		return nil
 	}
 	list, err := a.notKept()
+	if err == nil {
+		err = a.checkLocks(ctx)
+	}
 	if err == nil && divided != nil {
 		err = partitionsStay(a.Task, *divided)
 	}
@@ -280,9 +308,23 @@ func (t *executedTask) keep(ctx context.Context, s *purge.Sweep) error {
 	}
 	relation := s.Relation
 	s.Trash.Move = func(ctx context.Context, tx pgx.Tx, rows int64) error {
-		return t.can().Move(ctx, tx, t.Task.Name, t.keeps(), trash.Dropped{Kind: trash.Partition, Name: relation, Rows: rows})
+		return t.move(ctx, tx, trash.Dropped{Kind: trash.Partition, Name: relation, Rows: rows})
 	}
 	return nil
+}
+
+// move moves a relation to the trash, if that has room for it.
+func (t *executedTask) move(ctx context.Context, tx pgx.Tx, d trash.Dropped) error {
+	var bytes int64
+	if d.Kind != trash.View {
+		if err := tx.QueryRow(ctx, "SELECT pg_total_relation_size($1::text::regclass)", d.Name).Scan(&bytes); err != nil {
+			return err
+		}
+	}
+	if err := (trashLimit{tx, t.run.Config.TrashMaxBytes}).check(ctx, bytes); err != nil {
+		return err
+	}
+	return t.can().Move(ctx, tx, t.Task.Name, t.keeps(), d)
 }
 
 func (t *executedTask) can() *trash.Can {
@@ -327,7 +369,7 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 				t.Log(ctx, message.NoUndo.With("table", w.Name, "problem", onlyDefinition))
 			}
 		}
-		if err := t.can().Move(ctx, tx, t.Task.Name, t.keeps(), dropped); err != nil {
+		if err := t.move(ctx, tx, dropped); err != nil {
 			return err
 		}
 	}

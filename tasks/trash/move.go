@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Tables, views and partitions go to the trash instead of being dropped. A table moves to the schema of the trash with
@@ -36,6 +38,8 @@ type relation struct {
 	// Parent is the quoted name of the partitioned table, and Bound its bound there; empty for other relations.
 	Parent string `json:"parent,omitempty"`
 	Bound  string `json:"bound,omitempty"`
+	// Top is the quoted name of the table of which Parent is a partition, or Parent itself.
+	Top string `json:"top,omitempty"`
 	// Renamed are its indexes and sequences, which got the entry's name with their place here.
 	Renamed []renamed `json:"renamed,omitempty"`
 	// Inherits are the quoted names of the tables that it inherits from, by which its rows would still be read.
@@ -57,6 +61,7 @@ type renamed struct {
 type constraint struct {
 	Name       string `json:"name"`
 	Definition string `json:"definition"`
+	OfParent   bool   `json:"of_parent,omitempty"` // a partition has it by its parent
 }
 
 // relationSQL selects what relation has of a relation $1, given by its quoted name.
@@ -65,6 +70,8 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
   'parent', (SELECT format('%I.%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
     JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid AND c.relispartition),
   'bound', pg_get_expr(c.relpartbound, c.oid),
+  'top', (SELECT format('%I.%I', pn.nspname, p.relname) FROM pg_class p JOIN pg_namespace pn ON pn.oid = p.relnamespace
+    WHERE c.relispartition AND p.oid = pg_partition_root(c.oid)),
   'inherits', (SELECT json_agg(format('%I.%I', pn.nspname, p.relname) ORDER BY i.inhseqno) FROM pg_inherits i
     JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace pn ON pn.oid = p.relnamespace
     WHERE i.inhrelid = c.oid AND NOT c.relispartition),
@@ -74,7 +81,8 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname,
     UNION ALL SELECT 'SEQUENCE', s.relname FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
       WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_class'::regclass
         AND d.deptype IN ('a', 'i')) AS o),
-  'keys', (SELECT json_agg(json_build_object('name', k.conname, 'definition', pg_get_constraintdef(k.oid))
+  'keys', (SELECT json_agg(json_build_object('name', k.conname, 'definition', pg_get_constraintdef(k.oid),
+      'of_parent', k.conparentid <> 0)
       ORDER BY k.conname) FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'f'),
   'owner', pg_get_userbyid(c.relowner),
   'query', CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
@@ -212,12 +220,15 @@ func (r relation) back(from string) (sql []string) {
 func (r relation) attach() (sql []string) {
 	to := quoted(r.Schema, r.Name)
 	if r.Parent != "" { // this adds the parent's foreign keys again
-		return append(sql, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s %s", r.Parent, to, r.Bound))
+		sql = append(sql, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s %s", r.Parent, to, r.Bound))
 	}
 	for _, parent := range r.Inherits {
 		sql = append(sql, fmt.Sprintf("ALTER TABLE %s INHERIT %s", to, parent))
 	}
 	for _, k := range r.Keys {
+		if k.OfParent {
+			continue
+		}
 		sql = append(sql, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", to, quoted(k.Name), k.Definition))
 	}
 	return sql
@@ -229,16 +240,16 @@ func (r relation) again() (sql []string) {
 	if r.Options != "" {
 		options = fmt.Sprintf(" WITH (%s)", r.Options)
 	}
-	sql = []string{
-		fmt.Sprintf("CREATE VIEW %s (%s)%s AS %s", name, r.Columns, options, r.Query),
-		fmt.Sprintf("ALTER VIEW %s OWNER TO %s", name, quoted(r.Owner)),
+	sql = append(sql, fmt.Sprintf("CREATE VIEW %s (%s)%s AS %s", name, r.Columns, options, r.Query))
+	if r.Owner != "" {
+		sql = append(sql, fmt.Sprintf("ALTER VIEW %s OWNER TO %s", name, quoted(r.Owner)))
 	}
 	return append(sql, r.Grants...)
 }
 
 // Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
-// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents. A
-// table is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
+// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents, and a view
+// neither its owner nor its grants. A table is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)
@@ -246,7 +257,10 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 		return err
 	}
 	if schema != "" {
-		r.Schema, r.Parent, r.Inherits, r.Keys = schema, "", nil, nil
+		r.Schema, r.Parent, r.Inherits, r.Keys, r.Grants = schema, "", nil, nil, nil
+		if e.Kind == View {
+			r.Owner = ""
+		}
 	}
 	var byFunction bool
 	if err := tx.QueryRow(ctx, `SELECT NOT pg_has_role(c.relowner, 'USAGE') AND to_regproc($2) IS NOT NULL FROM pg_class c
@@ -309,42 +323,61 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 	return rows, err
 }
 
-// Purge deletes the rows of an entry for good whose columns have certain values, as text; without any, all of it. gone
-// is true if nothing of it is left.
-func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (rows int64, gone bool, err error) {
+// Purged is what is gone for good.
+type Purged struct {
+	Rows int64
+	Gone bool // nothing of the entry is left
+	Has  bool // it has the columns
+}
+
+// Purge deletes the rows of an entry for good whose columns have certain values; without any, all of it. Values are
+// compared as the type of the column compares them, or as text if PostgreSQL does not come with that type.
+func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
 	if len(values) == 0 {
-		rows, err = Drop(ctx, tx, e, "rows_purged")
-		return rows, true, err
+		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
+		return Purged{Rows: p.Rows, Gone: true, Has: true}, err
 	}
-	if e.Kind == View {
-		return 0, false, nil
+	names := slices.Sorted(maps.Keys(values))
+	rows, _ := tx.Query(ctx, `SELECT a.attname::text, CASE WHEN a.atttypid < 16384 AND EXISTS (SELECT FROM pg_opclass
+			WHERE opcintype = a.atttypid AND opcdefault AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'btree'))
+			THEN format_type(a.atttypid, -1) ELSE '' END
+		FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attname = ANY ($2) AND a.attnum > 0
+			AND NOT a.attisdropped`, e.table(), names)
+	var where []string
+	var args []any
+	var name, comparedAs string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &comparedAs}, func() error {
+		args = append(args, values[name])
+		compare := "pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[3]d"
+		if comparedAs != "" {
+			compare = "t.%[1]s OPERATOR(pg_catalog.=) $%[3]d::text::%[2]s"
+		}
+		where = append(where, fmt.Sprintf(compare, quoted(name), comparedAs, len(args)))
+		return nil
+	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
+		return p, err
 	}
-	where, args := []string{}, []any{}
-	for name, value := range values {
-		args = append(args, value)
-		where = append(where, fmt.Sprintf("pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[2]d",
-			quoted(name), len(args)))
-	}
-	// A table that never had one of the columns has no such rows. One that a task would have dropped has all that its
-	// owner gave it, which could keep rows, or hide them.
-	var has, plain bool
-	if err := tx.QueryRow(ctx, `SELECT (SELECT count(*) = cardinality($2::text[]) FROM pg_attribute
-			WHERE attrelid = c.oid AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped),
-			NOT (c.relhasrules OR c.relrowsecurity
-				OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
-		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table(), slices.Collect(maps.Keys(values))).
-		Scan(&has, &plain); err != nil || !has {
-		return 0, false, err
+	p.Has = true
+	// A table that a task would have dropped has all that its owner gave it, which could keep rows, or hide them.
+	var plain bool
+	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
+			AND NOT (relhasrules OR relrowsecurity OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
+		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table()).Scan(&plain); err != nil {
+		return p, err
 	}
 	if !plain {
-		return 0, false, failure.New(failure.Precondition, fmt.Sprintf("%s has triggers, rules or row security, which may "+
-			"keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root, e.Run))
+		return p, failure.New(failure.Precondition, fmt.Sprintf("%s belongs to another role, or has triggers, rules or row "+
+			"security, which may keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root,
+			e.Run))
 	}
 	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
-	if err != nil {
-		return 0, false, err
+	switch {
+	case strings.HasPrefix(sqlstate.Of(err), "22"):
+		return p, failure.Field("where", "has a value that its column cannot have: "+purge.Message(err))
+	case err != nil:
+		return p, err
 	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID,
-		tag.RowsAffected())
-	return tag.RowsAffected(), false, err
+	p.Rows = tag.RowsAffected()
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, p.Rows)
+	return p, err
 }

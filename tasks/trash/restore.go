@@ -34,8 +34,9 @@ type Entry struct {
 	Bytes   int64 // with the indexes of a dropped table
 	Created time.Time
 	Expires *time.Time // nil while its run works
-	// Table is the schema and the name of Root, and Parent that of the table of which a partition was a part.
-	Table, Parent []string
+	// Table is the schema and the name of Root, Parent that of the table of which a partition was a part, and Top that of
+	// the table of which Parent is a partition, or Parent itself.
+	Table, Parent, Top []string
 	// Gone is set if the rows' table does not exist any more, at least not by that name.
 	Gone bool
 }
@@ -45,20 +46,20 @@ func (e Entry) Of(table string) bool {
 	is := func(name []string) bool {
 		return name != nil && (table == name[1] || table == name[0]+"."+name[1] || table == quoted(name...))
 	}
-	return is(e.Table) || is(e.Parent)
+	return is(e.Table) || is(e.Parent) || is(e.Top)
 }
 
 // IsOf reports whether the entry is of a relation, or of a partition of it.
 func (e Entry) IsOf(schema, name string) bool {
 	table := []string{schema, name}
-	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table)
+	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table) || slices.Equal(e.Top, table)
 }
 
 // selectEntries selects what the run $1 has in the trash, or all runs if it is "".
 const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns,
   rows_trashed - rows_restored - rows_purged - rows_expired,
   COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
-  parse_ident(root), parse_ident(relation ->> 'parent'), kind = 'ROWS' AND to_regclass(root) IS NULL
+  parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'), kind = 'ROWS' AND to_regclass(root) IS NULL
 FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)`
 
 // Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
@@ -171,16 +172,22 @@ func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize(
 // MakeSchema makes a schema for rows that come back, unless it is there. Whoever else owned it could drop what comes
 // back, or could have made tables for it that tell them its rows.
 func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
-	if _, err := db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema)); err != nil {
+	var there, ours, may bool
+	var role, database string
+	err := db.QueryRow(ctx, `SELECT count(n) > 0, COALESCE(bool_and(nspowner = current_user::regrole), true),
+			has_database_privilege(current_database(), 'CREATE'), quote_ident(current_user), quote_ident(current_database())
+		FROM pg_namespace n WHERE nspname = $1`, schema).Scan(&there, &ours, &may, &role, &database)
+	switch {
+	case err != nil || there && ours:
 		return err
-	}
-	var ours bool
-	err := db.QueryRow(ctx, "SELECT nspowner = current_user::regrole FROM pg_namespace WHERE nspname = $1", schema).
-		Scan(&ours)
-	if err == nil && !ours {
+	case there:
 		return failure.New(failure.Precondition, fmt.Sprintf("the schema %s belongs to another role: name one that does "+
-			"not exist", quoted(schema)))
+			"not exist, or that %s owns", quoted(schema), role))
+	case !may:
+		return failure.New(failure.Precondition, fmt.Sprintf("the role may not make the schema: CREATE SCHEMA %s "+
+			"AUTHORIZATION %s, or GRANT CREATE ON DATABASE %s TO %[2]s", quoted(schema), role, database))
 	}
+	_, err = db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema))
 	return err
 }
 

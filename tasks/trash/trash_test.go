@@ -751,6 +751,7 @@ CREATE INDEX wkf5_1_name ON wkf5_1 (lower(name)); INSERT INTO wkf5_1 (parent) VA
 CREATE VIEW wkf5_2 WITH (security_barrier) AS SELECT id AS number, name FROM wkf5_1 WHERE id > 1;
 CREATE TABLE log (at timestamptz, parent int REFERENCES parent, PRIMARY KEY (at)) PARTITION BY RANGE (at);
 CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');
+ALTER TABLE log_1 ADD CONSTRAINT of_its_own FOREIGN KEY (parent) REFERENCES parent;
 CREATE TABLE base (id int, name text); CREATE TABLE wkf5_3 (CHECK (id > 0)) INHERITS (base);
 INSERT INTO wkf5_3 VALUES (3);
 CREATE TABLE log_2 PARTITION OF log DEFAULT; INSERT INTO log VALUES ('2020-05-01Z', 1), ('2021-05-01Z', 1);
@@ -822,6 +823,18 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	if after := db.Strings("SELECT wkf5_1::text FROM wkf5_1"); !slices.Equal(after, rows) {
 		t.Errorf("the rows are %q, want %q", after, rows)
 	}
+	if err := move(trash.View, `"public"."wkf5_2"`); err != nil {
+		t.Fatal(err)
+	}
+	db.Do("CREATE VIEW wkf5_2 AS SELECT 'a secret' AS secret; CREATE SCHEMA restored")
+	if err := inTx(t, db, func(tx pgx.Tx) error {
+		return trash.Return(t.Context(), tx, entries(t, db)[0], "restored")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if granted := db.Int("SELECT count(*) FROM pg_class WHERE relname = 'wkf5_2' AND relacl IS NOT NULL"); granted != 0 {
+		t.Error("a view that comes back into another schema grants rights on the one that has its name")
+	}
 	drop := func(tx pgx.Tx) error { _, err := trash.Drop(t.Context(), tx, all[0], "rows_expired"); return err }
 	if err := inTx(t, db, drop); err != nil {
 		t.Fatal(err)
@@ -829,6 +842,51 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	const inTrash = "SELECT relname::text FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"
 	if left := db.Strings(inTrash); len(left) > 0 {
 		t.Errorf("%q are left in the trash", left)
+	}
+}
+
+// Rows are purged by values as the column's type compares them, and of all partitions below a table.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE t (id int, code char(10), at date, mood text); CREATE TYPE mood AS ENUM ('a', 'b');
+ALTER TABLE t ADD how mood DEFAULT 'a'; INSERT INTO t SELECT i, 'c' || i, '2026-01-01', 'x' FROM generate_series(1, 4) i;
+CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PARTITION OF top FOR VALUES IN (1)
+	PARTITION BY RANGE (at); CREATE TABLE low PARTITION OF mid DEFAULT; INSERT INTO top VALUES (1, '2026-01-01')`)
+	sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
+	e := entries(t, db)[0]
+	for _, c := range []struct {
+		values map[string]string
+		want   trash.Purged
+	}{
+		{map[string]string{"id": "01"}, trash.Purged{Rows: 1, Has: true}},
+		{map[string]string{"code": "c2", "how": "a"}, trash.Purged{Rows: 1, Has: true}},
+		{map[string]string{"at": "2026-01-01", "id": "3", "mood": "x"}, trash.Purged{Rows: 1, Has: true}},
+		{map[string]string{"how": "b"}, trash.Purged{Has: true}},
+		{map[string]string{"ID": "4"}, trash.Purged{}},
+	} {
+		var got trash.Purged
+		if err := inTx(t, db, func(tx pgx.Tx) (err error) {
+			got, err = e.Purge(t.Context(), tx, c.values)
+			return err
+		}); err != nil || got != c.want {
+			t.Errorf("purging %v: %+v, %v; want %+v", c.values, got, err, c.want)
+		}
+	}
+	if err := inTx(t, db, func(tx pgx.Tx) error {
+		_, err := e.Purge(t.Context(), tx, map[string]string{"id": "four"})
+		return err
+	}); err == nil || !strings.Contains(err.Error(), "four") {
+		t.Errorf("purging by a value of another type: %v", err)
+	}
+	if err := inTx(t, db, func(tx pgx.Tx) error {
+		return newCan(db).Move(t.Context(), tx, "a-task", time.Hour, trash.Dropped{Kind: trash.Partition, Name: `"public"."low"`})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"low", "mid", "public.top", `"public"."top"`} {
+		if e := entries(t, db)[0]; !e.Of(name) {
+			t.Errorf("%s has the entry of %s", name, e.Root)
+		}
 	}
 }
 
