@@ -231,7 +231,8 @@ func TestRestoreWithARefusedRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.db.Do(`ALTER TABLE visit ADD CHECK (page < 2); INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name,
+	s.db.Do(`ALTER TABLE visit ADD CHECK (page < 2);
+		INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name,
 		number, number_limit, options, run_id) VALUES ('sessions', 'BUILT_IN', 'share', 't', 2, 1, '{}', gen_random_uuid())`)
 	stream, err := s.RestoreTrash(t.Context(), &cleanupv1.RestoreTrashRequest{RunId: run.GetId()})
 	events, err := drain(t, stream, err)
@@ -298,8 +299,8 @@ func TestTrashOfAPartitionedTable(t *testing.T) {
 	}
 }
 
-// The explanation of a row that is in the trash has what a restore needs to bring back this row alone, also of a row that
-// a foreign key deleted from a table that no task covers.
+// The explanation of a row that is in the trash has what a restore needs to bring back this row alone, also of a row
+// that a foreign key deleted from a table that no task covers.
 func TestExplainRowInTheTrash(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -248,8 +248,9 @@ func (r relation) again() (sql []string) {
 }
 
 // Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
-// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents, and a view
-// neither its owner nor its grants. A table is connected with these as its owner, whose functions may be called for each row, and who must own the parents.
+// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents, and a
+// view neither its owner nor its grants. A table is connected with these as its owner, whose functions may be called
+// for each row, and who must own the parents.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)

@@ -59,7 +59,8 @@ func (e Entry) IsOf(schema, name string) bool {
 const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns,
   rows_trashed - rows_restored - rows_purged - rows_expired,
   COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
-  parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'), kind = 'ROWS' AND to_regclass(root) IS NULL
+  parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'),
+  kind = 'ROWS' AND to_regclass(root) IS NULL
 FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)`
 
 // Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.

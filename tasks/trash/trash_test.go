@@ -849,7 +849,8 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE t (id int, code char(10), at date, mood text); CREATE TYPE mood AS ENUM ('a', 'b');
-ALTER TABLE t ADD how mood DEFAULT 'a'; INSERT INTO t SELECT i, 'c' || i, '2026-01-01', 'x' FROM generate_series(1, 4) i;
+ALTER TABLE t ADD how mood DEFAULT 'a';
+INSERT INTO t SELECT i, 'c' || i, '2026-01-01', 'x' FROM generate_series(1, 4) i;
 CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PARTITION OF top FOR VALUES IN (1)
 	PARTITION BY RANGE (at); CREATE TABLE low PARTITION OF mid DEFAULT; INSERT INTO top VALUES (1, '2026-01-01')`)
 	sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."t"`, Where: sqlexpr.SQL("true")})
@@ -879,7 +880,8 @@ CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PART
 		t.Errorf("purging by a value of another type: %v", err)
 	}
 	if err := inTx(t, db, func(tx pgx.Tx) error {
-		return newCan(db).Move(t.Context(), tx, "a-task", time.Hour, trash.Dropped{Kind: trash.Partition, Name: `"public"."low"`})
+		low := trash.Dropped{Kind: trash.Partition, Name: `"public"."low"`}
+		return newCan(db).Move(t.Context(), tx, "a-task", time.Hour, low)
 	}); err != nil {
 		t.Fatal(err)
 	}

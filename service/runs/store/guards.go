@@ -143,8 +143,8 @@ func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
 
-// RecordFirst stores the run as the first one if none is stored yet and it was no dry run and no restore, succeeded, and
-// was started by hand or followed a saved plan.
+// RecordFirst stores the run as the first one if none is stored yet and it was no dry run and no restore, succeeded,
+// and was started by hand or followed a saved plan.
 func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
