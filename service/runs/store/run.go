@@ -205,7 +205,7 @@ const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
-  (SELECT max(undo) FROM cleanupd.task WHERE run_id = r.id AND chosen), restore,
+  (SELECT COALESCE(max(undo), '0') FROM cleanupd.task WHERE run_id = r.id AND chosen), restore,
   CASE WHEN paused_by = '` + RequestedBySchedule + `' THEN window_until END, COALESCE(` + overtaking + `::text, ''),
   COALESCE(state = 'RUNNING' AND ` + idleRun + `, false),
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
