@@ -150,6 +150,30 @@ func TestTrashThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// A run whose rows take more than was estimated stops before its next batch when the trash is full.
+func TestTrashThatFillsUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)
+	db.Do(`CREATE TABLE t (id int PRIMARY KEY, at timestamptz, word text) WITH (autovacuum_enabled = off);
+		INSERT INTO t SELECT i, '2020-01-01', repeat(md5(i::text), 30) FROM generate_series(1, 20000) i`)
+	j := newJournal(db)
+	err := runWith(t, j, func(c *cleanup.Config) {
+		p := oldRows
+		p.Enabled, p.Undo = true, new(time.Hour)
+		c.ID, c.TrashMaxBytes, c.NoCampaign = uuid.NewString(), 4<<20, true
+		c.Pipeline = []rules.Task{p.Task()}
+		c.Todo = c.Pipeline
+		c.Settings.Limits.RowsPerSecond = 5_000 // the size of the trash is read once a second
+	})
+	refused := (*failure.Refusal)(nil)
+	if !errors.As(err, &refused) || refused.Reason != failure.ReasonTrashFull || refused.Metadata["need_bytes"] != "" {
+		t.Errorf("the run ended with %v, want that the trash is full", err)
+	}
+	if n := j.deleted[oldRows.TaskName()]; n == 0 || n == 20_000 {
+		t.Errorf("the run has deleted %d rows, want some of them", n)
+	}
+}
+
 // A saved plan that does not fit is refused as a whole, though its first task would fit.
 func TestPlanThatDoesNotFit(t *testing.T) {
 	t.Parallel()
