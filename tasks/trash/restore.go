@@ -234,6 +234,7 @@ type Restore struct {
 	Keys []string
 
 	result Restored
+	locked int // how many rows stay because another session locks what they need
 }
 
 // target is what the table of an entry is in a transaction that has locked it.
@@ -530,6 +531,10 @@ func (r *Restore) insert(ctx context.Context, tx pgx.Tx, t target, rows []pgtype
 	return err
 }
 
+// mostLocked is how many rows of a restore may stay because another session locks what they need, before it gives up:
+// then that is not about single rows.
+const mostLocked = 100
+
 // put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
 func (r *Restore) put(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TID) error {
 	if len(rows) == 0 {
@@ -548,6 +553,15 @@ func (r *Restore) put(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TI
 	})
 	state := sqlstate.Of(err) // of class 54 if an index has no room for the value
 	ofRow := errors.Is(err, errSuppressed) || sqlstate.OfRow(err) || strings.HasPrefix(state, "54")
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable) && r.locked < mostLocked {
+		// Another session has the key of one row, or refers to it, and has not committed: the others need not wait for it.
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '50ms'"); err != nil {
+			return err
+		}
+		if ofRow = true; len(rows) == 1 {
+			r.locked++
+		}
+	}
 	switch {
 	case err == nil:
 		r.result.Rows += int64(len(rows))
