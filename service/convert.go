@@ -1,8 +1,10 @@
 package service
 
 import (
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,10 +15,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
+// enumOf returns the value of an enum by its name without the prefix that all names have; the unspecified one if there
+// is none.
+func enumOf[E interface {
+	~int32
+	protoreflect.Enum
+}, S ~string](name S) E {
+	values := E(0).Descriptor().Values()
+	prefix := strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
+	if v := values.ByName(protoreflect.Name(prefix + string(name))); v != nil {
+		return E(v.Number())
+	}
+	return 0
+}
+
 func runMessage(r *store.Run) *cleanupv1.Run {
 	out := &cleanupv1.Run{
 		Id:              r.ID,
-		State:           cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
+		State:           enumOf[cleanupv1.RunState](r.State),
 		DryRun:          r.DryRun,
 		RequestedBy:     r.RequestedBy,
 		ReferenceTime:   timestamp(r.ReferenceTime),
@@ -26,10 +42,10 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		Error:           r.Error,
 		Plan:            r.Plan,
 		WhatIf:          whatIfMessage(r.WhatIf),
-		Reason:          refusalReason(r.Reason()),
+		Reason:          enumOf[cleanupv1.RefusalReason](r.Reason()),
 		AcceptGuards:    trippedMessages(r.Accepted),
 		LastSequence:    r.LastSequence,
-		Pace:            paceMessage(r.Pace),
+		Pace:            enumOf[cleanupv1.Pace](r.Pace),
 		PauseTime:       timestamp(r.PauseTime),
 		PausedBy:        r.PausedBy,
 		WindowOpenTime:  timestamp(r.WindowOpenTime),
@@ -57,7 +73,7 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 	out := &cleanupv1.TaskResult{
 		Task:                     t.Task,
-		State:                    cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
+		State:                    enumOf[cleanupv1.TaskState](t.State),
 		RowsDeleted:              t.RowsDeleted,
 		RowsUpdated:              t.RowsUpdated,
 		RowsCascaded:             t.RowsCascaded,
@@ -77,7 +93,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		RowsRetained:             t.RowsRetained,
 		TablesRetained:           t.TablesRetained,
 		Detail:                   t.Detail,
-		Reason:                   refusalReason(t.Reason),
+		Reason:                   enumOf[cleanupv1.RefusalReason](t.Reason),
 		Metadata:                 t.Metadata,
 		RowsOnHold:               t.RowsOnHold,
 	}
@@ -99,7 +115,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		out.TrashBytes += p.TrashBytes
 		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
 			Table:        p.Table,
-			Action:       cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]),
+			Action:       enumOf[cleanupv1.PreviewAction](p.Action),
 			Rows:         p.Rows,
 			RowsCascaded: p.Cascaded,
 			RowsTotal:    p.RowsTotal,
@@ -159,7 +175,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			ThrottledBy:       throttleMessage(p.Throttle),
 			ScanMethod:        scanMethods[p.Scan.Method],
 			Index:             p.Scan.Index,
-			Pace:              paceMessage(p.Pace),
+			Pace:              enumOf[cleanupv1.Pace](p.Pace),
 		}}
 	case store.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{
@@ -167,7 +183,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 		}
 	case store.LogLine:
 		out.Event = &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
-			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]),
+			Level:   enumOf[cleanupv1.LogLevel](e.Level),
 			Task:    e.Task,
 			Message: e.Message,
 			Code:    e.Code,
@@ -207,10 +223,6 @@ func throttleMessage(t purge.Throttle) *cleanupv1.Throttle {
 		return nil
 	}
 	return &cleanupv1.Throttle{Reason: throttleReasons[t.Reason], Detail: t.Detail}
-}
-
-func refusalReason(reason string) cleanupv1.RefusalReason {
-	return cleanupv1.RefusalReason(cleanupv1.RefusalReason_value["REFUSAL_REASON_"+reason])
 }
 
 func timestamp(t *time.Time) *timestamppb.Timestamp {

@@ -36,7 +36,7 @@ func (s *Service) ExplainTask(
 func statementMessage(s insight.Statement) *cleanupv1.ExplainedStatement {
 	return &cleanupv1.ExplainedStatement{
 		Table:          s.Table,
-		Action:         cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
+		Action:         enumOf[cleanupv1.PreviewAction](s.Action),
 		Rule:           s.Rule,
 		Sql:            s.SQL,
 		Parameters:     s.Parameters,
@@ -63,7 +63,7 @@ func (s *Service) ExplainRow(
 		Table:           x.Table,
 		Exists:          x.Exists,
 		ReferenceTime:   timestamppb.New(x.Now),
-		Verdict:         verdict(x.Verdict),
+		Verdict:         enumOf[cleanupv1.Verdict](x.Verdict),
 		Task:            x.Task,
 		DeleteAfterTime: timestamp(x.Since),
 		Why:             x.Why,
@@ -130,17 +130,13 @@ func mayExplainByText(ctx context.Context, table string) error {
 	return audit.Note(ctx, nil, audit.Details{"table": table})
 }
 
-func verdict(v insight.Verdict) cleanupv1.Verdict {
-	return cleanupv1.Verdict(cleanupv1.Verdict_value["VERDICT_"+string(v)])
-}
-
 func stepMessage(s insight.StepExplanation) *cleanupv1.ExplainedStep {
 	out := &cleanupv1.ExplainedStep{
 		Task:            s.Task,
-		Action:          cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
+		Action:          enumOf[cleanupv1.PreviewAction](s.Action),
 		Rule:            s.Rule,
 		OnHold:          s.OnHold,
-		Verdict:         verdict(s.Verdict),
+		Verdict:         enumOf[cleanupv1.Verdict](s.Verdict),
 		DeleteAfterTime: timestamp(s.Since),
 		Why:             s.Why,
 	}

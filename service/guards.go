@@ -145,5 +145,5 @@ func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 const guardPrefix = "GUARD_KIND_"
 
 func guardKind(name guard.Name) cleanupv1.GuardKind {
-	return cleanupv1.GuardKind(cleanupv1.GuardKind_value[guardPrefix+strings.ToUpper(string(name))])
+	return enumOf[cleanupv1.GuardKind](strings.ToUpper(string(name)))
 }

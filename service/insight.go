@@ -82,7 +82,7 @@ func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q capacity.Query, err er
 func tableMessage(t *capacity.Table) *cleanupv1.Table {
 	out := &cleanupv1.Table{
 		Name:               t.Name,
-		Kind:               cleanupv1.TableKind(cleanupv1.TableKind_value["TABLE_KIND_"+string(t.Kind)]),
+		Kind:               enumOf[cleanupv1.TableKind](t.Kind),
 		CoveredBy:          t.CoveredBy,
 		Rows:               t.Rows,
 		Bytes:              t.Bytes,
@@ -107,7 +107,7 @@ func tableMessage(t *capacity.Table) *cleanupv1.Table {
 			Indexed:    d.Indexed,
 			OldestTime: storedTime(d.Oldest),
 			NewestTime: storedTime(d.Newest),
-			Source:     cleanupv1.DateSource(cleanupv1.DateSource_value["DATE_SOURCE_"+string(d.Source)]),
+			Source:     enumOf[cleanupv1.DateSource](d.Source),
 		})
 	}
 	for _, k := range t.ReferencedBy {
@@ -194,9 +194,9 @@ func taskForecast(t capacity.Task) *cleanupv1.TaskForecast {
 	m := &cleanupv1.TaskForecast{
 		Task:        t.Task,
 		Exact:       t.Exact,
-		Trend:       cleanupv1.Trend(cleanupv1.Trend_value["TREND_"+string(t.Trend)]),
+		Trend:       enumOf[cleanupv1.Trend](t.Trend),
 		FailingTask: t.FailingTask,
-		Bound:       cleanupv1.ForecastBound(cleanupv1.ForecastBound_value["FORECAST_BOUND_"+string(t.Bound)]),
+		Bound:       enumOf[cleanupv1.ForecastBound](t.Bound),
 		Problem:     t.Why,
 	}
 	if !t.At.IsZero() {

@@ -170,7 +170,7 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		Description: p.Description,
 		Enabled:     p.Enabled,
 		Limit:       int32(p.Limit),
-		Partitions:  cleanupv1.Partitions(cleanupv1.Partitions_value[partitionsPrefix+string(p.Partitions)]),
+		Partitions:  enumOf[cleanupv1.Partitions](p.Partitions),
 		Undo:        undoMessage(p.Undo),
 		Etag:        p.Etag(),
 
@@ -186,7 +186,7 @@ func policyMessage(p policy.Policy) *cleanupv1.Policy {
 		}
 	}
 	for _, f := range p.Filters {
-		op := cleanupv1.FilterOp(cleanupv1.FilterOp_value[filterOpPrefix+f.Op])
+		op := enumOf[cleanupv1.FilterOp](f.Op)
 		m.Filters = append(m.Filters, &cleanupv1.Filter{Column: f.Column, Op: op, Values: f.Values})
 	}
 	if o := p.OrphanOf; o != nil {

@@ -281,10 +281,6 @@ func parsePace(field string, p cleanupv1.Pace) (pace.Pace, error) {
 	return pace.Pace(strings.TrimPrefix(name, pacePrefix)), nil
 }
 
-func paceMessage(p pace.Pace) cleanupv1.Pace {
-	return cleanupv1.Pace(cleanupv1.Pace_value[pacePrefix+string(p)])
-}
-
 func paceNames() string {
 	var names []string
 	for _, p := range pace.Paces {
@@ -306,7 +302,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 	for _, t := range page {
 		out.Tasks = append(out.Tasks, &cleanupv1.Task{
 			Name:        t.Name,
-			Kind:        cleanupv1.TaskKind(cleanupv1.TaskKind_value["TASK_KIND_"+t.Kind.String()]),
+			Kind:        enumOf[cleanupv1.TaskKind](t.Kind.String()),
 			Title:       t.Title,
 			Description: t.Description,
 			Options:     t.OptionNames(),

@@ -118,13 +118,13 @@ func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {
 		NextRunTime:     timestamp(s.NextRunTime),
 		LastRunId:       s.LastRunID,
 		NextPlan:        s.NextPlan,
-		Pace:            paceMessage(s.Pace),
+		Pace:            enumOf[cleanupv1.Pace](s.Pace),
 		PauseStopsClock: s.PauseStopsClock,
 		Undo:            undoMessage(s.Undo),
 	}
 	for _, w := range s.Windows {
 		out.Windows = append(out.Windows,
-			&cleanupv1.Window{Days: w.Days, Start: w.Start, End: w.End, Pace: paceMessage(w.Pace)})
+			&cleanupv1.Window{Days: w.Days, Start: w.Start, End: w.End, Pace: enumOf[cleanupv1.Pace](w.Pace)})
 	}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)

@@ -92,7 +92,7 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 			Id:             a.ID,
 			Time:           timestamppb.New(a.Time),
 			Subject:        string(a.Subject),
-			Role:           cleanupv1.Role(cleanupv1.Role_value["ROLE_"+strings.ToUpper(a.Role)]),
+			Role:           enumOf[cleanupv1.Role](strings.ToUpper(a.Role)),
 			CredentialType: credentialType(a.By),
 			Address:        a.Address,
 			Rpc:            a.RPC,
@@ -104,5 +104,5 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 }
 
 func credentialType(name string) cleanupv1.CredentialType {
-	return cleanupv1.CredentialType(cleanupv1.CredentialType_value["CREDENTIAL_TYPE_"+strings.ToUpper(name)])
+	return enumOf[cleanupv1.CredentialType](strings.ToUpper(name))
 }

@@ -44,7 +44,7 @@ func (s *Service) ListTrash(
 			Task:        e.Task,
 			Table:       e.Root,
 			ParentTable: pgx.Identifier(e.Parent).Sanitize(),
-			Kind:        cleanupv1.TrashKind(cleanupv1.TrashKind_value["TRASH_KIND_"+string(e.Kind)]),
+			Kind:        enumOf[cleanupv1.TrashKind](e.Kind),
 			Rows:        e.Rows,
 			Bytes:       e.Bytes,
 			CreateTime:  timestamppb.New(e.Created),

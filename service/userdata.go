@@ -107,14 +107,14 @@ func (s *UserData) FindUserData(
 }
 
 func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
-	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
+	out := &cleanupv1.Reason{Kind: enumOf[cleanupv1.Reason_Kind](r.Kind)}
 	if r.Kind == userdata.InVariable {
 		out.Variable = &cleanupv1.WorkflowVariable{
 			Application: r.Variable.Application,
 			Workflow:    r.Variable.Workflow,
 			Variable:    r.Variable.Name,
 		}
-		out.Match = cleanupv1.Match(cleanupv1.Match_value["MATCH_"+string(r.Match)])
+		out.Match = enumOf[cleanupv1.Match](r.Match)
 	}
 	return out
 }
@@ -297,7 +297,7 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 		out.Event = &cleanupv1.EraseEvent_FileDeleted{FileDeleted: &cleanupv1.FileDeleted{Path: e.File}}
 	case e.Log != nil:
 		out.Event = &cleanupv1.EraseEvent_Log{Log: &cleanupv1.LogEntry{
-			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)]),
+			Level:   enumOf[cleanupv1.LogLevel](e.Log.Level),
 			Message: e.Log.Message,
 		}}
 	case e.Receipt != nil:
