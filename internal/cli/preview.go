@@ -89,7 +89,7 @@ func NewPreview() *cobra.Command {
 		"show what the trash would need, and what could not be undone, if a run kept what it deletes for this time")
 	watch.AddAllFlag(f, &all)
 	output.AddFlag(cmd)
-	flags.WithoutVariable(f, "policies", "task")
+	flags.WithoutVariable(f, "policies", "task", "undo")
 	return cmd
 }
 
