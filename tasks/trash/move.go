@@ -3,17 +3,11 @@ package trash
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Tables, views and partitions go to the trash instead of being dropped. A table moves to the schema of the trash with
@@ -304,81 +298,4 @@ func (r relation) attachAsOwner(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	return asOwner(ctx, tx, owner, func() error { return execute(ctx, tx, sql) })
-}
-
-// Drop deletes an entry for good, in a transaction of the caller, and returns how many rows it had; column is
-// rows_purged or rows_expired, in which these are counted. Whoever owns a moved table may have dropped it already, by
-// DROP OWNED.
-func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, err error) {
-	if e.Kind != View {
-		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE IF EXISTS "+e.table())
-		if err != nil {
-			return 0, err
-		}
-	}
-	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t
-		SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
-		FROM (SELECT id, rows_trashed - rows_restored - rows_purged - rows_expired AS rows FROM cleanupd.trash
-			WHERE id = $1) AS was
-		WHERE t.id = was.id RETURNING was.rows`, column), e.ID).Scan(&rows)
-	return rows, err
-}
-
-// Purged is what is gone for good.
-type Purged struct {
-	Rows int64
-	Gone bool // nothing of the entry is left
-	Has  bool // it has the columns
-}
-
-// Purge deletes the rows of an entry for good whose columns have certain values; without any, all of it. Values are
-// compared as the type of the column compares them, or as text if PostgreSQL does not come with that type.
-func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
-	if len(values) == 0 {
-		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
-		return Purged{Rows: p.Rows, Gone: true, Has: true}, err
-	}
-	names := slices.Sorted(maps.Keys(values))
-	rows, _ := tx.Query(ctx, `SELECT a.attname::text, CASE WHEN a.atttypid < 16384 AND EXISTS (SELECT FROM pg_opclass
-			WHERE opcintype = a.atttypid AND opcdefault AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'btree'))
-			THEN format_type(a.atttypid, -1) ELSE '' END
-		FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attname = ANY ($2) AND a.attnum > 0
-			AND NOT a.attisdropped`, e.table(), names)
-	var where []string
-	var args []any
-	var name, comparedAs string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &comparedAs}, func() error {
-		args = append(args, values[name])
-		compare := "pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[3]d"
-		if comparedAs != "" {
-			compare = "t.%[1]s OPERATOR(pg_catalog.=) $%[3]d::text::%[2]s"
-		}
-		where = append(where, fmt.Sprintf(compare, quoted(name), comparedAs, len(args)))
-		return nil
-	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
-		return p, err
-	}
-	p.Has = true
-	// A table that a task would have dropped has all that its owner gave it, which could keep rows, or hide them.
-	var plain bool
-	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
-			AND NOT (relhasrules OR relrowsecurity OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
-		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table()).Scan(&plain); err != nil {
-		return p, err
-	}
-	if !plain {
-		return p, failure.New(failure.Precondition, fmt.Sprintf("%s belongs to another role, or has triggers, rules or row "+
-			"security, which may keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root,
-			e.Run))
-	}
-	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
-	switch {
-	case strings.HasPrefix(sqlstate.Of(err), "22"):
-		return p, failure.Field("where", "has a value that its column cannot have: "+purge.Message(err))
-	case err != nil:
-		return p, err
-	}
-	p.Rows = tag.RowsAffected()
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, p.Rows)
-	return p, err
 }

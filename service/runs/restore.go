@@ -1,0 +1,297 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
+)
+
+// RestoreRequest says what comes back from the trash.
+type RestoreRequest struct {
+	Run           string
+	Tasks, Tables []string // empty for all
+	Keys          []string // of the rows of one table; empty for all
+	Into          string   // a new schema; "" for the original tables
+	RequestedBy   string
+}
+
+// StartRestore stores a run that brings back what another one deleted. It fails with ErrNoTrash, failure.Violations or
+// a store.ActiveError.
+func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.Run, error) {
+	id, err := store.ParseID(req.Run)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.owner.Check(ctx, m.calls); err != nil {
+		return nil, err
+	}
+	entries, err := trash.Entries(ctx, m.calls, id.String())
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, ErrNoTrash
+	}
+	if entries, err = req.choose(entries); err != nil {
+		return nil, err
+	}
+	slices.Reverse(entries) // what others refer to was deleted last
+	new := store.NewRun{
+		Slots:       store.DeletingSlots,
+		RequestedBy: req.RequestedBy,
+		Restore:     &store.RestoreParams{Run: id.String(), Keys: req.Keys, Into: req.Into},
+	}
+	var chosen []int64
+	for _, e := range entries {
+		chosen = append(chosen, e.ID)
+		if !slices.Contains(new.Chosen, e.Task) {
+			kind := rules.BuiltIn
+			if strings.HasPrefix(e.Task, policy.Prefix) {
+				kind = rules.Policy
+			}
+			new.Chosen = append(new.Chosen, e.Task)
+			new.Pipeline = append(new.Pipeline, rules.Task{Name: e.Task, Kind: kind})
+		}
+	}
+	for {
+		var run *store.Run
+		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
+			if err := m.owner.Lock(ctx, tx); err != nil {
+				return err
+			}
+			open, err := store.LockTrash(ctx, tx, chosen...)
+			if err != nil {
+				return err
+			}
+			new.Restore.Entries = slices.DeleteFunc(slices.Clone(chosen), func(id int64) bool {
+				return !slices.Contains(open, id)
+			})
+			if len(open) == 0 {
+				return ErrNoTrash
+			}
+			if run, err = store.InsertRun(ctx, tx, new); err != nil || run == nil {
+				return err
+			}
+			return audit.Note(ctx, tx, audit.Details{
+				"run_id": run.ID, "restored_run_id": id.String(), "tasks": req.Tasks, "tables": req.Tables,
+				"keys": len(req.Keys), "into_schema": req.Into,
+			})
+		})
+		if err != nil || run != nil {
+			return run, err
+		}
+		active, err := store.ActiveRuns(ctx, m.calls, store.DeletingSlots)
+		if err != nil {
+			return nil, err
+		}
+		if len(active) == 1 {
+			return nil, &store.ActiveError{RunID: active[0].ID}
+		}
+	}
+}
+
+// choose returns the entries that the request names.
+func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
+	var wrong failure.Violations
+	find := func(field string, names []string, of func(trash.Entry, string) bool) {
+		for i, name := range names {
+			if !slices.ContainsFunc(entries, func(e trash.Entry) bool { return of(e, name) }) {
+				wrong.Addf(fmt.Sprintf("%s[%d]", field, i), "the trash has nothing of %q of this run", name)
+			}
+		}
+	}
+	ofTask := func(e trash.Entry, task string) bool { return e.Task == task }
+	find("tasks", r.Tasks, ofTask)
+	find("tables", r.Tables, trash.Entry.Of)
+	if strings.HasPrefix(r.Into, "pg_") || strings.HasPrefix(r.Into, "cleanupd") {
+		wrong.Add("into_schema", "must be a schema of yours")
+	}
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	named := func(e trash.Entry, names []string, of func(trash.Entry, string) bool) bool {
+		return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return of(e, name) })
+	}
+	chosen := slices.DeleteFunc(slices.Clone(entries), func(e trash.Entry) bool {
+		return !named(e, r.Tasks, ofTask) || !named(e, r.Tables, trash.Entry.Of)
+	})
+	if len(chosen) == 0 {
+		return nil, ErrNoTrash
+	}
+	if r.Keys != nil && slices.ContainsFunc(chosen, func(e trash.Entry) bool { return e.Root != chosen[0].Root }) {
+		return nil, failure.Field("keys", "needs one table (tables)")
+	}
+	return chosen, nil
+}
+
+// restorePasses is how often entries are tried again as long as rows come back: rows may need rows of others first.
+const restorePasses = 10
+
+// restore brings back what the run's request names, task by task.
+func (a *attempt) restore(ctx context.Context) error {
+	if a.claim.Resumed {
+		if err := a.awaitPredecessor(ctx); err != nil {
+			return lost(err)
+		}
+	}
+	all, err := trash.Entries(ctx, a.m.pool, a.claim.Restore.Run)
+	if err != nil {
+		return err
+	}
+	settings := a.m.config.Settings
+	settings.Pace = a.pace
+	engine := purge.New(purge.Engine{
+		Pool: a.m.pool, Ledger: a, Recorder: recorder{a, ctx}, Settings: settings, Lock: advisoryLock(a.claim.RunID),
+	})
+	if err := trash.Unpublished(ctx, a.m.pool); err != nil {
+		return err
+	}
+	if into := a.claim.Restore.Into; into != "" {
+		if err := trash.MakeSchema(ctx, a.m.pool, into); err != nil {
+			return err
+		}
+	}
+	for _, task := range a.claim.todo {
+		if err := a.TaskStarted(ctx, task); err != nil {
+			return err
+		}
+		var entries []trash.Entry
+		for _, id := range a.claim.Restore.Entries {
+			i := slices.IndexFunc(all, func(e trash.Entry) bool { return e.ID == id && e.Task == task })
+			if i >= 0 {
+				entries = append(entries, all[i])
+			}
+		}
+		outcome, err := a.restoreTask(ctx, engine, entries)
+		if err != nil {
+			return err
+		}
+		if err := a.TaskFinished(ctx, outcome); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *attempt) restoreTask(
+	ctx context.Context, engine *purge.Engine, entries []trash.Entry,
+) (cleanup.Outcome, error) {
+	o := cleanup.Outcome{State: cleanup.Succeeded}
+	results := make([]trash.Restored, len(entries))
+	expected := int64(-1)
+	if len(a.claim.Restore.Keys) == 0 {
+		expected = a.task.done()
+		for _, e := range entries {
+			expected += e.Rows
+		}
+	}
+	for pass := range restorePasses {
+		came := false
+		for i, e := range entries {
+			before := results[i]
+			if pass > 0 && len(before.Reasons) == 0 { // nothing of it is left that could come now
+				continue
+			}
+			a.At(e.Root, expected)
+			r, err := a.restoreEntry(ctx, engine, e)
+			if err != nil {
+				return o, err
+			}
+			came = came || r.Rows > 0 || e.Kind != trash.Rows && len(r.Reasons) == 0
+			entries[i].Rows -= r.Rows
+			r.Rows += before.Rows
+			results[i] = r
+		}
+		if !came {
+			break
+		}
+	}
+	for i, r := range results {
+		o.Existing += r.Existing
+		o.Retained.Failed += r.Failed
+		table := entries[i].Root
+		if r.Rows > 0 {
+			_ = a.Log(ctx, message.RowsRestored.With("table", table, "rows", r.Rows))
+		}
+		switch {
+		case entries[i].Kind != trash.Rows && len(r.Reasons) > 0:
+			o.Retained.Tables++
+			m := message.RelationNotRestored.With("table", table, "error", r.Reasons[0])
+			o.Details = append(o.Details, m)
+			_ = a.Log(ctx, m)
+		case r.Existing+r.Failed > 0:
+			m := message.RowsNotRestored.With("table", table, "existing", r.Existing, "failed", r.Failed, "reasons",
+				strings.Join(r.Reasons, "; "))
+			o.Details = append(o.Details, m)
+			_ = a.Log(ctx, m)
+		}
+	}
+	return o, nil
+}
+
+// restoreEntry brings back one entry, as far as its table takes it.
+func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e trash.Entry) (r trash.Restored, err error) {
+	into := a.claim.Restore.Into
+	if e.Kind != trash.Rows {
+		err := engine.Retry(ctx, e.Root, func() error {
+			return engine.InTx(ctx, func(tx pgx.Tx) error {
+				if err := trash.Return(ctx, tx, e, into); err != nil {
+					return err
+				}
+				return engine.Commit(ctx, tx, purge.Delta{
+					Restored: []purge.Trashed{{Entry: e.ID, Rows: e.Rows}}, Begun: time.Now(),
+				})
+			})
+		})
+		switch {
+		case err == nil:
+			return trash.Restored{Rows: e.Rows}, nil
+		case sqlstate.Of(err) != "" && !sqlstate.Lost(err):
+			return trash.Restored{Failed: e.Rows, Reasons: []string{purge.Message(err)}}, nil
+		}
+		return r, err
+	}
+	if into != "" {
+		err := pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error { return e.Into(ctx, tx, into) })
+		if err != nil {
+			return r, err
+		}
+	}
+	restore := trash.Restore{Engine: engine, Entry: e}
+	if keys := a.claim.Restore.Keys; len(keys) > 0 {
+		restore.Keys = keys
+	}
+	r, err = restore.Run(ctx)
+	switch {
+	case errors.Is(err, trash.ErrTarget): // also after some batches
+		r.Failed, r.Reasons = e.Rows-r.Rows-r.Existing, append(r.Reasons, err.Error())
+		return r, nil
+	case err != nil:
+		return r, err
+	}
+	return r, pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error { return e.Left(ctx, tx) })
+}
+
+// recorder reports what an engine of a restore does.
+type recorder struct {
+	*attempt
+	ctx context.Context
+}
+
+func (r recorder) Warn(m message.Message) { _ = r.Log(r.ctx, m) }

@@ -1,0 +1,248 @@
+package trash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// Entry is what a run deleted from one relation.
+type Entry struct {
+	ID      int64
+	Run     string
+	Task    string
+	Kind    Kind
+	Root    string // quoted, with its schema: where the rows belong
+	Name    string // of the table in Schema
+	Columns []column
+	Rows    int64 // now in the trash
+	Bytes   int64 // with the indexes of a dropped table
+	Created time.Time
+	Expires *time.Time // nil while its run works
+	// Table is the schema and the name of Root, Parent that of the table of which a partition was a part, and Top that of
+	// the table of which Parent is a partition, or Parent itself.
+	Table, Parent, Top []string
+	// Gone is set if the rows' table does not exist any more, at least not by that name.
+	Gone bool
+}
+
+// Of reports whether the entry is of a table, or of a partition of it, named with or without its schema.
+func (e Entry) Of(table string) bool {
+	is := func(name []string) bool {
+		return name != nil && (table == name[1] || table == name[0]+"."+name[1] || table == quoted(name...))
+	}
+	return is(e.Table) || is(e.Parent) || is(e.Top)
+}
+
+// IsOf reports whether the entry is of a relation, or of a partition of it.
+func (e Entry) IsOf(schema, name string) bool {
+	table := []string{schema, name}
+	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table) || slices.Equal(e.Top, table)
+}
+
+// selectEntries selects what the run $1 has in the trash, or all runs if it is "".
+const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns,
+  rows_trashed - rows_restored - rows_purged - rows_expired,
+  COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
+  parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'),
+  kind = 'ROWS' AND to_regclass(root) IS NULL
+FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)`
+
+// Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
+func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
+	rows, _ := db.Query(ctx, selectEntries+" ORDER BY id", run)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+}
+
+// List returns a page of what a run has in the trash, or all runs if run is "", the last deletion first, and the token
+// of the next page, "" on the last page. It leaves out tables of which a run has deleted no row, and fails with
+// pagetoken.ErrInvalid.
+func List(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]Entry, string, error) {
+	before, err := pagetoken.Parse[int64](token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, _ := db.Query(ctx, selectEntries+` AND (kind <> 'ROWS' OR rows_trashed > 0) AND ($2::bigint = 0 OR id < $2)
+		ORDER BY id DESC LIMIT $3`, run, before, size+1)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := pagetoken.Cut(list, size, func(e Entry) int64 { return e.ID })
+	return list, next, nil
+}
+
+// Found is where a row is in the trash.
+type Found struct {
+	Entry
+	// Key names the row in Restore.Keys. It is "" if its table has no key of one column, or was dropped with the row: all
+	// of the entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
+	Key       string
+	KeyIsText bool
+}
+
+// Find returns where a row of a table, given by its quoted name, is in the trash, the last deletion first. key is a
+// condition on the row, named r. complete is false if the trash has more rows of the table than can be searched in five
+// seconds.
+func Find(ctx context.Context, pool *pgxpool.Pool, table string, key sqlexpr.Expr) (
+	found []Found, complete bool, err error,
+) {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		const of = ` AND kind <> 'VIEW' AND (root = $2 OR to_regclass($2) IN (
+			SELECT relid FROM pg_partition_ancestors(to_regclass(relation ->> 'parent')) AS a (relid))) ORDER BY id DESC`
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, selectEntries+of, "", table)
+		entries, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+		if err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, uniqueSQL, table)
+		unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+		if err != nil {
+			return err
+		}
+		until := time.Now().Add(5 * time.Second)
+		for _, e := range entries {
+			f, of := Found{Entry: e}, e.key(unique)
+			f.KeyIsText = of != nil && slices.Contains([]string{"text", asText, "character varying", "character"}, of.Kept)
+			if f.Key, err = e.find(ctx, tx, of, key, time.Until(until)); err == nil {
+				found = append(found, f)
+			} else if !errors.Is(err, pgx.ErrNoRows) && !sqlstate.Is(err, pgerrcode.UndefinedColumn,
+				pgerrcode.UndefinedFunction) { // it was another table then
+				return err
+			}
+		}
+		return nil
+	})
+	if sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil {
+		return found, false, nil
+	}
+	return found, true, err
+}
+
+// find looks for a row by a condition, and returns its value of a column, unless that is nil, as text. It fails with
+// pgx.ErrNoRows.
+func (e *Entry) find(
+	ctx context.Context, tx pgx.Tx, of *column, key sqlexpr.Expr, limit time.Duration,
+) (value string, err error) {
+	selected := "''"
+	if of != nil {
+		selected = "COALESCE(r." + of.Name + "::pg_catalog.text, '')"
+	}
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		timeout := fmt.Sprintf("SET LOCAL statement_timeout = %d", max(limit.Milliseconds(), 1))
+		if _, err := tx.Exec(ctx, timeout); err != nil {
+			return err
+		}
+		return sqlexpr.Format("SELECT "+selected+" FROM %s AS r WHERE %s LIMIT 1", e.table(), key).QueryRow(ctx, tx).
+			Scan(&value)
+	})
+	return value, err
+}
+
+// key returns the column of the first unique key of one column that the rows have; nil if there is none.
+func (e *Entry) key(unique [][]string) *column {
+	for _, key := range unique {
+		i := slices.IndexFunc(e.Columns, func(c column) bool { return len(key) == 1 && c.Name == key[0] })
+		if i >= 0 {
+			return &e.Columns[i]
+		}
+	}
+	return nil
+}
+
+func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
+
+// Drop deletes an entry for good, in a transaction of the caller, and returns how many rows it had; column is
+// rows_purged or rows_expired, in which these are counted. Whoever owns a moved table may have dropped it already, by
+// DROP OWNED.
+func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, err error) {
+	if e.Kind != View {
+		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE IF EXISTS "+e.table())
+		if err != nil {
+			return 0, err
+		}
+	}
+	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t
+		SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
+		FROM (SELECT id, rows_trashed - rows_restored - rows_purged - rows_expired AS rows FROM cleanupd.trash
+			WHERE id = $1) AS was
+		WHERE t.id = was.id RETURNING was.rows`, column), e.ID).Scan(&rows)
+	return rows, err
+}
+
+// Purged is what is gone for good.
+type Purged struct {
+	Rows int64
+	Gone bool // nothing of the entry is left
+	Has  bool // it has the columns
+}
+
+// Purge deletes the rows of an entry for good whose columns have certain values; without any, all of it. Values are
+// compared as the type of the column compares them, or as text if PostgreSQL does not come with that type.
+func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
+	if len(values) == 0 {
+		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
+		return Purged{Rows: p.Rows, Gone: true, Has: true}, err
+	}
+	names := slices.Sorted(maps.Keys(values))
+	rows, _ := tx.Query(ctx, `SELECT a.attname::text, CASE WHEN a.atttypid < 16384 AND EXISTS (SELECT FROM pg_opclass
+			WHERE opcintype = a.atttypid AND opcdefault AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'btree'))
+			THEN format_type(a.atttypid, -1) ELSE '' END
+		FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attname = ANY ($2) AND a.attnum > 0
+			AND NOT a.attisdropped`, e.table(), names)
+	var where []string
+	var args []any
+	var name, comparedAs string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &comparedAs}, func() error {
+		args = append(args, values[name])
+		compare := "pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[3]d"
+		if comparedAs != "" {
+			compare = "t.%[1]s OPERATOR(pg_catalog.=) $%[3]d::text::%[2]s"
+		}
+		where = append(where, fmt.Sprintf(compare, quoted(name), comparedAs, len(args)))
+		return nil
+	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
+		return p, err
+	}
+	p.Has = true
+	// A table that a task would have dropped has all that its owner gave it, which could keep rows, or hide them.
+	var plain bool
+	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
+			AND NOT (relhasrules OR relrowsecurity OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
+		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table()).Scan(&plain); err != nil {
+		return p, err
+	}
+	if !plain {
+		return p, failure.New(failure.Precondition, fmt.Sprintf("%s belongs to another role, or has triggers, rules or row "+
+			"security, which may keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root,
+			e.Run))
+	}
+	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
+	switch {
+	case strings.HasPrefix(sqlstate.Of(err), "22"):
+		return p, failure.Field("where", "has a value that its column cannot have: "+purge.Message(err))
+	case err != nil:
+		return p, err
+	}
+	p.Rows = tag.RowsAffected()
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, p.Rows)
+	return p, err
+}
