@@ -94,7 +94,7 @@ gone AS (DELETE FROM ONLY "public"."purchase" AS r WHERE r.ctid = ANY (ARRAY(SEL
 paired AS (SELECT 1 WHERE false),
 took AS (INSERT INTO "cleanupd_trash"."rows_2" (id, paid) SELECT gone.c0, gone.c1 FROM gone),
 rows_1 AS MATERIALIZED (SELECT c.purchase AS c0, c.no AS c1, c.what AS c2 FROM (SELECT c0 AS id FROM gone) AS
-    p JOIN "public"."line" AS c ON p.id OPERATOR(pg_catalog.=) c.purchase),
+    p JOIN "public"."line" AS c ON p.id OPERATOR(pg_catalog.=) c.purchase FOR UPDATE OF c),
 took_1 AS (INSERT INTO "cleanupd_trash"."rows_1" (purchase, no, what) SELECT rows_1.c0, rows_1.c1, rows_1.c2
     FROM rows_1)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
