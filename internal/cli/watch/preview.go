@@ -123,7 +123,8 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 		rows = append(rows,
 			terminal.Row{
 				p.GetTable(), format.EnumName(p.GetAction()), humanize.Comma(affected(p)), now, total,
-				format.Size(p.GetBytes()), trashSize(p), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), p.GetRule(),
+				format.Size(p.GetBytes()), trashSize(p), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()),
+				p.GetRule(),
 			})
 	}
 	return rows
