@@ -120,6 +120,8 @@ type Manager struct {
 	mu       sync.Mutex
 	waits    map[uuid.UUID]string // what each of its runs waits for; "" for a run that does not wait
 	followed []uuid.UUID          // the only runs that it works on if Config.OnlyFollowed is set
+	// saidOnHold is when the log last said that a hold keeps trash that is due.
+	saidOnHold time.Time
 }
 
 func New(c Config) *Manager {

@@ -169,6 +169,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		return nil // a copy keeps its trash
 	}
 	var failed error
+	var onHold []string
 	for _, e := range entries {
 		err := m.discard(ctx, m.pool, e, func(tx pgx.Tx) error {
 			rows, err := trash.Drop(ctx, tx, e, "rows_expired")
@@ -180,12 +181,19 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		restored, held := (*store.ActiveError)(nil), (*failure.Refusal)(nil)
 		switch {
 		case errors.As(err, &held) && held.Reason == failure.ReasonOnHold:
-			m.log.Warn("trash that is due stays: a hold may be about its rows", "table", e.Root, "run", e.Run)
+			onHold = append(onHold, e.Root)
 		case errors.As(err, &restored):
 			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run", e.Run)
 		case err != nil: // the others need not wait
 			failed = errors.Join(failed, fmt.Errorf("delete what expired of %s: %w", e.Root, err))
 		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if onHold != nil && time.Since(m.saidOnHold) > sayOnHoldEvery {
+		m.saidOnHold = time.Now()
+		m.log.Warn("trash that is due stays: a hold may be about its rows", "entries", len(onHold),
+			"tables", slices.Compact(slices.Sorted(slices.Values(onHold))))
 	}
 	return failed
 }

@@ -17,6 +17,8 @@ const (
 	pruneEvery = time.Hour
 	// expireEvery is how often what has expired in the trash is deleted.
 	expireEvery = time.Minute
+	// sayOnHoldEvery is how often the log says that a hold keeps some of that.
+	sayOnHoldEvery = time.Hour
 	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
 	// heartbeatEvery is how often a replica records that it is running. replicaTimeout is how long such a record is
