@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -179,6 +180,7 @@ func TestTrashErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dropped, rows := uuid.NewString(), uuid.NewString() // runs that the history has forgotten
 	for name, c := range map[string]struct {
 		call func() error
 		want codes.Code
@@ -189,6 +191,17 @@ func TestTrashErrors(t *testing.T) {
 		"a restore of nothing": {
 			func() error { return restoreError(t, s, &cleanupv1.RestoreTrashRequest{RunId: run.GetId()}) }, codes.NotFound,
 		},
+		"keys of dropped tables": {func() error {
+			s.db.Do(`INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, relation, keep, expire_time)
+				VALUES ($1, 'work-tables', 'TABLE', '"public"."wkf1"', '[]', '{}', '1h', now())`, dropped)
+			return restoreError(t, s, &cleanupv1.RestoreTrashRequest{RunId: dropped, Keys: []string{"1"}})
+		}, codes.InvalidArgument},
+		"keys in another schema": {func() error {
+			s.db.Do(`INSERT INTO cleanupd.trash (run_id, task, kind, root, columns, keep, expire_time)
+				VALUES ($1, 'sessions', 'ROWS', '"public"."t"', '[]', '1h', now())`, rows)
+			return restoreError(t, s,
+				&cleanupv1.RestoreTrashRequest{RunId: rows, Keys: []string{"1"}, IntoSchema: "restored"})
+		}, codes.InvalidArgument},
 		"a purge of everything": {
 			func() error { _, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{}); return err },
 			codes.InvalidArgument,

@@ -134,8 +134,17 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 	if len(chosen) == 0 {
 		return nil, ErrNoTrash
 	}
-	if r.Keys != nil && slices.ContainsFunc(chosen, func(e trash.Entry) bool { return e.Root != chosen[0].Root }) {
+	if len(r.Keys) == 0 {
+		return chosen, nil
+	}
+	chosen = slices.DeleteFunc(chosen, func(e trash.Entry) bool { return e.Kind != trash.Rows })
+	switch {
+	case len(chosen) == 0:
+		return nil, failure.Field("keys", "cannot be given: what was dropped comes back as a whole")
+	case slices.ContainsFunc(chosen, func(e trash.Entry) bool { return e.Root != chosen[0].Root }):
 		return nil, failure.Field("keys", "needs one table (tables)")
+	case r.Into != "":
+		return nil, failure.Field("keys", "cannot be given with into_schema, whose tables have no keys")
 	}
 	return chosen, nil
 }
