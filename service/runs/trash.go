@@ -153,17 +153,9 @@ func mayHold(h rules.Holds, e trash.Entry) bool {
 // expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows or a run restores
 // it.
 func (m *Manager) expireTrash(ctx context.Context) error {
-	entries, err := trash.Entries(ctx, m.pool, "")
-	if err != nil {
+	entries, err := trash.Due(ctx, m.pool)
+	if err != nil || len(entries) == 0 {
 		return err
-	}
-	now, err := store.Now(ctx, m.pool)
-	if err != nil {
-		return err
-	}
-	entries = slices.DeleteFunc(entries, func(e trash.Entry) bool { return e.Expires == nil || now.Before(*e.Expires) })
-	if len(entries) == 0 {
-		return nil
 	}
 	if err := m.owner.Check(ctx, m.pool); err != nil {
 		return nil // a copy keeps its trash

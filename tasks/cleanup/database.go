@@ -138,7 +138,7 @@ func (d *Database) Compile(t rules.Task) (*rules.Plan, error) {
 
 func (d *Database) Binder(p *rules.Plan, state rules.State) *rules.Binder {
 	engine := d.Engine
-	if p.Task.Undo != nil && *p.Task.Undo > 0 && d.trash != nil {
+	if d.trash != nil && keeps(p.Task) > 0 {
 		gated := *engine
 		gated.Gate, engine = d.trash.open, &gated
 	}

@@ -41,13 +41,12 @@ type notUndone struct {
 
 // notKept returns what the trash does not keep. It fails if the task must not run with undo for that.
 func (a *Attempt) notKept() (list []notUndone, err error) {
-	const otherServer = "its rows, or rows that its rule reads, are on another server"
 	for _, j := range a.Jobs {
 		switch why := j.NotUndoable(); {
 		case j.Set != nil:
 			list = append(list, notUndone{j.Table, ActionUpdate, "its rows are updated"})
 		case j.NoTIDs:
-			list = append(list, notUndone{j.Table, ActionDelete, otherServer})
+			list = append(list, notUndone{j.Table, ActionDelete, why})
 		case why != "":
 			return nil, notUndoable(a.Task, j.Name, why)
 		}

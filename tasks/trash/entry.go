@@ -55,9 +55,11 @@ func (e Entry) IsOf(schema, name string) bool {
 	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table) || slices.Equal(e.Top, table)
 }
 
+// rowsLeft is how many rows of an entry are in the trash.
+const rowsLeft = "rows_trashed - rows_restored - rows_purged - rows_expired"
+
 // selectEntries selects what the run $1 has in the trash, or all runs if it is "".
-const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns,
-  rows_trashed - rows_restored - rows_purged - rows_expired,
+const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns, ` + rowsLeft + `,
   COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
   parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'),
   kind = 'ROWS' AND to_regclass(root) IS NULL
@@ -66,6 +68,12 @@ FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = 
 // Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
 func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
 	rows, _ := db.Query(ctx, selectEntries+" ORDER BY id", run)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+}
+
+// Due returns what has waited for long enough, by the clock of the database.
+func Due(ctx context.Context, db campaign.Querier) ([]Entry, error) {
+	rows, _ := db.Query(ctx, selectEntries+" AND expire_time <= clock_timestamp() ORDER BY id", "")
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 }
 
@@ -168,7 +176,7 @@ func (e *Entry) key(unique [][]string) *column {
 	return nil
 }
 
-func (e *Entry) table() string { return pgx.Identifier{Schema, e.Name}.Sanitize() }
+func (e *Entry) table() string { return quoted(Schema, e.Name) }
 
 // Drop deletes an entry for good, in a transaction of the caller, and returns how many rows it had; column is
 // rows_purged or rows_expired, in which these are counted. Whoever owns a moved table may have dropped it already, by
@@ -182,9 +190,8 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 	}
 	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t
 		SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
-		FROM (SELECT id, rows_trashed - rows_restored - rows_purged - rows_expired AS rows FROM cleanupd.trash
-			WHERE id = $1) AS was
-		WHERE t.id = was.id RETURNING was.rows`, column), e.ID).Scan(&rows)
+		FROM (SELECT id, %[2]s AS rows FROM cleanupd.trash WHERE id = $1) AS was
+		WHERE t.id = was.id RETURNING was.rows`, column, rowsLeft), e.ID).Scan(&rows)
 	return rows, err
 }
 

@@ -122,7 +122,7 @@ func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Durati
 	case d.Kind == View:
 		_, err = tx.Exec(ctx, "DROP VIEW "+d.Name)
 	case d.ByFunction:
-		err = lent(ctx, tx, r.Owner, func() error {
+		err = lent(ctx, tx, moving, quoted(r.Owner), func() error {
 			_, err := tx.Exec(ctx, "SELECT "+campaign.TrashFunction+"($1::text::regclass, $2, $3)", d.Name, to, r.parts())
 			return err
 		})
@@ -132,17 +132,21 @@ func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Durati
 	return err
 }
 
-// lent lets the owner of a work table move it from or to the schema of the trash. Nobody else sees that right: it is
-// given and taken in one transaction.
-func lent(ctx context.Context, tx pgx.Tx, owner string, move func() error) error {
-	if err := execute(ctx, tx, []string{"GRANT USAGE, CREATE ON SCHEMA " + Schema + " TO " + quoted(owner)}); err != nil {
+// lent lets the owner of a table have a right, such as USAGE ON SCHEMA s, while it does something. Nobody else sees the
+// right: it is given and taken in one transaction.
+func lent(ctx context.Context, tx pgx.Tx, right, owner string, do func() error) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("GRANT %s TO %s", right, owner)); err != nil {
 		return err
 	}
-	if err := move(); err != nil {
+	if err := do(); err != nil {
 		return err // the caller rolls the right back
 	}
-	return execute(ctx, tx, []string{"REVOKE USAGE, CREATE ON SCHEMA " + Schema + " FROM " + quoted(owner)})
+	_, err := tx.Exec(ctx, fmt.Sprintf("REVOKE %s FROM %s", right, owner))
+	return err
 }
+
+// moving is the right to move a table from or to the trash.
+const moving = "USAGE, CREATE ON SCHEMA " + Schema
 
 // parts returns the names of the table's indexes and sequences.
 func (r relation) parts() (names []string) {
@@ -267,7 +271,7 @@ func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	case e.Kind == View:
 		err = execute(ctx, tx, r.again())
 	case byFunction:
-		err = lent(ctx, tx, r.Owner, func() error {
+		err = lent(ctx, tx, moving, quoted(r.Owner), func() error {
 			_, err := tx.Exec(ctx, "SELECT "+campaign.RestoreFunction+"($1::text::regclass, $2, $3, $4)", e.table(),
 				r.Schema, r.Name, r.parts())
 			return err

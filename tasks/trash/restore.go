@@ -291,24 +291,7 @@ func (r *Restore) batch(ctx context.Context, from, to int64) error {
 		if err != nil {
 			return err
 		}
-		if err := r.lend(ctx, tx, t, "GRANT", "TO"); err != nil {
-			return err
-		}
-		var rows []pgtype.TID
-		as := t.owner
-		if t.byFunction {
-			as = ""
-		}
-		if err := asOwner(ctx, tx, as, func() (err error) {
-			rows, err = r.find(ctx, tx, t, from, to)
-			return err
-		}); err != nil {
-			return err
-		}
-		if err := r.put(ctx, tx, t, rows); err != nil {
-			return err
-		}
-		if err := r.lend(ctx, tx, t, "REVOKE", "FROM"); err != nil {
+		if err := r.lent(ctx, tx, t, func() error { return r.move(ctx, tx, t, from, to) }); err != nil {
 			return err
 		}
 		d := purge.Delta{Begun: begun}
@@ -325,16 +308,30 @@ func (r *Restore) batch(ctx context.Context, from, to int64) error {
 	return nil
 }
 
-// lend gives the owner of the table the right to read the entry, or takes it back. Nobody else sees it: both happen in
-// one transaction.
-func (r *Restore) lend(ctx context.Context, tx pgx.Tx, t target, command, preposition string) error {
+// lent does something while the owner of the table, if rows are inserted as that role, may read the entry.
+func (r *Restore) lent(ctx context.Context, tx pgx.Tx, t target, do func() error) error {
 	if t.owner == "" {
-		return nil
+		return do()
 	}
-	return execute(ctx, tx, []string{
-		fmt.Sprintf("%s USAGE ON SCHEMA %s %s %s", command, Schema, preposition, t.owner),
-		fmt.Sprintf("%s SELECT ON %s %s %s", command, r.Entry.table(), preposition, t.owner),
+	return lent(ctx, tx, "USAGE ON SCHEMA "+Schema, t.owner, func() error {
+		return lent(ctx, tx, "SELECT ON "+r.Entry.table(), t.owner, do)
 	})
+}
+
+// move finds rows of some blocks, and moves those back that may come.
+func (r *Restore) move(ctx context.Context, tx pgx.Tx, t target, from, to int64) error {
+	var rows []pgtype.TID
+	as := t.owner
+	if t.byFunction {
+		as = ""
+	}
+	if err := asOwner(ctx, tx, as, func() (err error) {
+		rows, err = r.find(ctx, tx, t, from, to)
+		return err
+	}); err != nil {
+		return err
+	}
+	return r.put(ctx, tx, t, rows)
 }
 
 // asOwner does something as the owner of a table, unless owner is empty, with all that it defers.

@@ -47,7 +47,7 @@ type Size struct {
 
 func ReadSize(ctx context.Context, db campaign.Querier) (s Size, err error) {
 	err = db.QueryRow(ctx, "SELECT ("+BytesSQL+`),
-			COALESCE(sum(rows_trashed - rows_restored - rows_purged - rows_expired), 0)::bigint, min(expire_time)
+			COALESCE(sum(`+rowsLeft+`), 0)::bigint, min(expire_time)
 		FROM cleanupd.trash WHERE end_time IS NULL`).Scan(&s.Bytes, &s.Rows, &s.NextExpiry)
 	return s, err
 }
@@ -192,7 +192,7 @@ func (c column) kept() string {
 	switch {
 	case c.Same:
 		return ""
-	case c.Kept == asText:
+	case c.isCast():
 		return "CASE WHEN pg_catalog.num_nulls(%[1]s) = 0 THEN pg_catalog.format('%%s', %[1]s) END"
 	}
 	return "%[1]s::" + c.Kept
@@ -241,10 +241,10 @@ func (c *Can) entry(ctx context.Context, task string, keep time.Duration, relati
 			if err == nil {
 				_, err = tx.Exec(ctx, fmt.Sprintf("CREATE TABLE %s (%s) "+
 					"WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)",
-					pgx.Identifier{Schema, name}.Sanitize(), strings.Join(defined, ", ")))
+					quoted(Schema, name), strings.Join(defined, ", ")))
 			}
 		}
-		t.Table = pgx.Identifier{Schema, name}.Sanitize()
+		t.Table = quoted(Schema, name)
 		return err
 	})
 	return t, err
