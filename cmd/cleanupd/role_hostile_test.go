@@ -146,7 +146,7 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 		"membership": {"GRANT %least TO neolane", "is a member of that role"},
 		"view on it all": {
 			"CREATE VIEW public.v AS SELECT WHERE cleanupd.drop_work_tables('{}') IS NULL",
-			"other objects depend on it",
+			"view public.v depends on function cleanupd.drop_work_tables",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
