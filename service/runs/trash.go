@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
@@ -66,7 +67,7 @@ func (m *Manager) PurgeTrash(
 	if len(all) == 0 {
 		return 0, 0, ErrNoTrash
 	}
-	if err := checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
+	if err := m.checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
 		return 0, 0, err
 	}
 	has := false
@@ -113,41 +114,73 @@ func (m *Manager) discard(
 		if open, err := store.LockTrash(ctx, tx, e.ID); err != nil || len(open) == 0 {
 			return err
 		}
-		if err := checkHeld(ctx, tx, e); err != nil {
+		if err := m.checkHeld(ctx, tx, e); err != nil {
 			return err
 		}
 		return work(tx)
 	})
 }
 
-func checkHeld(ctx context.Context, db campaign.Querier, entries ...trash.Entry) error {
-	now, err := store.Now(ctx, db)
-	if err != nil {
+// checkHeld fails with a failure.Refusal if a hold may be about rows of one of the entries.
+func (m *Manager) checkHeld(ctx context.Context, db campaign.Querier, entries ...trash.Entry) error {
+	held, err := m.held(ctx, db, entries)
+	if err != nil || len(held) == 0 {
 		return err
 	}
-	holds, _, err := store.EffectiveHolds(ctx, db, now)
-	if err != nil {
-		return err
+	return &failure.Refusal{
+		Reason:   failure.ReasonOnHold,
+		Metadata: map[string]string{"table": held[0].Root},
+		Message:  fmt.Sprintf("a hold may be about rows of %s in the trash: release it first", held[0].Root),
 	}
-	for _, e := range entries {
-		if (e.Rows > 0 || e.Kind != trash.Rows) && mayHold(holds, e) {
-			return &failure.Refusal{
-				Reason:   failure.ReasonOnHold,
-				Metadata: map[string]string{"table": e.Root},
-				Message:  fmt.Sprintf("a hold may be about rows of %s in the trash: release it first", e.Root),
-			}
-		}
-	}
-	return nil
 }
 
-// mayHold reports whether a hold may be about rows of an entry. Those of single rows count whatever their table is,
-// since rows that belong to these are on hold as well, and those of tables if the entry's may have another name by now.
-func mayHold(h rules.Holds, e trash.Entry) bool {
-	return h.Everything || len(h.Deliveries)+len(h.Lists)+len(h.Workflows)+len(h.Recipients)+len(h.Rows) > 0 ||
-		slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool {
-			return e.Gone || e.IsOf(t.Schema, t.Name) || e.IsOf(t.NowSchema, t.NowName)
-		})
+// held returns the entries that may have rows on hold: those whose table may have some. What a row in the trash refers
+// to may be there as well, so that the conditions of holds cannot tell for the row itself.
+func (m *Manager) held(
+	ctx context.Context, db campaign.Querier, entries []trash.Entry,
+) (held []trash.Entry, err error) {
+	now, err := store.Now(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	holds, _, err := store.EffectiveHolds(ctx, db, now)
+	if err != nil || len(holds.Names) == 0 {
+		return nil, err
+	}
+	config, err := m.readConfig(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	config.DryRun = true // so that it does not matter what the role may do to the tables
+	var tables []string
+	for _, e := range entries {
+		tables = append(tables, e.Belongs())
+	}
+	env, err := cleanup.LoadEnv(ctx, config, db, holds, tables...)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		may := e.Rows > 0 || e.Kind != trash.Rows
+		if may && !namesHeld(holds, e) {
+			if may, err = rules.MayHold(env, e.Belongs()); err != nil {
+				return nil, err
+			}
+		}
+		if may {
+			held = append(held, e)
+		}
+	}
+	return held, nil
+}
+
+// namesHeld reports whether a hold may be about an entry whatever its columns are: the hold of its table, which may
+// have another name by now if there is none of the entry's, and any hold if a work table was dropped, whose columns are
+// its own.
+func namesHeld(h rules.Holds, e trash.Entry) bool {
+	return e.Kind == trash.Table || e.Kind == trash.View || slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool {
+		return e.Gone || e.IsOf(t.Schema, t.Name) || e.IsOf(t.NowSchema, t.NowName)
+	})
 }
 
 // expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows or a run restores
@@ -160,9 +193,18 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 	if err := m.owner.Check(ctx, m.pool); err != nil {
 		return nil // a copy keeps its trash
 	}
-	var failed error
+	held, failed := m.held(ctx, m.pool, entries)
+	if failed != nil {
+		return fmt.Errorf("find what is on hold: %w", failed)
+	}
 	var onHold []string
-	for _, e := range entries {
+	for _, e := range held {
+		onHold = append(onHold, e.Root)
+	}
+	isHeld := func(e trash.Entry) bool {
+		return slices.ContainsFunc(held, func(h trash.Entry) bool { return h.ID == e.ID })
+	}
+	for _, e := range slices.DeleteFunc(entries, isHeld) {
 		err := m.discard(ctx, m.pool, e, func(tx pgx.Tx) error {
 			rows, err := trash.Drop(ctx, tx, e, "rows_expired")
 			if err == nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 const dueSQL = "UPDATE cleanupd.trash SET expire_time = now() - interval '1 day'"
@@ -143,6 +145,63 @@ func TestTrashExpires(t *testing.T) {
 	}
 	if left := db.Int("SELECT count(*) FROM pg_class WHERE relnamespace = 'cleanupd_trash'::regnamespace"); left > 0 {
 		t.Errorf("%d relations are left in the trash", left)
+	}
+}
+
+// A hold of some rows keeps the trash of the tables that may have such rows, or rows that belong to these, and no other.
+func TestHoldsKeepTrash(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", nil)
+	work()
+	db.Do(`CREATE TABLE shop_order (id int PRIMARY KEY, customer int, at timestamptz);
+		CREATE TABLE shop_item (id int PRIMARY KEY, order_id int REFERENCES shop_order ON DELETE CASCADE, at timestamptz);
+		CREATE TABLE shop_event (id int, at timestamptz) PARTITION BY RANGE (id);
+		CREATE TABLE shop_event_1 PARTITION OF shop_event FOR VALUES FROM (0) TO (10)`)
+	for _, table := range []string{"shop_order", "shop_item", "shop_event"} {
+		name := strings.ReplaceAll(table, "_", "-")
+		if _, err := m.SetPolicy(t.Context(), runs.PolicyChange{Name: name, Make: func(*policy.Policy) (policy.Policy, error) {
+			return policy.Policy{
+				Name: name, Table: table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+			}, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const all = "nmsbroadlogrcp shop_event shop_item shop_order xtksessioninfo"
+	for _, test := range []struct {
+		hold store.Hold
+		kept string
+	}{
+		{store.Hold{Kind: store.HoldRecipients, IDs: []int64{17}}, "nmsbroadlogrcp"},
+		{store.Hold{Kind: store.HoldDeliveries, IDs: []int64{17}}, "nmsbroadlogrcp"},
+		{store.Hold{Kind: store.HoldRows, Rows: &rules.HeldRows{
+			Table: "shop_order", Columns: []rules.HeldColumn{{Column: "customer", Value: "17"}},
+		}}, "shop_item shop_order"},
+		{store.Hold{Kind: store.HoldTable, Table: "shop_event_1"}, "shop_event"},
+		{store.Hold{Kind: store.HoldEverything}, all},
+	} {
+		test.hold.Reason = "a test"
+		hold, err := m.CreateHold(t.Context(), test.hold)
+		if err != nil {
+			t.Fatal(test.hold.Kind, err)
+		}
+		db.Do("DELETE FROM cleanupd.trash")
+		db.Do(`INSERT INTO cleanupd.trash
+			(run_id, task, kind, root, columns, keep, rows_trashed, expire_time)
+			SELECT gen_random_uuid(), 'a', 'ROWS', '"public"."' || root || '"', '[]', '1 hour', 7, now() - interval '1 day'
+			FROM unnest(string_to_array($1, ' ')) AS root`, all)
+		if err := runs.ExpireTrash(m, t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kept := db.Strings(`SELECT COALESCE(string_agg(split_part(root, '"', 4), ' ' ORDER BY root), '')
+			FROM cleanupd.trash WHERE end_time IS NULL`)[0]
+		if kept != test.kept {
+			t.Errorf("with a hold of %s, %q stay in the trash, want %q", test.hold.Kind, kept, test.kept)
+		}
+		if _, err := m.ReleaseHold(t.Context(), hold.ID, "me"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

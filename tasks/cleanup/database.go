@@ -145,18 +145,21 @@ func (d *Database) Binder(p *rules.Plan, state rules.State) *rules.Binder {
 	return &rules.Binder{Pool: d.Pool, Engine: engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
 }
 
-func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds rules.Holds) (rules.Env, error) {
+// LoadEnv also covers more tables, given by their full or quoted names.
+func LoadEnv(
+	ctx context.Context, c Config, db campaign.Querier, holds rules.Holds, more ...string,
+) (rules.Env, error) {
 	scope := c.Scope()
-	scope.Held = holds.TablesOfRows()
-	catalog, err := campaign.LoadCatalog(ctx, pool, scope)
+	scope.Held, scope.Named = holds.TablesOfRows(), slices.Concat(scope.Named, more)
+	catalog, err := campaign.LoadCatalog(ctx, db, scope)
 	if err != nil {
 		return rules.Env{}, err
 	}
-	return EnvOf(ctx, c, pool, catalog, holds)
+	return EnvOf(ctx, c, db, catalog, holds)
 }
 
 func EnvOf(
-	ctx context.Context, c Config, pool *pgxpool.Pool, catalog *campaign.Catalog, holds rules.Holds,
+	ctx context.Context, c Config, db campaign.Querier, catalog *campaign.Catalog, holds rules.Holds,
 ) (env rules.Env, err error) {
 	env = rules.Env{
 		Catalog:  catalog,
@@ -165,7 +168,7 @@ func EnvOf(
 		Holds:    holds,
 		Pipeline: c.Pipeline,
 	}
-	if env.Options, err = campaign.ReadOptions(ctx, pool, catalog); err == nil && c.WhatIf != nil {
+	if env.Options, err = campaign.ReadOptions(ctx, db, catalog); err == nil && c.WhatIf != nil {
 		env.Options = env.Options.With(c.WhatIf)
 	}
 	return env, err

@@ -265,6 +265,17 @@ func NotCoveredByRecipients(env Env) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
+// MayHold reports whether the environment's holds may keep a row of a table, given by its full or quoted name. They may
+// if the catalog has no such table.
+func MayHold(env Env, table string) (bool, error) {
+	t := env.Catalog.Table(table)
+	if t == nil || env.Holds.Everything {
+		return len(env.Holds.Names) > 0, nil
+	}
+	found, err := findOnHold(env, &Plan{}, t)
+	return len(found) > 0, err
+}
+
 // HoldsConcern reports whether a task changes rows that the environment's holds keep. A task that cannot be compiled
 // changes none.
 func HoldsConcern(env Env) bool {

@@ -55,6 +55,14 @@ func (e Entry) IsOf(schema, name string) bool {
 	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table) || slices.Equal(e.Top, table)
 }
 
+// Belongs is the quoted name of the table that has such rows: of a partition, that of which it is one, or was.
+func (e Entry) Belongs() string {
+	if e.Top != nil {
+		return quoted(e.Top...)
+	}
+	return e.Root
+}
+
 // rowsLeft is how many rows of an entry are in the trash.
 const rowsLeft = "rows_trashed - rows_restored - rows_purged - rows_expired"
 
