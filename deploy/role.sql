@@ -114,6 +114,7 @@ BEGIN
       AND relname ~ '^(grp[1-9][0-9]*|(wkdlv_|wkf|wkfhisto|wksimu_)[1-9][0-9]*(_.*)?)$') THEN
     RAISE insufficient_privilege USING MESSAGE = 'no work table of the application: ' || relation;
   END IF;
+  EXECUTE format('LOCK TABLE %s IN SHARE MODE', relation); -- no row is added between this and the move
   EXECUTE format('SELECT count(*) FROM %s', relation) INTO rows;
   RETURN rows;
 END $$;

@@ -151,25 +151,27 @@ func TestNotUndoable(t *testing.T) {
 	}
 }
 
-// A partitioned work table would leave its partitions behind.
+// A partitioned work table would leave its partitions behind. Its task is refused before it deletes anything.
 func TestPartitionedWorkTableIsNotUndoable(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do(`INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId, iType) VALUES (1, 1);
-		INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20);
+		INSERT INTO XtkWorkflow (iWorkflowId, iState, iHistory) VALUES (2, 20, 1);
+		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (1, 2, '2000-01-01'), (2, 2, now());
 		CREATE TABLE wkf2_1 (i int) PARTITION BY RANGE (i); CREATE TABLE wkf2_1_part PARTITION OF wkf2_1 DEFAULT`)
 	run := func(undo time.Duration) (*cleanupv1.Run, error) {
 		req := &cleanupv1.RunCleanupRequest{Tasks: []string{"workflow-instances"}, Undo: durationpb.New(undo)}
 		_, run, err := s.run(t, req)
 		return run, err
 	}
-	const left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'wkf2%' AND relnamespace = 'public'::regnamespace"
+	const left = "SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'wkf2%' AND relnamespace = " +
+		"'public'::regnamespace) + (SELECT count(*) FROM XtkWorkflowLog WHERE tsLog < '2001-01-01')"
 	const refused = cleanupv1.RefusalReason_REFUSAL_REASON_NOT_UNDOABLE
-	if run, err := run(time.Hour); run.GetReason() != refused || s.db.Int(left) != 2 {
-		t.Errorf("the run ended with %v, %s; %d tables are left, want 2", err, run.GetReason(), s.db.Int(left))
+	if run, err := run(time.Hour); run.GetReason() != refused || s.db.Int(left) != 3 {
+		t.Errorf("the run ended with %v, %s; %d tables and rows are left, want 3", err, run.GetReason(), s.db.Int(left))
 	}
 	if _, err := run(0); err != nil || s.db.Int(left) != 0 {
-		t.Errorf("without undo, the run ended with %v; %d tables are left, want none", err, s.db.Int(left))
+		t.Errorf("without undo, the run ended with %v; %d tables and rows are left, want none", err, s.db.Int(left))
 	}
 }
 

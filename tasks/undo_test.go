@@ -203,6 +203,39 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 	checkCount(t, db, 16_000, "SELECT (SELECT count(*) FROM t) + (SELECT count(*) FROM u)")
 }
 
+// What the trash cannot keep of a later table refuses a task before it deletes from an earlier one, and a dry run says so.
+func TestNoUndoOfALaterTable(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]string{
+		"a rule": "CREATE TABLE gone (id int); CREATE RULE r AS ON DELETE TO t_2 DO ALSO INSERT INTO gone VALUES (OLD.id)",
+		"triggers, and an owner": `CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';
+			CREATE TRIGGER f BEFORE DELETE ON t_2 FOR EACH ROW EXECUTE FUNCTION f(); ALTER TABLE t_2 OWNER TO %owner;
+			GRANT SELECT, DELETE ON t_2 TO neolane; GRANT USAGE ON SCHEMA public TO %owner; GRANT %owner TO neolane`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)
+			db.Do(`CREATE TABLE t (id int, at timestamptz) PARTITION BY LIST (id);
+				CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE t_2 PARTITION OF t FOR VALUES IN (2);
+				INSERT INTO t VALUES (1, '2020-01-01'), (2, '2020-01-01')`)
+			db.Superuser(strings.ReplaceAll(last, "%owner", db.Role("owner")))
+			j := newJournal(db)
+			if err := undo(t, j, 1<<30, true, oldRows); err != nil {
+				t.Fatal(err)
+			}
+			if said := j.details[oldRows.TaskName()]; !strings.Contains(said, "a run would refuse this") {
+				t.Errorf("the dry run says %q, want that a run would refuse it", said)
+			}
+			err := undo(t, newJournal(db), 1<<30, false, oldRows)
+			refused := (*failure.Refusal)(nil)
+			if !errors.As(err, &refused) || refused.Reason != failure.ReasonNotUndoable {
+				t.Errorf("the run ended with %v, want a refusal", err)
+			}
+			checkCount(t, db, 2, "SELECT count(*) FROM t")
+		})
+	}
+}
+
 // A dry run with undo says which rows could not be undone, and which tasks a run would refuse.
 func TestNoUndoOfAPreview(t *testing.T) {
 	t.Parallel()

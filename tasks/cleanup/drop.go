@@ -217,25 +217,26 @@ func (d drops) dropOne(
 
 // drop drops tables, all of them views or none, or moves them to the trash. It waits only briefly for locks.
 func (t *executedTask) drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
-	var rows []int64
-	if t.keeps() > 0 {
-		var err error
-		if rows, err = countAll(ctx, tx, tables); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.Exec(
-		ctx,
-		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", limits.lock.Milliseconds(),
-			limits.statement.Milliseconds()),
-	); err != nil {
+	set := func(setting string, to time.Duration) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL %s = %d", setting, to.Milliseconds()))
 		return err
 	}
-	if t.keeps() > 0 {
+	err := set("lock_timeout", limits.lock)
+	var rows []int64
+	if err == nil && t.keeps() > 0 {
+		rows, err = countAll(ctx, tx, tables)
+	}
+	if err == nil {
+		err = set("statement_timeout", limits.statement)
+	}
+	switch {
+	case err != nil:
+		return err
+	case t.keeps() > 0:
 		return t.moveAll(ctx, tx, tables, rows)
 	}
 	sql, args := DropStatement(tables)
-	_, err := tx.Exec(ctx, sql, args...)
+	_, err = tx.Exec(ctx, sql, args...)
 	return err
 }
 

@@ -70,13 +70,19 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 	return list, nil
 }
 
-// checkLocks fails if the role may not lock what goes with the rows of the task, as the statement does that moves it to
-// the trash.
-func (a *Attempt) checkLocks(ctx context.Context) error {
+// checkTables fails if the trash cannot keep what the task deletes of a table: because of the table's rules, triggers or
+// owner, or because the role lacks the right to lock rows that foreign keys delete, as the statement does that moves them.
+func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) error {
+	var sweeps []purge.Sweep
 	for _, j := range a.Jobs {
 		if j.Set != nil || j.NoTIDs {
 			continue
 		}
+		s, err := a.Binder.Sweep(ctx, &j, parents.Of(j))
+		if err != nil {
+			return err
+		}
+		sweeps = append(sweeps, s)
 		for _, i := range j.Cascade.Below() {
 			var may bool
 			if err := a.Binder.Pool.QueryRow(ctx, "SELECT has_any_column_privilege($1::text::regclass, 'UPDATE')",
@@ -87,6 +93,47 @@ func (a *Attempt) checkLocks(ctx context.Context) error {
 				return notUndoable(a.Task, j.Name, fmt.Sprintf("the role may not lock rows of %[1]s, which takes UPDATE of a "+
 					"column (GRANT UPDATE ON %[1]s)", j.Cascade.Tables[i]))
 			}
+		}
+	}
+	return a.Binder.Engine.CheckTrash(ctx, sweeps)
+}
+
+// checkWorkTables fails if the task would drop a work table with partitions, which would not move with it. lists are the
+// quoted names of tables of lists.
+func (t *executedTask) checkWorkTables(ctx context.Context, lists []string) error {
+	const partitioned = `SELECT min(relname)::text FROM unnest($1::text[]) AS name JOIN pg_class c
+		ON c.oid = to_regclass(name) AND c.relkind = 'p'`
+	var name *string
+	if err := t.Binder.Pool.QueryRow(ctx, partitioned, lists).Scan(&name); err != nil {
+		return err
+	}
+	if name != nil {
+		return partitionsStay(t.Task, *name)
+	}
+	for _, d := range t.Plan.Drops {
+		tables, _, err := t.Binder.Env.Catalog.WorkTables(ctx, t.Binder.Pool, d.Prefix, d.Bare)
+		if err != nil {
+			return err
+		}
+		tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
+			return len(w.Partitions) == 0 || !drops{t}.isPlanned(w)
+		})
+		if len(tables) == 0 {
+			continue
+		}
+		find := WorkTableFinder{Attempt: t.Attempt}.unused(d)
+		unused := func(tables []campaign.WorkTable) ([]campaign.WorkTable, error) {
+			return find(ctx, t.Binder.Pool, tables)
+		}
+		tables, _, err = heldWorkTables{Attempt: t.Attempt}.Filter(ctx, d.WorkTables.Owner, tables, unused)
+		if err == nil {
+			tables, err = unused(tables)
+		}
+		if err != nil {
+			return err
+		}
+		if len(tables) > 0 {
+			return partitionsStay(t.Task, tables[0].Name)
 		}
 	}
 	return nil
@@ -103,7 +150,10 @@ func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
 	}
 	list, err := t.notKept()
 	if err == nil {
-		err = t.checkLocks(ctx)
+		err = t.checkTables(ctx, f.Parents)
+	}
+	if err == nil {
+		err = t.checkWorkTables(ctx, f.lists)
 	}
 	if err != nil {
 		return err
@@ -247,10 +297,10 @@ func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) erro
 	}
 	list, err := a.notKept()
 	if err == nil {
-		err = a.checkLocks(ctx)
+		err = a.checkTables(ctx, rules.ChosenParents{})
 	}
 	if err == nil && divided != nil {
-		err = partitionsStay(a.Task, *divided)
+		err = partitionsStay(a.Task, divided.Name)
 	}
 	for i := range o.Preview.Tables {
 		t := &o.Preview.Tables[i]
@@ -330,7 +380,7 @@ func (t *executedTask) can() *trash.Can {
 	return &trash.Can{Pool: t.Binder.Pool, Run: t.run.Config.ID}
 }
 
-// countAll counts the rows of work tables, before these are locked, since that may take long.
+// countAll counts the rows of work tables, with a lock by which they can be read but not written: counting may take long.
 func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows []int64, err error) {
 	rows = make([]int64, len(tables))
 	for i, w := range tables {
@@ -340,6 +390,8 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 		count, args := "SELECT count(*) FROM "+w.Quoted(), []any{}
 		if w.ByFunction {
 			count, args = "SELECT "+campaign.CountFunction+"($1::text::regclass)", []any{w.Quoted()}
+		} else if _, err := tx.Exec(ctx, "LOCK TABLE "+w.Quoted()+" IN SHARE MODE"); err != nil {
+			return nil, err
 		}
 		if err := tx.QueryRow(ctx, count, args...).Scan(&rows[i]); err != nil {
 			return nil, err
@@ -351,8 +403,8 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 // onlyDefinition is why a view of another role cannot be undone.
 const onlyDefinition = "only its owner can make the view again, of which the trash keeps the definition"
 
-func partitionsStay(t rules.Task, w campaign.WorkTable) error {
-	return notUndoable(t, w.Name, "its partitions would stay where they are")
+func partitionsStay(t rules.Task, table string) error {
+	return notUndoable(t, table, "its partitions would stay where they are")
 }
 
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.
@@ -361,7 +413,7 @@ func (t *executedTask) moveAll(ctx context.Context, tx pgx.Tx, tables []campaign
 		dropped := trash.Dropped{Kind: trash.Table, Name: w.Quoted(), Rows: rows[i], ByFunction: w.ByFunction}
 		switch {
 		case len(w.Partitions) > 0:
-			return partitionsStay(t.Task, w)
+			return partitionsStay(t.Task, w.Name)
 		case w.View:
 			dropped.Kind = trash.View
 			if w.ByFunction {

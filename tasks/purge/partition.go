@@ -215,7 +215,7 @@ func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
 }
 
-// Removes reports whether the sweep would remove its table. If the table ends before the cutoff and would not be
+// removes reports whether the sweep would remove its table. If the table ends before the cutoff and would not be
 // removed, problem says why. It neither changes nor locks anything.
 func (e *Engine) Removes(ctx context.Context, s Sweep) (removes bool, problem string, err error) {
 	if !s.removes() {

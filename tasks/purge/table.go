@@ -210,6 +210,16 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	return info, nil
 }
 
+// CheckTrash fails with a failure.Refusal if the trash could not keep what one of the sweeps would delete, because of
+// the rules, the triggers or the owner that its table has now.
+func (e *Engine) CheckTrash(ctx context.Context, sweeps []Sweep) error {
+	return e.open(ctx, sweeps, func(t *table) error {
+		t.sweep.Trash = &Trash{}
+		_, err := t.inspect(ctx)
+		return err
+	})
+}
+
 // ownerMay reports whether the statements of batches have the same effect when run as the table's owner: that role
 // may run them, names have the same meaning to it, and row security applies to neither role.
 func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
