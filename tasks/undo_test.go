@@ -203,7 +203,7 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 	checkCount(t, db, 16_000, "SELECT (SELECT count(*) FROM t) + (SELECT count(*) FROM u)")
 }
 
-// What the trash cannot keep of a later table refuses a task before it deletes from an earlier one, and a dry run says so.
+// If the trash cannot keep the rows of a later table, the task is refused before it deletes from an earlier one.
 func TestNoUndoOfALaterTable(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]string{

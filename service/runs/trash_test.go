@@ -148,7 +148,7 @@ func TestTrashExpires(t *testing.T) {
 	}
 }
 
-// A hold of some rows keeps the trash of the tables that may have such rows, or rows that belong to these, and no other.
+// A hold of rows keeps the trash of the tables that may have such rows, or rows that belong to these, and no other.
 func TestHoldsKeepTrash(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -160,11 +160,12 @@ func TestHoldsKeepTrash(t *testing.T) {
 		CREATE TABLE shop_event_1 PARTITION OF shop_event FOR VALUES FROM (0) TO (10)`)
 	for _, table := range []string{"shop_order", "shop_item", "shop_event"} {
 		name := strings.ReplaceAll(table, "_", "-")
-		if _, err := m.SetPolicy(t.Context(), runs.PolicyChange{Name: name, Make: func(*policy.Policy) (policy.Policy, error) {
-			return policy.Policy{
-				Name: name, Table: table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
-			}, nil
-		}}); err != nil {
+		p := policy.Policy{
+			Name: name, Table: table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+		}
+		if _, err := m.SetPolicy(t.Context(), runs.PolicyChange{
+			Name: name, Make: func(*policy.Policy) (policy.Policy, error) { return p, nil },
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -70,8 +70,8 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 	return list, nil
 }
 
-// checkTables fails if the trash cannot keep what the task deletes of a table: because of the table's rules, triggers or
-// owner, or because the role lacks the right to lock rows that foreign keys delete, as the statement does that moves them.
+// checkTables fails if the trash cannot keep what the task deletes of a table because of the table's rules, triggers or
+// owner, or because the role cannot lock rows that foreign keys delete, as the statement does that moves them.
 func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) error {
 	var sweeps []purge.Sweep
 	for _, j := range a.Jobs {
@@ -98,8 +98,8 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 	return a.Binder.Engine.CheckTrash(ctx, sweeps)
 }
 
-// checkWorkTables fails if the task would drop a work table with partitions, which would not move with it. lists are the
-// quoted names of tables of lists.
+// checkWorkTables fails if the task would drop a work table with partitions, which would not move with it. lists are
+// the quoted names of tables of lists.
 func (t *executedTask) checkWorkTables(ctx context.Context, lists []string) error {
 	const partitioned = `SELECT min(relname)::text FROM unnest($1::text[]) AS name JOIN pg_class c
 		ON c.oid = to_regclass(name) AND c.relkind = 'p'`
@@ -380,7 +380,8 @@ func (t *executedTask) can() *trash.Can {
 	return &trash.Can{Pool: t.Binder.Pool, Run: t.run.Config.ID}
 }
 
-// countAll counts the rows of work tables, with a lock by which they can be read but not written: counting may take long.
+// countAll counts the rows of work tables, with a lock that lets others read them but not write: counting may take
+// long.
 func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows []int64, err error) {
 	rows = make([]int64, len(tables))
 	for i, w := range tables {
