@@ -8,11 +8,18 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Policy) (*journal, error) {
 	t.Helper()
-	return run(t, db, func(c *cleanup.Config) {
+	j := newJournal(db)
+	return j, runPoliciesWith(t, j, dryRun, policies...)
+}
+
+func runPoliciesWith(t *testing.T, j *journal, dryRun bool, policies ...policy.Policy) error {
+	t.Helper()
+	return runWith(t, j, func(c *cleanup.Config) {
 		c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = dryRun, true, nil, nil
 		for _, p := range policies {
 			p.Enabled = true
@@ -54,6 +61,11 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 		Name: "d-newest", Table: "purchase",
 		KeepNewest: &policy.KeepNewest{Per: []string{"customer"}, OrderBy: "placed", Count: 2},
 	}
+	oldPurchases := policy.Policy{
+		Name: "a-purchases", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)},
+	}
+	const setUpKept = `ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer;
+		UPDATE purchase SET placed = '2025-01-01' WHERE customer % 3 = 0`
 	newestOfAll := policy.Policy{
 		Name: "e-newest", Table: "purchase", KeepNewest: &policy.KeepNewest{OrderBy: "placed", Count: 150},
 	}
@@ -62,6 +74,7 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 		policies []policy.Policy
 		// estimates are the tasks whose numbers are estimates. The others must be exact.
 		estimates []string
+		held      string // the customer whose purchases are on hold
 	}{
 		"parents and their orphans": {policies: []policy.Policy{oldCustomers, orphanPurchases}},
 		"orphans of orphans": {
@@ -139,6 +152,26 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			policies:  []policy.Policy{oldCustomers, newest},
 			estimates: []string{"policy/d-newest"},
 		},
+		"rows to which those on hold refer": {
+			setUp: setUpKept, held: "3",
+			policies: []policy.Policy{oldPurchases, oldCustomers},
+		},
+		"rows to which none on hold refers": {
+			setUp: setUpKept, held: "999",
+			policies: []policy.Policy{oldPurchases, oldCustomers},
+		},
+		"rows to which those on hold refer, and none else": {
+			setUp: setUpKept, held: "3",
+			policies: []policy.Policy{oldPurchases, {
+				Name: "b", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)}, Unreferenced: true,
+			}},
+		},
+		"the newest after rows on hold": {held: "9", policies: []policy.Policy{oldPurchases, newest}},
+		"rows to which the newest refer": {
+			setUp:     setUpKept,
+			policies:  []policy.Policy{newest, oldCustomers},
+			estimates: []string{oldCustomers.TaskName()},
+		},
 		"orphans in a tree": {
 			setUp: "UPDATE purchase SET customer = id - 1",
 			policies: []policy.Policy{{
@@ -152,14 +185,19 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Do(family + ";" + test.setUp)
-			dryRun, err := runPolicies(t, db, true, test.policies...)
-			if err != nil {
-				t.Fatal(err)
+			do := func(dryRun bool) *journal {
+				j := newJournal(db)
+				if test.held != "" {
+					holds := heldRows("public.purchase", [3]string{"customer", "int4", test.held})
+					holds.Rows[0].OID = uint32(db.Int("SELECT 'purchase'::regclass::oid::bigint"))
+					j.holds = func() rules.Holds { return holds }
+				}
+				if err := runPoliciesWith(t, j, dryRun, test.policies...); err != nil {
+					t.Fatal(err)
+				}
+				return j
 			}
-			j, err := runPolicies(t, db, false, test.policies...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dryRun, j := do(true), do(false)
 			for _, p := range test.policies {
 				name := p.TaskName()
 				remarks := ""

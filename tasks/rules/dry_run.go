@@ -101,12 +101,18 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 			continue
 		}
 		onHold, err := findOnHold(c.env, alone.plan, r.table)
-		if err != nil || onHold != nil || task.Basis == "" || len(step.Rules.reads(r.table)) > 0 {
+		isDistributed := func(h HoldCondition) bool { return h.ReadsDistributed }
+		if err != nil || task.Basis == "" || len(step.Rules.reads(c.env.Catalog)) > 0 ||
+			slices.ContainsFunc(onHold, isDistributed) {
 			exact = false
 			continue
 		}
 		if rules, _ := alone.anyRule(step.Rules, r); !rules.IsZero() {
 			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
+			for _, h := range onHold { // which is about a row r
+				rules = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM (SELECT %s.tableoid, %[2]s.*) AS r WHERE %[3]s)", rules,
+					r.alias, h.Condition)
+			}
 			if refused := alone.refused(step, r); !refused.IsZero() {
 				rules = sqlexpr.Format("%s AND (%s) IS NOT TRUE", rules, refused)
 			}
@@ -117,17 +123,19 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 }
 
 type tableColumns struct {
-	table   string // empty for the table of the step
+	table   *campaign.Table // nil for the table of the step
 	columns []string
 }
 
 // reads returns the columns that the rules of a policy read, other than those of the row itself.
-func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
+func (rs Rules) reads(c *campaign.Catalog) (reads []tableColumns) {
 	for _, rule := range rs {
 		for _, part := range rule {
 			switch p := part.(type) {
 			case Orphan:
-				reads = append(reads, tableColumns{p.Parent, []string{p.Key}})
+				if t := c.Table(p.Parent); t != nil {
+					reads = append(reads, tableColumns{t, []string{p.Key}})
+				}
 			case Newest:
 				reads = append(reads, tableColumns{columns: p.columns()})
 			}
@@ -150,9 +158,16 @@ func (c *compiler) estimates(step Step) (why []string) {
 	if c.plan.Task.Basis == "" || !c.env.DryRun {
 		return nil
 	}
-	reads := step.Rules.reads(c.table)
+	reads := step.Rules.reads(c.env.Catalog)
+	keys := c.table.Keeping()
+	if slices.ContainsFunc(step.Rules, func(r Rule) bool { return slices.Contains(r, Part(Unreferenced{})) }) {
+		keys = append(keys, c.table.KeysTo()...)
+	}
+	for _, k := range keys {
+		reads = append(reads, tableColumns{k.Table, k.Columns})
+	}
 	for _, read := range reads {
-		if read.table != "" && c.env.Catalog.Table(read.table) == c.table {
+		if read.table == c.table {
 			why = append(why, "an estimate: rows that are deleted make other rows orphans")
 		}
 	}
@@ -175,15 +190,14 @@ func (c *compiler) estimates(step Step) (why []string) {
 func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	for i, read := range reads {
 		t, itself := c.table, i == len(reads)-1 // read is about the row itself
-		if read.table != "" {
-			t = c.env.Catalog.Table(read.table)
+		if read.table != nil {
+			t = read.table
 		}
 		for _, job := range p.Jobs {
 			isRead := func(a purge.Assignment) bool {
 				return slices.ContainsFunc(read.columns, func(name string) bool { return t.Stored(name) == a.Column })
 			}
 			switch {
-			case t == nil:
 			case job.Set != nil:
 				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
 					return true
