@@ -236,6 +236,24 @@ func TestNoUndoOfALaterTable(t *testing.T) {
 	}
 }
 
+// If rows could come back only into another schema, a dry run and a run say so.
+func TestUndoNeedsOwner(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)
+	owner := db.Role("owner")
+	db.Do("CREATE TABLE t (id int, at timestamptz); INSERT INTO t VALUES (1, '2020-01-01')")
+	db.Superuser("ALTER TABLE t OWNER TO " + owner + "; GRANT SELECT, DELETE ON t TO neolane")
+	for _, isDry := range []bool{true, false} {
+		j := newJournal(db)
+		if err := undo(t, j, 1<<30, isDry, oldRows); err != nil {
+			t.Fatal(err)
+		}
+		if log := strings.Join(j.logs, "\n"); !strings.Contains(log, "GRANT "+owner+" TO neolane") {
+			t.Errorf("dry run %t: the log is %q, want the GRANT", isDry, log)
+		}
+	}
+}
+
 // A dry run with undo says which rows could not be undone, and which tasks a run would refuse.
 func TestNoUndoOfAPreview(t *testing.T) {
 	t.Parallel()

@@ -107,4 +107,10 @@ func TestExplainRowInTheTrash(t *testing.T) {
 	if left := db.Strings("SELECT iAuditId::text FROM XtkAudit"); code != 0 || strings.Join(left, " ") != "2" {
 		t.Errorf("after %s the rows are %q, want 2: %s%s", command[1], left, out, errs)
 	}
+	db.Do("ALTER TABLE XtkAudit ADD CONSTRAINT young CHECK (tsChanged > '2020-01-01') NOT VALID")
+	run := db.Strings("SELECT id::text FROM cleanupd.run WHERE restore IS NULL")[0]
+	if code, out, errs = r.run(t, "trash restore "+run); code != 1 ||
+		!strings.Contains(errs, "not restored: 2 rows, which the trash keeps") {
+		t.Errorf("a restore that the table refuses ends with %d: %s%s", code, out, errs)
+	}
 }

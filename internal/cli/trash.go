@@ -95,8 +95,9 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore RUN",
 		Short: "Bring back what a run has deleted, and show the progress",
-		Long: "Bring back what a run has deleted, and show the progress. A row whose key exists again stays in the trash,\n" +
-			"and so does one that its table refuses; restore once more when that is mended. Triggers fire as for any INSERT.",
+		Long: "Bring back what a run has deleted, and show the progress. A row whose key exists again stays in the trash.\n" +
+			"So does one that its table refuses, and the status is 1: correct that, and restore again. Triggers fire as for\n" +
+			"any INSERT.",
 		Example: "  cleanupd trash restore 4f1044\n  cleanupd trash restore 4f1044 --table orders --key 17 --key 18\n" +
 			"  cleanupd trash restore 4f1044 --into restored",
 		Args:              flags.OneArgument("the id of one run"),
@@ -115,8 +116,15 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watch.NewRun(cmd.Context(), server, client, stream).
-				Follow(watch.NewPrinter(*output, cmd, server, all))
+			w := watch.NewRun(cmd.Context(), server, client, stream)
+			if err := w.Follow(watch.NewPrinter(*output, cmd, server, all)); err != nil {
+				return err
+			}
+			r, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: w.ID()})
+			if err != nil {
+				return err
+			}
+			return stays(r.GetRun())
 		}),
 	}
 	f := cmd.Flags()
@@ -128,6 +136,26 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	watch.AddAllFlag(f, &all)
 	flags.WithoutVariable(f, "task", "table", "key", "into") // what comes back is typed
 	return cmd
+}
+
+// stays returns an error if a table refused some of what a restore was to bring back.
+func stays(restore *cleanupv1.Run) error {
+	var rows, tables int64
+	for _, t := range restore.GetResults() {
+		rows, tables = rows+t.GetRowsFailed(), tables+t.GetTablesRetained()
+	}
+	if rows+tables == 0 {
+		return nil
+	}
+	var parts []string
+	if rows > 0 {
+		parts = append(parts, format.Count(rows, "row", "rows"))
+	}
+	if tables > 0 {
+		parts = append(parts, format.Count(tables, "dropped table", "dropped tables"))
+	}
+	return fmt.Errorf("not restored: %s, which the trash keeps; correct the reasons above, and restore again",
+		strings.Join(parts, ", "))
 }
 
 func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {

@@ -62,6 +62,12 @@ var (
 		"The run keeps what it deletes, but not rows that it updates or replaces, or that are on other servers.",
 		"Nothing, if that is acceptable. Otherwise disable the task, or restore from a backup.",
 	)
+	UndoNeedsOwner = rows.warning(
+		"UNDO_NEEDS_OWNER",
+		"{tables}: rows can come back only into another schema: the role is not a member of their owner {owner}; {statement}",
+		"A restore inserts rows as the owner of their table, whose triggers and defaults it runs.",
+		"Execute the statement, or be content with `cleanupd trash restore --into`.",
+	)
 	RowsLocked = rows.warning(
 		"ROWS_LOCKED",
 		"{table}: {rows} obsolete {rows|row was|rows were} locked by other sessions and {rows|is|are} left for the "+

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,9 +72,11 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 }
 
 // checkTables fails if the trash cannot keep what the task deletes of a table because of the table's rules, triggers or
-// owner, or because the role cannot lock rows that foreign keys delete, as the statement does that moves them.
+// owner, or because the role cannot lock rows that foreign keys delete, as the statement does that moves them. It warns
+// if the rows could not come back into their tables.
 func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) error {
 	var sweeps []purge.Sweep
+	var tables []string
 	for _, j := range a.Jobs {
 		if j.Set != nil || j.NoTIDs {
 			continue
@@ -82,8 +85,9 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 		if err != nil {
 			return err
 		}
-		sweeps = append(sweeps, s)
+		sweeps, tables = append(sweeps, s), append(tables, j.Table.Quoted())
 		for _, i := range j.Cascade.Below() {
+			tables = append(tables, j.Cascade.Tables[i])
 			var may bool
 			if err := a.Binder.Pool.QueryRow(ctx, "SELECT has_any_column_privilege($1::text::regclass, 'UPDATE')",
 				j.Cascade.Tables[i]).Scan(&may); err != nil {
@@ -94,6 +98,14 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 					"column (GRANT UPDATE ON %[1]s)", j.Cascade.Tables[i]))
 			}
 		}
+	}
+	strangers, err := trash.Strangers(ctx, a.Binder.Pool, tables)
+	if err != nil {
+		return err
+	}
+	for _, s := range strangers {
+		a.Log(ctx, message.UndoNeedsOwner.With("tables", strings.Join(s.Tables, ", "), "owner", s.Owner,
+			"statement", fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role)))
 	}
 	return a.Binder.Engine.CheckTrash(ctx, sweeps)
 }

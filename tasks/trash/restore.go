@@ -134,11 +134,31 @@ WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 // ownerSQL selects the owner of the table $1, whether that is this role or a superuser, whether this role may become
 // it, whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as the owner. An
 // INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
-const ownerSQL = `SELECT quote_ident(o.rolname), o.rolname = current_user OR o.rolsuper, ` + purge.MayBecome + `,
+const ownerSQL = `SELECT quote_ident(o.rolname), ` + trustedOwner + `, ` + purge.MayBecome + `,
   c.relkind IN ('r', 'p'), EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type = '3' AND is_instead
-    AND ev_enabled IN ('O', 'A')),
-  COALESCE((SELECT proowner = o.oid FROM pg_proc WHERE oid = to_regproc('` + campaign.RestoreRowsFunction + `')), false)
+    AND ev_enabled IN ('O', 'A')), ` + insertsAsOwner + `
 FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`
+
+const (
+	trustedOwner   = "o.rolname = current_user OR o.rolsuper"
+	insertsAsOwner = "COALESCE((SELECT proowner = o.oid FROM pg_proc WHERE oid = to_regproc('" +
+		campaign.RestoreRowsFunction + "')), false)"
+)
+
+// Stranger is the owner of tables whose rows cannot come back there, since this role may not become it.
+type Stranger struct {
+	Owner, Role string   // quoted
+	Tables      []string // the quoted names
+}
+
+// Strangers returns the owners of some of the tables, given by their quoted names, into which rows cannot come back.
+func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
+	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
+			array_agg(DISTINCT name ORDER BY name)
+		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name) JOIN pg_roles o ON o.oid = c.relowner
+		WHERE NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`) GROUP BY o.rolname ORDER BY 1`, tables)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranger])
+}
 
 // uniqueSQL selects the columns of the unique keys of the table $1.
 const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)

@@ -12,6 +12,8 @@ export const messages: Record<string, string> = {
   ROWS_DEPENDENT:
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
   NO_UNDO: '{table}: Was mit den Zeilen geschieht, kann nicht rückgängig gemacht werden: {problem}',
+  UNDO_NEEDS_OWNER:
+    '{tables}: Zeilen können nur in ein anderes Schema zurückkommen: Die Rolle ist kein Mitglied ihres Eigentümers {owner}; {statement}',
   ROWS_RESTORED: '{table}: {rows} {rows|Zeile kam|Zeilen kamen} aus dem Papierkorb zurück',
   ROWS_NOT_RESTORED:
     '{table}: {existing} {existing|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt, und {failed}, weil die Tabelle sie ablehnt: {reasons}',

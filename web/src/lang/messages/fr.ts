@@ -11,6 +11,8 @@ export const messages: Record<string, string> = {
   ROWS_DEPENDENT:
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
   NO_UNDO: '{table} : ce qui arrive à ses lignes ne peut pas être annulé : {problem}',
+  UNDO_NEEDS_OWNER:
+    '{tables} : les lignes ne peuvent revenir que dans un autre schéma : le rôle n’est pas membre de leur propriétaire {owner} ; {statement}',
   ROWS_RESTORED: '{table} : {rows} {rows|ligne est revenue|lignes sont revenues} de la corbeille',
   ROWS_NOT_RESTORED:
     '{table} : {existing} {existing|ligne reste|lignes restent} dans la corbeille car leur clé existe de nouveau, et {failed} car la table les refuse : {reasons}',

@@ -7,6 +7,8 @@ export const messages: Record<string, string> = {
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
   ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
   NO_UNDO: '{table}: 行への変更は元に戻せません: {problem}',
+  UNDO_NEEDS_OWNER:
+    '{tables}: 行は別のスキーマにしか戻せません: ロールが所有者 {owner} のメンバーではありません; {statement}',
   ROWS_RESTORED: '{table}: {rows} 行がごみ箱から戻りました',
   ROWS_NOT_RESTORED:
     '{table}: 同じキーが再び存在するため {existing} 行が、テーブルが拒否するため {failed} 行がごみ箱に残ります: {reasons}',
