@@ -278,6 +278,9 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 	}
 	if into != "" {
 		err := pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error { return e.Into(ctx, tx, into) })
+		if errors.Is(err, trash.ErrTarget) {
+			return trash.Restored{Failed: e.Rows, Reasons: []string{err.Error()}}, nil
+		}
 		if err != nil {
 			return r, err
 		}

@@ -42,15 +42,30 @@ func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 }
 
 // Into makes the entry's rows come back into a table of another schema, which is made unless it is there: with the
-// types in which the trash keeps them, and nothing else, so that filling it calls nothing of the application.
+// types in which the trash keeps them, and nothing else, so that filling it calls nothing of the application. It fails
+// with ErrTarget if the schema has rows of another table of that name.
 func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
-	var columns []string
+	var (
+		to, of        = quoted(schema, e.Table[1]), "rows of " + e.Root
+		columns       []string
+		there, isOurs bool
+		comment       string
+	)
+	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL,
+			COALESCE(obj_description(to_regclass($1), 'pg_class') = $2, false), format('COMMENT ON TABLE %s IS %L', $1, $2)`,
+		to, of).Scan(&there, &isOurs, &comment); err != nil {
+		return err
+	}
+	switch e.Root = to; {
+	case there && !isOurs:
+		return fmt.Errorf("%s exists, and not for %s: %w", to, of, ErrTarget)
+	case there:
+		return nil
+	}
 	for _, c := range e.Columns {
 		columns = append(columns, c.Name+" "+c.Kept)
 	}
-	e.Root = quoted(schema, e.Table[1])
-	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", e.Root, strings.Join(columns, ", ")))
-	return err
+	return execute(ctx, tx, []string{fmt.Sprintf("CREATE TABLE %s (%s)", to, strings.Join(columns, ", ")), comment})
 }
 
 // Left drops the entry's table if no row is left in it, in a transaction of the caller.

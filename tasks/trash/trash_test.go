@@ -189,6 +189,25 @@ CREATE TRIGGER wait BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION wait()
 	}
 }
 
+// Rows of two tables of one name do not come back into one.
+func TestIntoOneName(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE SCHEMA a; CREATE TABLE a.t (id int); INSERT INTO a.t VALUES (1);
+		CREATE TABLE t (id int); INSERT INTO t VALUES (2); CREATE SCHEMA restored`)
+	for _, relation := range []string{`"a"."t"`, `"public"."t"`} {
+		sweep(t, db, newCan(db), purge.Sweep{Relation: relation, Where: sqlexpr.SQL("true")})
+	}
+	for i, e := range entries(t, db) {
+		for range 2 { // as a restore that goes on
+			err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error { return e.Into(t.Context(), tx, "restored") })
+			if errors.Is(err, trash.ErrTarget) != (i == 1) {
+				t.Errorf("the table %d came into the schema: %v", i, err)
+			}
+			e = entries(t, db)[i]
+		}
+	}
+}
+
 // The command of a table with a rule DO ALSO cannot be part of the statement that fills the trash.
 func TestRuleDoAlso(t *testing.T) {
 	t.Parallel()
