@@ -87,6 +87,10 @@ func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted s
 	return deleted, exact
 }
 
+// maxForeseen is how long a condition may be, in bytes of SQL, that foresees what a policy deletes. What leads to longer
+// ones, such as a hold with foreign keys in circles, multiplies with each policy and key, until planning takes all memory.
+const maxForeseen = 8 << 10
+
 // deletedAlone is the condition that the rule of a policy deletes a row.
 func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact bool) {
 	env := c.env
@@ -118,6 +122,9 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 			}
 			deleted = sqlexpr.Or(deleted, rules)
 		}
+	}
+	if deleted.Size() > maxForeseen {
+		return sqlexpr.Expr{}, false
 	}
 	return deleted, exact
 }

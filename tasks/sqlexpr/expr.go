@@ -112,6 +112,14 @@ func (e Expr) Args() (values []any) {
 	return values
 }
 
+// Size returns how long the SQL is, in bytes, without its parameters.
+func (e Expr) Size() (bytes int) {
+	for _, p := range e.pieces {
+		bytes += len(p.text)
+	}
+	return bytes
+}
+
 // Build returns the statement and its arguments. Parameters are numbered in the order in which they first appear.
 func (e Expr) Build() (sql string, args []any) {
 	var text strings.Builder
