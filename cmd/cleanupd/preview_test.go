@@ -46,3 +46,95 @@ func TestRunPreview(t *testing.T) {
 		t.Errorf("a plan that was done: %d %s", code, errs)
 	}
 }
+
+// Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the
+// others run. The exit status and the last line say that it was left out.
+func TestPreviewLeavesOutPolicies(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE a (id int PRIMARY KEY, at timestamptz); CREATE TABLE b (LIKE a INCLUDING ALL);
+		CREATE TABLE c (LIKE a INCLUDING ALL)`)
+	r := startServer(t, "--database-url", db.URL())
+	file := (&policyFiles{T: t, dir: t.TempDir()}).file(`policies:
+- {name: a, table: a, enabled: true, olderThan: {column: at, days: 30}}
+- {name: b, table: b, enabled: true, olderThan: {column: at, days: 30}}
+- {name: c, table: c, enabled: true, olderThan: {column: at, days: 30}}
+`)
+	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
+		t.Fatal(errs)
+	}
+	db.Do("REVOKE SELECT ON b FROM CURRENT_USER")
+	for _, test := range []struct {
+		command, answer string
+		code            int
+		left            string // rows of a and c
+		out, errs       []string
+	}{
+		{
+			command: "run --dry-run", code: 1, left: "5 20",
+			errs: []string{"without the tasks that failed: cleanupd run --dry-run --skip-task policy/b\n"},
+		},
+		{
+			command: "run --dry-run --task policy/b --skip-task policy/c", code: 1, left: "5 20",
+		},
+		{
+			command: "run --preview --yes --task policy/b", code: 1, left: "5 20",
+			errs: []string{"GRANT SELECT"},
+		},
+		{
+			command: "run --preview --yes", code: 1, left: "0 20",
+			out: []string{"5 rows deleted"},
+			errs: []string{
+				"policy/b is left out: ", "GRANT SELECT", `policy/c is left out: The guard share refuses this for "public"."c"`,
+				"cleanupd run --preview --task policy/c asks.\n",
+				"\ncleanupd: left out, for the reasons above: policy/b, policy/c\n",
+			},
+		},
+		{
+			command: "run --preview --task policy/a --task policy/b", answer: "y\r", code: 1, left: "0 20",
+			out: []string{
+				"policy/b is left out: ", "5 rows would be deleted", "5 rows deleted", "left out, for the reasons above: policy/b",
+			},
+		},
+		{
+			command: "run --preview --task policy/a --task policy/b", answer: "n\r", code: 1, left: "5 20",
+			out: []string{"nothing was run", "left out, for the reasons above: policy/b"},
+		},
+		{command: "run --preview --yes --task policy/a", left: "0 20"},
+	} {
+		db.Do(`TRUNCATE a, c; INSERT INTO a SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
+			INSERT INTO a SELECT i, now() FROM generate_series(6, 99) i;
+			INSERT INTO c SELECT i, '2020-01-01' FROM generate_series(1, 20) i`)
+		var code int
+		var out, errs string
+		if test.answer == "" {
+			code, out, errs = r.run(t, test.command)
+		} else {
+			code, out = onTerminal(t, test.answer, append(strings.Fields(test.command), "--server", r.grpc)...)
+			out = strings.ReplaceAll(out, "\r", "")
+		}
+		left := db.Strings("SELECT (SELECT count(*) FROM a WHERE id <= 5) || ' ' || (SELECT count(*) FROM c)")[0]
+		if code != test.code || left != test.left {
+			t.Errorf("%s: %d, %s rows are left: %s %s", test.command, code, left, out, errs)
+		}
+		for _, text := range test.out {
+			if !strings.Contains(out, text) {
+				t.Errorf("%s: %q is not in %s", test.command, text, out)
+			}
+		}
+		for _, text := range test.errs {
+			if !strings.Contains(errs, text) {
+				t.Errorf("%s: %q is not in %s", test.command, text, errs)
+			}
+		}
+	}
+	_, out, _ := r.run(t, "run --dry-run")
+	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(out)[1]
+	if code, _, errs := r.run(t, "run --plan", id); code != 2 || !strings.HasSuffix(errs,
+		"in this one policy/b failed: make one without (skip_tasks; cleanupd run --dry-run --skip-task policy/b)\n") {
+		t.Errorf("%d %s", code, errs)
+	}
+}

@@ -70,6 +70,8 @@ func NewRun() *cobra.Command {
 			"stops the run after the current batch; the next cleanupd run --database-url resumes it before its own.\n" +
 			"With --older-than, preview a policy for each such rule, and run and store these if you confirm. An age\n" +
 			"of 0 is for times at which rows expire: by any other date, it means all rows of the past.\n" +
+			"--preview leaves out policies that fail in its dry run, and with --yes those that guards refuse; with\n" +
+			"--continue-on-error other tasks, too. It says why, and the exit status is 1.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run, or one that it resumed, did not succeed, and 130 if this program was\n" +
 			"interrupted.",
@@ -130,28 +132,34 @@ func NewRun() *cobra.Command {
 			}
 			switch {
 			case preview:
-				plan, err := askAfterPreview(cmd, &server, client, &req, yes, stored, start)
+				plan, leftOut, err := askAfterPreview(cmd, &server, client, &req, yes, stored, start)
 				if err != nil {
-					return stored.withdraw(cmd.Context(), err)
+					return stored.withdraw(cmd.Context(), errors.Join(err, leftOut.err()))
 				}
 				_, err = start(plan)
-				return err
+				return errors.Join(err, leftOut.err())
 			case !req.GetDryRun() && !yes && terminal.IsInteractive():
 				if err := confirmRun(cmd, &server, client, &req); err != nil {
 					return err
 				}
 			}
 			stored.keep(cmd)
-			id, err := start(&req)
-			if err != nil || !req.GetDryRun() || req.GetDetach() {
-				return err
+			id, failed := start(&req)
+			if id == "" || !req.GetDryRun() || req.GetDetach() {
+				return failed
 			}
 			dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
-			if guards := dryRun.GetRun().GetTrippedGuards(); len(guards) > 0 {
+			switch guards := dryRun.GetRun().GetTrippedGuards(); {
+			case failed != nil:
+				if leftOut := tasksToLeaveOut(dryRun.GetRun(), req.GetContinueOnError(), false); leftOut != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "To go on without the tasks that failed: %s\n",
+						dryRunCommand(req.GetTasks(), append(req.GetSkipTasks(), leftOut.names()...)))
+				}
+			case len(guards) > 0:
 				fmt.Fprintf(cmd.ErrOrStderr(), "Guards would refuse this plan. To accept it: %s\n",
 					watch.AcceptCommand(id, guards))
 			}
-			return err
+			return errors.Join(failed, err)
 		}),
 	}
 	server.AddFlags(cmd)
@@ -188,46 +196,69 @@ func NewRun() *cobra.Command {
 }
 
 // askAfterPreview starts a dry run, asks for confirmation, and returns a run that does exactly what the dry run found.
+// It repeats the dry run without the tasks that would keep others from running, and returns these, too.
 func askAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	stored *storedAges, start func(*cleanupv1.RunCleanupRequest) (id string, err error),
-) (*cleanupv1.RunCleanupRequest, error) {
-	id, err := start(&cleanupv1.RunCleanupRequest{
-		Tasks:           req.GetTasks(),
-		SkipTasks:       req.GetSkipTasks(),
-		ContinueOnError: req.GetContinueOnError(),
-		Undo:            req.GetUndo(),
-		DryRun:          true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
-	if err != nil {
-		return nil, err
+) (plan *cleanupv1.RunCleanupRequest, all leftOut, err error) {
+	var (
+		id     string
+		dryRun *cleanupv1.GetRunResponse
+	)
+	for {
+		var failed error
+		id, failed = start(&cleanupv1.RunCleanupRequest{
+			Tasks:           req.GetTasks(),
+			SkipTasks:       append(all.names(), req.GetSkipTasks()...),
+			ContinueOnError: req.GetContinueOnError(),
+			Undo:            req.GetUndo(),
+			DryRun:          true,
+		})
+		if id == "" {
+			return nil, all, failed
+		}
+		if dryRun, err = client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id}); err != nil {
+			return nil, all, errors.Join(failed, err)
+		}
+		more := tasksToLeaveOut(dryRun.GetRun(), req.GetContinueOnError(), yes)
+		if len(stored.stored) > 0 { // no policy is stored that fails
+			more = nil
+		}
+		if more == nil {
+			if failed != nil {
+				return nil, all, failed
+			}
+			break
+		}
+		for _, t := range more {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left out: %s\n", t.name, terminal.OneLine(t.why))
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "A new dry run previews the other tasks.")
+		all = append(all, more...)
 	}
 	guards := dryRun.GetRun().GetTrippedGuards()
 	if yes && len(guards) > 0 {
 		stored.keep(cmd)
-		return nil, fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
-			watch.AcceptCommand(id, guards))
+		return nil, all, fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s",
+			watch.DescribeGuard(guards[0]), watch.AcceptCommand(id, guards))
 	}
 	question := ""
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())
 		if err := rpc.PrintTarget(cmd, server, client); err != nil {
-			return nil, err
+			return nil, all, err
 		}
 		if err := printInterrupted(cmd, server, client); err != nil {
-			return nil, err
+			return nil, all, err
 		}
 		question = stored.ask(cmd.ErrOrStderr(), dryRun.GetRun().GetUndo())
 	}
 	switch confirmed := yes || confirmPreview(cmd, watch.Total(dryRun.GetRun()), question, guards); {
 	case !confirmed && len(stored.stored) > 0:
-		return nil, errors.New("nothing was run, and no policy was stored or changed")
+		return nil, all, errors.New("nothing was run, and no policy was stored or changed")
 	case !confirmed:
-		return nil, fmt.Errorf("nothing was run; the dry run can still be followed: %s", watch.AcceptCommand(id, guards))
+		return nil, all, fmt.Errorf("nothing was run; the dry run can still be followed: %s",
+			watch.AcceptCommand(id, guards))
 	}
 	stored.keep(cmd)
 	return &cleanupv1.RunCleanupRequest{
@@ -239,7 +270,72 @@ func askAfterPreview(
 		Pace:            req.GetPace(),
 		Undo:            req.GetUndo(),
 		Detach:          req.GetDetach(),
-	}, nil
+	}, all, nil
+}
+
+// leftOut are tasks without which a run can do the others.
+type leftOut []struct{ name, why string }
+
+// tasksToLeaveOut returns the tasks that failed in a dry run and, if guards are not accepted, those that guards
+// would refuse. It returns nil if nothing remains, or if a run would end at such a task.
+func tasksToLeaveOut(dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
+	remain := false
+	for _, t := range dryRun.GetResults() {
+		why := ""
+		switch t.GetState() {
+		case cleanupv1.TaskState_TASK_STATE_SKIPPED:
+			continue
+		case cleanupv1.TaskState_TASK_STATE_SUCCEEDED:
+			for _, p := range t.GetPreview() {
+				if guards := p.GetGuards(); refused && why == "" && len(guards) > 0 {
+					why = fmt.Sprintf("%s --yes does not accept guards; cleanupd run --preview --task %s asks.",
+						watch.DescribeGuard(guards[0]), t.GetTask())
+				}
+			}
+		case cleanupv1.TaskState_TASK_STATE_FAILED, cleanupv1.TaskState_TASK_STATE_NOT_RUN:
+			why = cmp.Or(t.GetError(), t.GetDetail())
+		default: // the dry run was stopped
+			return nil
+		}
+		switch isPolicy := strings.HasPrefix(t.GetTask(), policy.Prefix); {
+		case why == "":
+			remain = true
+		case !isPolicy && !continueOnError:
+			return nil
+		default:
+			out = append(out, struct{ name, why string }{t.GetTask(), why})
+		}
+	}
+	if !remain {
+		return nil
+	}
+	return out
+}
+
+func (l leftOut) names() (names []string) {
+	for _, t := range l {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// err is nil if no task was left out.
+func (l leftOut) err() error {
+	if l == nil {
+		return nil
+	}
+	return fmt.Errorf("left out, for the reasons above: %s", strings.Join(l.names(), ", "))
+}
+
+func dryRunCommand(tasks, skipped []string) string {
+	command := "cleanupd run --dry-run"
+	for _, name := range tasks {
+		command += " --task " + format.ShellWord(name)
+	}
+	for _, name := range skipped {
+		command += " --skip-task " + format.ShellWord(name)
+	}
+	return command
 }
 
 // confirmPreview asks whether to do exactly what a preview shows. Where guards would refuse that, typing their numbers

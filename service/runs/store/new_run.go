@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -279,9 +280,24 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 	}
 	run, err := GetRun(ctx, db, parsed)
 	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
-		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if")
+		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if"+run.failedTasks())
 	}
 	return run, err
+}
+
+// failedTasks says how to save a plan without the tasks that failed; "" if no task of a dry run failed.
+func (r *Run) failedTasks() string {
+	var names []string
+	for _, t := range r.Results {
+		if r.DryRun && t.State == cleanup.Failed {
+			names = append(names, t.Task)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf("; in this one %s failed: make one without (skip_tasks; cleanupd run --dry-run --skip-task %s)",
+		strings.Join(names, ", "), strings.Join(names, " --skip-task "))
 }
 
 // CheckPlan fails with a failure.Refusal if the saved plan is older than maxAge, or if another run has ended since
