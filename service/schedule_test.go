@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -129,6 +130,45 @@ func TestSchedule(t *testing.T) {
 	}
 	if got := s.schedule(t); !got.GetNextRunTime().AsTime().Equal(once) {
 		t.Errorf("the only time is %v", got)
+	}
+}
+
+// A single time that has passed is no obstacle to other changes, and does not come again. Enabling it is an error.
+func TestPassedOnce(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	at := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Microsecond))
+	if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+		Schedule: &cleanupv1.Schedule{Once: at, Enabled: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.db.Do("UPDATE cleanupd.schedule SET once = once - interval '2 hours', next_run_time = NULL")
+	passed := timestamppb.New(at.AsTime().Add(-2 * time.Hour))
+	for _, c := range []struct {
+		schedule *cleanupv1.Schedule
+		mask     []string
+		wrong    bool
+	}{
+		{&cleanupv1.Schedule{Undo: durationpb.New(time.Hour)}, []string{"undo"}, false},
+		{&cleanupv1.Schedule{Enabled: true}, []string{"enabled"}, false},
+		{&cleanupv1.Schedule{Once: passed, Enabled: true, TimeZone: "Asia/Tokyo"}, nil, false},
+		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute))}, []string{"once"}, true},
+		{&cleanupv1.Schedule{}, []string{"enabled"}, false},
+		{&cleanupv1.Schedule{TimeZone: "Europe/Berlin"}, []string{"time_zone"}, false},
+		{&cleanupv1.Schedule{Enabled: true}, []string{"enabled"}, true},
+	} {
+		_, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+			Schedule: c.schedule, UpdateMask: &fieldmaskpb.FieldMask{Paths: c.mask},
+		})
+		if c.wrong {
+			wantCode(t, err, codes.InvalidArgument)
+		} else if err != nil {
+			t.Errorf("%v: %v", c.schedule, err)
+		}
+		if got := s.schedule(t); !proto.Equal(got.GetOnce(), passed) || got.GetNextRunTime() != nil {
+			t.Errorf("%v: stored %v", c.schedule, got)
+		}
 	}
 }
 

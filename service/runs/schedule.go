@@ -24,7 +24,7 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
 		s = new(schedule.Default(m.config.KeepSchedule))
-		err = store.CompleteSchedule(ctx, m.calls, s)
+		err = store.CompleteSchedule(ctx, m.calls, s, nil)
 	}
 	return s, err
 }
@@ -86,7 +86,7 @@ func (m *Manager) SetSchedule(
 			}
 			s.NextPlan = plan.ID
 		}
-		if err := store.SetSchedule(ctx, tx, s); err != nil {
+		if err := store.SetSchedule(ctx, tx, s, current); err != nil {
 			return err
 		}
 		if s.WindowsDiffer(current) {

@@ -99,8 +99,8 @@ const defaultCron = "0 4 * * *"
 const maxMoreCrons = 20
 
 // Complete fills in omitted fields, and sets the next time after now. timeZone is the TimeZone setting of the
-// database. It fails with failure.Violations.
-func (s *Schedule) Complete(now time.Time, timeZone string) error {
+// database. current is the schedule that s replaces, nil if there is none. It fails with failure.Violations.
+func (s *Schedule) Complete(now time.Time, timeZone string, current *Schedule) error {
 	var wrong failure.Violations
 	if s.TimeZone == "" {
 		s.TimeZone = timezone.Of(timeZone)
@@ -121,10 +121,13 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	switch {
 	case s.Once != nil && (s.Cron != "" || len(s.MoreCrons) > 0):
 		wrong.Add("schedule.once", "is another way to say when than cron and more_crons: only one may be given")
-	case s.Once != nil:
-		if s.Enabled && !s.Once.After(now) {
-			wrong.Add("schedule.once", "must be in the future")
+	case s.Once != nil && s.Enabled && !s.Once.After(now):
+		if current == nil || !current.Enabled || current.Once == nil || !current.Once.Equal(*s.Once) {
+			wrong.Addf("schedule.once", "must be in the future, not %s", s.Once.UTC().Format(time.RFC3339))
+			break
 		}
+		next = current.NextRunTime // other settings change, and the only run has started or is about to
+	case s.Once != nil:
 	case len(s.MoreCrons) > maxMoreCrons:
 		wrong.Addf("schedule.more_crons", "has %d expressions: %d at most", len(s.MoreCrons), maxMoreCrons)
 	default:

@@ -35,7 +35,7 @@ func FuzzSchedule(f *testing.F) {
 			return
 		}
 		s := Schedule{Cron: cron, TimeZone: zone, Enabled: true}
-		if err := s.Complete(now, "Etc/UTC"); err != nil {
+		if err := s.Complete(now, "Etc/UTC", nil); err != nil {
 			if wrong := failure.Violations(nil); !errors.As(err, &wrong) {
 				t.Errorf("%q in %q: %v", cron, zone, err)
 			}

@@ -95,9 +95,9 @@ func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState
 	return s, err
 }
 
-// CompleteSchedule completes a schedule, using the clock and the time zone of the database. It fails with
-// failure.Violations.
-func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Schedule) error {
+// CompleteSchedule completes a schedule that replaces the current one, if there is one, using the clock and the time
+// zone of the database. It fails with failure.Violations.
+func CompleteSchedule(ctx context.Context, db campaign.Querier, s, current *schedule.Schedule) error {
 	var (
 		now      time.Time
 		timeZone string
@@ -106,18 +106,18 @@ func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Sche
 		Scan(&now, &timeZone); err != nil {
 		return err
 	}
-	return s.Complete(now, timeZone)
+	return s.Complete(now, timeZone, current)
 }
 
 // InsertSchedule does nothing if a schedule is stored already.
 func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (inserted bool, err error) {
-	return storeSchedule(ctx, tx, s, "DO NOTHING")
+	return storeSchedule(ctx, tx, s, nil, "DO NOTHING")
 }
 
-// SetSchedule replaces the schedule. A pending run stays pending unless the new schedule is disabled. It fails with
+// SetSchedule replaces the current schedule. A pending run stays pending unless the new schedule is disabled. It fails with
 // failure.Violations.
-func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
-	_, err := storeSchedule(ctx, tx, s, `DO UPDATE
+func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, current *schedule.Schedule) error {
+	_, err := storeSchedule(ctx, tx, s, current, `DO UPDATE
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
 		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
 		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
@@ -127,8 +127,10 @@ func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 	return err
 }
 
-func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string) (stored bool, err error) {
-	if err := CompleteSchedule(ctx, tx, &s); err != nil {
+func storeSchedule(
+	ctx context.Context, tx pgx.Tx, s schedule.Schedule, current *schedule.Schedule, onConflict string,
+) (stored bool, err error) {
+	if err := CompleteSchedule(ctx, tx, &s, current); err != nil {
 		return false, err
 	}
 	var plan uuid.UUID
