@@ -137,3 +137,36 @@ func TestContextsAtOnce(t *testing.T) {
 		t.Errorf("%v %v %v: %s", err, linkErr, info, text)
 	}
 }
+
+// --database-url wins over a server that a variable or a context names, and is an error beside a typed one.
+func TestDatabaseURLBesideServer(t *testing.T) {
+	newContexts(t)
+	db := pgtest.Empty(t)
+	runs := func(args ...string) string {
+		_, _, errs := cleanupd(t, append([]string{"runs", "--database-url", db.URL()}, args...)...)
+		return errs
+	}
+	if code, _, errs := cleanupd(t, "context", "add", "prod", "--server", "127.0.0.1:1"); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := cleanupd(t, "context", "use", "prod"); code != 0 {
+		t.Fatal(errs)
+	}
+	const own, either = "no service has run on this database yet", "give either a server"
+	if errs := runs(); !strings.Contains(errs, own) {
+		t.Errorf("beside a context: %s", errs)
+	}
+	for _, flag := range []string{"--server=127.0.0.1:1", "--context=prod"} {
+		if errs := runs(flag); !strings.Contains(errs, either) {
+			t.Errorf("beside %s: %s", flag, errs)
+		}
+	}
+	t.Setenv("CLEANUPD_SERVER", "127.0.0.1:1")
+	t.Setenv("CLEANUPD_CONTEXT", "prod")
+	if errs := runs(); !strings.Contains(errs, own) {
+		t.Errorf("beside variables: %s", errs)
+	}
+	if errs := runs("--server", "127.0.0.1:2"); !strings.Contains(errs, either) {
+		t.Errorf("beside a flag and variables: %s", errs)
+	}
+}

@@ -51,7 +51,11 @@ func NewForecast() *cobra.Command {
 				return nil
 			}
 			fmt.Fprintln(out)
-			return output.Print(out, resp, sequenceTable(resp.GetSequences()))
+			err = output.Print(out, resp, sequenceTable(resp.GetSequences()))
+			if more := len(resp.GetSequences()) - shownSequences; more > 0 {
+				fmt.Fprintf(out, "and %d more: cleanupd forecast -o json\n", more)
+			}
+			return err
 		}),
 	}
 	server.AddFlags(cmd)

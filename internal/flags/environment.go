@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noVariable annotates flags that no environment variable sets.
-const noVariable = "cleanupd_no_variable"
+// noVariable annotates flags that no environment variable sets, and fromVariable those that one has set.
+const (
+	noVariable   = "cleanupd_no_variable"
+	fromVariable = "cleanupd_from_variable"
+)
 
 // WithoutVariable is for flags whose names mean something else in other commands.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
@@ -56,6 +59,7 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 		if repeats(f) {
 			values = strings.Fields(value)
 		}
+		_ = set.SetAnnotation(f.Name, fromVariable, nil)
 		for _, value := range values {
 			if setErr := set.Set(f.Name, value); setErr != nil {
 				err = Errorf("environment variable %s: %w", variable(f.Name), explainValue(setErr))
@@ -63,6 +67,16 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
+}
+
+// OnCommandLine reports whether a flag was given on the command line, not by a variable.
+func OnCommandLine(set *pflag.FlagSet, name string) bool {
+	f := set.Lookup(name)
+	if f == nil {
+		return false
+	}
+	_, byVariable := f.Annotations[fromVariable]
+	return f.Changed && !byVariable
 }
 
 // otherVariables matches variables that set no flag: those of the examples and the tests, and those that Kubernetes

@@ -74,7 +74,7 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	s.given = cmd.Flags().Changed
 	switch {
-	case s.InProcess() && (cmd.Flags().Changed("server") || cmd.Flags().Changed("context")):
+	case s.InProcess() && (flags.OnCommandLine(cmd.Flags(), "server") || flags.OnCommandLine(cmd.Flags(), "context")):
 		return "", flags.Errorf("give either a server, by --server or --context, or --database-url")
 	case s.InProcess(), s.given("server") && !s.given("context"):
 		return "", nil

@@ -99,9 +99,6 @@ func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	return list, nil
 }
 
-// maxHidden is how many sequences a problem names.
-const maxHidden = 10
-
 // hiddenSequences says which sequences the role may not read, with the GRANT that helps. It returns "" if the role
 // may read all of them.
 func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
@@ -114,7 +111,7 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("sequences that the role may not read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
-		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role), nil
+		len(names), strings.Join(names, ", "), role), nil
 }
 
 // sampleSequences does nothing if a sample was stored less than 20 hours ago. It also deletes old samples.
