@@ -152,7 +152,7 @@ func TestOlderThanAsks(t *testing.T) {
 	}{
 		{"n", "900d", 1, "nothing was run, and no policy was stored or changed", 100, 0},
 		{"n", "900d", 1, "Policy    login-at deletes rows of login with at older than 900 days\n", 100, 0},
-		{"n", "900d", 1, ". Store the policy login-at for all runs from now on, and run exactly this?", 100, 0},
+		{"n", "900d", 1, ". Store the policy login-at for all runs from now on, and run this, and at most", 100, 0},
 		{"n", "0", 1, "Policy    login-at deletes every row of login whose at is in the past\n", 100, 0},
 		{"y", "900d", 0, "Stored the policy login-at.", 89, 900},
 		{"n", "800d", 1, "nothing was run, and no policy was stored or changed", 89, 900},
@@ -160,7 +160,7 @@ func TestOlderThanAsks(t *testing.T) {
 			"n", "800d", 1, "Policy    login-at deletes rows of login with at older than 800 days; so far rows of login with " +
 				"at older than 900 days\n", 89, 900,
 		},
-		{"n", "800d", 1, ". Change the policy login-at for all runs from now on, and run exactly this?", 89, 900},
+		{"n", "800d", 1, ". Change the policy login-at for all runs from now on, and run this, and at most", 89, 900},
 		{"y", "800d", 0, "Changed the age of the policy login-at.", 79, 800},
 		{"n", "800d", 1, "nothing was run; the dry run can still be followed", 79, 800},
 	} {

@@ -23,7 +23,7 @@ func newRoot() *cobra.Command {
 		Long: "Keeps PostgreSQL databases from growing without end: by policies, and by the tasks of Adobe Campaign.\n" +
 			"serve is the server; most other commands ask one.",
 		Example: "  cleanupd demo --keep             try it on a private database\n" +
-			"  cleanupd run --preview           show what would be deleted, ask, and delete exactly that\n" +
+			"  cleanupd run --preview           show what would be deleted, ask, and delete that\n" +
 			"  cleanupd runs --state failed     list the runs that failed, such as last night's\n" +
 			"  cleanupd runs show ID            show why a run failed\n" +
 			"  cleanupd guards                  show which tasks a guard refuses; run --preview approves them\n" +

@@ -74,7 +74,7 @@ func main() {
 	}
 }
 
-// The run does what a dry run found, and no more, and accepts the guards that the dry run showed, with their numbers.
+// The run does what a dry run found, and accepts the guards that the dry run showed, with their numbers.
 func approve(
 	ctx context.Context, client cleanupv1.CleanupServiceClient, request *cleanupv1.RunCleanupRequest, dryRun string,
 ) error {

@@ -106,9 +106,9 @@ func (s *storedAges) ask(w io.Writer, undo *durationpb.Duration) string {
 		changes = append(changes, change+" the policy "+p.GetName())
 	}
 	if changes == nil {
-		return "Run exactly this? It " + undone(undo)
+		return "Run this, " + tolerance + "? It " + undone(undo)
 	}
-	text := strings.Join(changes, ", ") + " for all runs from now on, and run exactly this? The run " +
+	text := strings.Join(changes, ", ") + " for all runs from now on, and run this, " + tolerance + "? The run " +
 		undone(undo)
 	return strings.ToUpper(text[:1]) + text[1:]
 }

@@ -96,7 +96,7 @@ func NewRun() *cobra.Command {
 			if preview && !yes && !terminal.CanAsk() { // before anything is stored
 				return flags.Errorf(
 					"the run needs confirmation, and there is no terminal to ask on: see with --dry-run what a run " +
-						"would do, and do exactly that with --plan; or give --yes",
+						"would do, and do that with --plan; or give --yes",
 				)
 			}
 			stored, err := storeAges(cmd, &server, client, ages)
@@ -169,10 +169,10 @@ func NewRun() *cobra.Command {
 	policies.AddAgesFlag(f, &ages)
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "skip this task; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
-	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
+	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do that, as --plan")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	watch.AddAllFlag(f, &all)
-	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, and no more")
+	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, "+tolerance)
 	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
@@ -365,7 +365,7 @@ func confirmRun(
 		}
 		created := format.Time(dryRun.GetRun().GetCreateTime())
 		rpc.PrintFact(cmd.ErrOrStderr(), "Plan", req.GetPlan()+" of "+created)
-		question = watch.Total(dryRun.GetRun()) + ". Run exactly this? It " +
+		question = watch.Total(dryRun.GetRun()) + ". Run this, " + tolerance + "? It " +
 			undone(cmp.Or(req.GetUndo(), dryRun.GetRun().GetUndo()))
 	} else if err := printTasks(cmd, client, req); err != nil {
 		return err
@@ -375,6 +375,9 @@ func confirmRun(
 	}
 	return nil
 }
+
+// tolerance is by how much a run may exceed its plan.
+const tolerance = "and at most 1 % and 1,000 rows of a table more"
 
 // undone ends a question whether to run.
 func undone(undo *durationpb.Duration) string {

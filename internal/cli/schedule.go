@@ -96,7 +96,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 		"when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all current ones")
 	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
 	f.StringVar(&change.nextPlan, "next-plan", "",
-		"the id of a dry run: the next run does what that found, and no more; empty: none")
+		"the id of a dry run: the next run does what that found, "+tolerance+"; empty: none")
 	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start automatically")
 	f.DurationVar(&change.maxDuration, "max-duration", 0,

@@ -34,7 +34,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		fmt.Fprintf(s, "It brings back what run %s deleted.\n", r.GetRestoredRunId())
 	}
 	if r.GetPlan() != "" {
-		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
+		fmt.Fprintf(s, "It does what the dry run %s found.\n", r.GetPlan())
 	}
 	if r.GetPauseTime() != nil {
 		fmt.Fprintln(s, describePause(r, server))
