@@ -286,25 +286,29 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
 	s.db.Do("CREATE TABLE shop.note (line bigint REFERENCES shop.order_line ON DELETE CASCADE)")
-	hold := func() error {
+	hold := func(table string) error {
 		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
-			Reason: "a lawsuit", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "shop.note"}},
+			Reason: "a lawsuit", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: table}},
 		}})
 		return err
 	}
-	err := hold()
-	_, bad := wantCode(t, err, codes.InvalidArgument)
-	if v := bad.GetFieldViolations(); len(v) != 1 || !strings.Contains(v[0].GetDescription(), "no policy") {
-		t.Errorf("the hold of a table that no policy reaches: %v", err)
+	for table, want := range map[string]string{
+		"shop.note":  `no policy, and no foreign key to its table, reaches the table "shop.note"`,
+		"shop.notes": `there is no table "shop.notes" (did you mean shop.note?)`,
+	} {
+		_, bad := wantCode(t, hold(table), codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetDescription() != want {
+			t.Errorf("%s: %v", table, v)
+		}
 	}
 	if _, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: oldOrders()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := hold(); err != nil {
+	if err := hold("shop.note"); err != nil {
 		t.Errorf("the hold of a table that a policy reaches: %v", err)
 	}
-	_, err = s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a lawsuit"}})
-	_, bad = wantCode(t, err, codes.InvalidArgument)
+	_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a lawsuit"}})
+	_, bad := wantCode(t, err, codes.InvalidArgument)
 	if v := bad.GetFieldViolations(); len(v) != 1 || strings.Contains(v[0].GetDescription(), "deliveries") {
 		t.Errorf("a hold of nothing: %v", err)
 	}

@@ -79,3 +79,21 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%d %q", code, errs)
 	}
 }
+
+// A mistake in a hold is named by the flag that was typed.
+func TestHoldsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	for command, want := range map[string]string{
+		"--rows order.customer=17":  `--rows: there is no table "order", or the role may not use its schema (did you mean orders?)`,
+		"--rows orders.custmer=17":  `--rows: "public"."orders" has no column "custmer"`,
+		"--table order":             `--table: there is no table "order" (did you mean orders?)`,
+		"--table orders":            `--table: no policy, and no foreign key to its table, reaches the table "orders"`,
+		"--rows orders.customer=17": `--rows: no task or policy deletes or changes rows of`,
+	} {
+		code, out, errs := f.run(t, "holds create --reason lawsuit "+command)
+		if code != 2 || out != "" || !strings.HasPrefix(errs, "cleanupd: "+want) {
+			t.Errorf("%s: %d %s %s", command, code, out, errs)
+		}
+	}
+}

@@ -174,16 +174,21 @@ func findTable(
 	if name == "" || !connection.IsStorable(name) {
 		return "must be the name of a table", nil
 	}
-	var inner, materialized bool
+	var known, inner, materialized bool
 	var beneath []string
 	err = db.QueryRow(ctx, selectTable, c.Schema, name, inOtherSchemas(c)).
-		Scan(&h.Relation, &h.Schema, &h.Table, &inner, &materialized, &beneath)
+		Scan(&h.Relation, &h.Schema, &h.Table, &known, &inner, &materialized, &beneath)
+	missing := errors.Is(err, pgx.ErrNoRows)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil && !missing:
+		return "", err
+	case missing && c.Schema == "": // not Campaign
 		hint, err := campaign.SimilarTables(ctx, db, name)
-		if c.Schema == "" { // not Campaign
-			return fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q%s", name, hint), err
-		}
+		return fmt.Sprintf("there is no table %.64q%s", name, hint), err
+	case !known && c.Schema == "":
+		return fmt.Sprintf("no policy, and no foreign key to its table, reaches the table %.64q", name), nil
+	case !known:
+		hint, err := campaign.SimilarTables(ctx, db, name)
 		return fmt.Sprintf("schema %q has no table %.64q%s", c.Schema, name, hint), err
 	case inner:
 		return "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
@@ -193,10 +198,10 @@ func findTable(
 	return "", err
 }
 
-// selectTable finds the table with the name $2 in the schema $1, or among the tables with the OIDs $3 in any
-// schema. The name may be as stored or in lower case, quoted, and preceded by the schema.
+// selectTable finds the table with the name $2 that is known: in the schema $1, or among the OIDs $3 in any schema. It
+// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded by the schema.
 const selectTable = `
-SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
+SELECT c.oid, n.nspname::text, c.relname::text, so.known, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
   FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
     AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
@@ -208,10 +213,9 @@ CROSS
   '""') || '"' AS schema) AS quoted
 CROSS
   JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name,
-  quoted.schema || '.' || quoted.name) AS is) AS so
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
-  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
-ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
+  quoted.schema || '.' || quoted.name) AS is, n.nspname = $1 OR c.oid = ANY (COALESCE($3::oid[], '{}')) AS known) AS so
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
+ORDER BY so.known DESC, so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
 // inOtherSchemas returns the OIDs of tables outside the application's schema that a hold may name: partitions of
 // the application's tables, tables of policies, and tables from which foreign keys delete rows along with these.

@@ -112,7 +112,7 @@ func typedName(cmd *cobra.Command, path string) string {
 	segments := strings.Split(listIndex.ReplaceAllString(path, ""), ".")
 	last := segments[len(segments)-1]
 	var names []string
-	for _, segment := range slices.Backward(segments) {
+	for _, segment := range segments { // a flag for the whole comes before one with the name of a part
 		name := cmp.Or(otherNames[segment], segment)
 		for _, suffix := range []string{"", "s", "_id", "_ids"} {
 			names = append(names, strings.TrimSuffix(name, suffix))
