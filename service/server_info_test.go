@@ -171,6 +171,21 @@ func TestListRunsByFilter(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}
 	}
+	// A wrong parameter is a field violation, as a wrong field of a body is.
+	for bad, want := range map[string]string{
+		"state=FAILD":   `state: \"FAILD\" is not a valid value: use one of RUN_STATE_QUEUED, RUN_STATE_RUNNING`,
+		"page_size=ten": `page_size: strconv.ParseInt: parsing \"ten\": invalid syntax`,
+		"stat=x":        "stat: there is no such parameter (did you mean state?)",
+		"task=a&task=b": "task: is given 2 times",
+		"task=%FF":      "task: is not UTF-8",
+	} {
+		got := s.call(t, "GET", "/v1/runs?"+bad, "")
+		field, _, _ := strings.Cut(want, ":")
+		if got.code != 400 || !strings.Contains(got.body, "the query is not valid: "+want) ||
+			!strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"field":"`+field+`"`) {
+			t.Errorf("%s: %d %s", bad, got.code, got.body)
+		}
+	}
 	_, err = s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{CreatedBeforeTime: &timestamppb.Timestamp{Nanos: -1}})
 	wantCode(t, err, codes.InvalidArgument)
 }

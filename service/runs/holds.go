@@ -199,7 +199,8 @@ func findTable(
 }
 
 // selectTable finds the table with the name $2 that is known: in the schema $1, or among the OIDs $3 in any schema. It
-// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded by the schema.
+// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded by
+// the schema.
 const selectTable = `
 SELECT c.oid, n.nspname::text, c.relname::text, so.known, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
@@ -214,7 +215,8 @@ CROSS
 CROSS
   JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name,
   quoted.schema || '.' || quoted.name) AS is, n.nspname = $1 OR c.oid = ANY (COALESCE($3::oid[], '{}')) AS known) AS so
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
 ORDER BY so.known DESC, so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
 // inOtherSchemas returns the OIDs of tables outside the application's schema that a hold may name: partitions of

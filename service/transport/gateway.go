@@ -30,6 +30,7 @@ import (
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
@@ -180,11 +181,11 @@ func checkAddress(u *url.URL, allowed []string) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(allowed, name):
-			return fmt.Errorf("unknown query parameter %q", name)
+			return wrongField("query", name, "there is no such parameter"+flags.Similar(name, allowed))
 		case len(values) > 1:
-			return fmt.Errorf("query parameter %q is given %d times", name, len(values))
+			return wrongField("query", name, fmt.Sprintf("is given %d times", len(values)))
 		case !utf8.ValidString(values[0]):
-			return fmt.Errorf("query parameter %q is not UTF-8", name)
+			return wrongField("query", strings.ToValidUTF8(name, "?"), "is not UTF-8")
 		}
 	}
 	if !utf8.ValidString(u.Path) {
@@ -205,7 +206,7 @@ func checkNoBody(body io.Reader) error {
 }
 
 // queryParser reads the key of a row in the form in which people write it, which protobuf's query parameters cannot
-// express.
+// express. It names a parameter that is wrong.
 type queryParser struct{ runtime.DefaultQueryParser }
 
 // The library has only one parser for all multiplexers of a process, so it is set before any of them answers.
@@ -216,7 +217,16 @@ func (p queryParser) Parse(message proto.Message, values url.Values, filter *uti
 		in.Key = rowkey.Parse(values.Get("key"))
 		values.Del("key")
 	}
-	return p.DefaultQueryParser.Parse(message, values, filter)
+	for name, value := range values {
+		err := p.DefaultQueryParser.Parse(message, url.Values{name: value}, filter)
+		if err != nil {
+			if inner := errors.Unwrap(err); inner != nil { // without the name
+				err = inner
+			}
+			return wrongField("query", name, err.Error()+hint(message.ProtoReflect().Descriptor(), name, false))
+		}
+	}
+	return nil
 }
 
 // callError answers with the error of a call.
@@ -321,8 +331,11 @@ func readPaths(description string) (list []path) {
 				case parameter.In == "path" && parameter.Schema.Pattern != "": // the value may contain slashes
 					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
 				case parameter.In == "query":
-					o.query = append(o.query, parameter.Name,
-						strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
+					o.query = append(o.query, parameter.Name)
+					name := strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0"))
+					if name != parameter.Name {
+						o.query = append(o.query, name)
+					}
 				}
 			}
 			p.operations[strings.ToUpper(method)] = o

@@ -92,9 +92,14 @@ var located = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`)
 
 var unknownField = regexp.MustCompile(`^unknown field ".*"$`)
 
-// pathEnd is between the path and the problem in the text of an error. The gateway passes on only the text of a
-// decoder's error.
-const pathEnd = "\x1f"
+// separator is between the part of the request, the path and the problem in the text of an error. The gateway passes
+// on only the text of a decoder's error.
+const separator = "\x1f"
+
+func wrongField(part, path, problem string) error {
+	clean := strings.NewReplacer(separator, "?").Replace
+	return errors.New(part + separator + clean(path) + separator + clean(problem))
+}
 
 // explainJSON adds to an error of protojson the path of the value in the body, and the similar name of an unknown
 // field. The body was to be read into a message, or into a pointer to one. Other errors are unchanged.
@@ -117,20 +122,21 @@ func explainJSON(body []byte, into any, err error) error {
 	if is {
 		problem += hint(m.ProtoReflect().Descriptor(), path, unknown)
 	}
-	return errors.New(path + pathEnd + problem)
+	return wrongField("body", path, problem)
 }
 
-// violation returns a status with the field violation of an error of explainJSON, and others unchanged.
+// violation returns a status with the field violation of an error of wrongField, and others unchanged.
 func violation(s *status.Status) *status.Status {
-	path, problem, ok := strings.Cut(s.Message(), pathEnd)
-	if !ok {
+	parts := strings.Split(s.Message(), separator)
+	if len(parts) != 3 {
 		return s
 	}
+	path, problem := parts[1], parts[2]
 	text := problem
 	if path != "" {
 		text = path + ": " + problem
 	}
-	v := status.New(codes.InvalidArgument, "the body is not valid: "+text)
+	v := status.New(codes.InvalidArgument, "the "+parts[0]+" is not valid: "+text)
 	detailed, err := v.WithDetails(&errdetails.BadRequest{
 		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: path, Description: problem}},
 	})

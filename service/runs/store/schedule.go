@@ -114,8 +114,8 @@ func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (insert
 	return storeSchedule(ctx, tx, s, nil, "DO NOTHING")
 }
 
-// SetSchedule replaces the current schedule. A pending run stays pending unless the new schedule is disabled. It fails with
-// failure.Violations.
+// SetSchedule replaces the current schedule. A pending run stays pending unless the new schedule is disabled. It fails
+// with failure.Violations.
 func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, current *schedule.Schedule) error {
 	_, err := storeSchedule(ctx, tx, s, current, `DO UPDATE
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
