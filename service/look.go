@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/migrate"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/capacity"
@@ -372,9 +371,6 @@ func (j *lookJournal) end(err error) {
 
 func (j *lookJournal) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
-		if m.Level == severity.Info {
-			continue
-		}
 		if err := j.append(store.LogEvent(j.task.Task, m)); err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 	if !strings.Contains(text, " "+end) {
 		t.Errorf("the run does not say that it %q, but\n%s", end, text)
 	}
-	if _, listed, _ := r.run(t, "runs"); !strings.Contains(listed, "  succeeded, 5 retained  ") {
+	if _, listed, _ := r.run(t, "runs"); !strings.Contains(listed, "  succeeded, 6 retained  ") {
 		t.Errorf("the list of runs shows a plain success:\n%s", listed)
 	}
 	metrics := body(t, r.http+"/metrics")

@@ -199,8 +199,8 @@ func findTable(
 }
 
 // selectTable finds the table with the name $2 that is known: in the schema $1, or among the OIDs $3 in any schema. It
-// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded by
-// the schema.
+// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded
+// by the schema.
 const selectTable = `
 SELECT c.oid, n.nspname::text, c.relname::text, so.known, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)

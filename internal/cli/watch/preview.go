@@ -176,8 +176,13 @@ func partitions(p *cleanupv1.TablePreview) string {
 	if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH {
 		fate = "detached"
 	}
-	names := p.GetNames()[:min(len(p.GetNames()), 3)]
-	text := fmt.Sprintf("%s would be %s: %s", format.Count(n, "partition", "partitions"), fate, strings.Join(names, ", "))
+	return fmt.Sprintf("%s would be %s: %s", format.Count(n, "partition", "partitions"), fate, firstNames(p.GetNames(), n))
+}
+
+// firstNames names the first of n partitions.
+func firstNames(names []string, n int64) string {
+	names = names[:min(len(names), 3)]
+	text := strings.Join(names, ", ")
 	if more := n - int64(len(names)); more > 0 {
 		text += fmt.Sprintf(" and %s more", humanize.Comma(more))
 	}

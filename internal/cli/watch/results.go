@@ -49,7 +49,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		}
 		fmt.Fprintf(s, text, server.Command("runs watch", r.GetId()))
 	}
-	err := printResults(s, r, server, all)
+	err := printResults(s, r, server, all, nil)
 	for _, t := range r.GetResults() {
 		for _, text := range []string{t.GetDetail(), t.GetError()} {
 			if text != "" {
@@ -75,8 +75,11 @@ func describePause(r *cleanupv1.Run, server *rpc.Server) string {
 	return text + fmt.Sprintf(": %s lets it continue.", server.Command("runs resume", r.GetId()))
 }
 
-// printResults also prints the sizes of the tables, the preview of a dry run, and totals.
-func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
+// printResults also prints the sizes of the tables, the preview of a dry run, and totals. log is what the log of the
+// run says about the partitions of its tasks.
+func printResults(
+	s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool, log map[string]*removed,
+) error {
 	more := ""
 	if server != nil {
 		more = ": " + server.Command("runs show", r.GetId()) + " --all"
@@ -87,11 +90,11 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		}
 		return n
 	}
-	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "RETAINED", "TOOK", "BATCHES"}}
+	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "PARTITIONS", "RETAINED", "TOOK", "BATCHES"}}
 	note := ""
 	if r.GetDryRun() {
 		rows[0] = terminal.Row{
-			"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD RETAIN", "TOOK", "BATCHES",
+			"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "PARTITIONS", "WOULD RETAIN", "TOOK", "BATCHES",
 		}
 		note = " It was a dry run: nothing was changed."
 	}
@@ -114,13 +117,20 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		rows = append(rows,
 			terminal.Row{
 				t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsDeleted()),
-				humanize.Comma(t.GetRowsUpdated()), tablesRemoved(t), RowsRetained(t),
+				humanize.Comma(t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), partitionsRemoved(t, r, log),
+				RowsRetained(t),
 				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
 			})
 	}
 	fmt.Fprintln(s)
 	sizes := tableSizes(r)
-	err := errors.Join(s.PrintTable(rows), printTableSizes(s, sizes, limit(maxTables), more),
+	err := s.PrintTable(rows)
+	for _, t := range r.GetResults() {
+		if p := log[t.GetTask()]; p != nil {
+			fmt.Fprintln(s, s.Wrap(terminal.Printable(t.GetTask()+": "+p.String()), 2))
+		}
+	}
+	err = errors.Join(err, printTableSizes(s, sizes, limit(maxTables), more),
 		printPreview(s, r, limit(maxPreviewTables), more))
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
@@ -143,19 +153,50 @@ func PrintFound(s *terminal.Screen, r *cleanupv1.Run, all bool) error {
 	return err
 }
 
-// tablesRemoved counts work tables, or the partitions of a task that has no work tables.
-func tablesRemoved(t *cleanupv1.TaskResult) string {
-	if n := t.GetPartitionsRemoved(); n > 0 {
-		return format.Count(n, "partition", "partitions")
-	}
-	return humanize.Comma(t.GetTablesDropped())
+// removed are the partitions that a task has removed, as the log of its run says.
+type removed struct {
+	fate  string // dropped or detached
+	names []string
 }
 
-// RowsRetained adds a plus if there may be more rows.
+func (p *removed) String() string {
+	n := int64(len(p.names))
+	return format.Count(n, "partition", "partitions") + " " + p.fate + ": " + firstNames(p.names, n)
+}
+
+// fateOfPartitions returns what becomes of the partitions that a task removes, as far as the result or the log says.
+func fateOfPartitions(t *cleanupv1.TaskResult, log *removed) string {
+	for _, p := range t.GetPreview() {
+		switch {
+		case p.GetPartitions() == 0:
+		case p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH:
+			return "detached"
+		default:
+			return "dropped"
+		}
+	}
+	if log != nil {
+		return log.fate
+	}
+	return "removed"
+}
+
+func partitionsRemoved(t *cleanupv1.TaskResult, r *cleanupv1.Run, log map[string]*removed) string {
+	if t.GetPartitionsRemoved() == 0 {
+		return ""
+	}
+	would := ""
+	if r.GetDryRun() {
+		would = "would be "
+	}
+	return humanize.Comma(t.GetPartitionsRemoved()) + " " + would + fateOfPartitions(t, log[t.GetTask()])
+}
+
+// RowsRetained counts rows on hold, too, and adds a plus if there may be more rows.
 func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
-		rows, tables = rows+t.GetRowsRetained(), tables+t.GetTablesRetained()
+		rows, tables = rows+t.GetRowsRetained()+t.GetRowsOnHold(), tables+t.GetTablesRetained()
 	}
 	if tables > 0 {
 		return humanize.Comma(rows) + "+"
@@ -215,7 +256,7 @@ func Total(r *cleanupv1.Run) string {
 	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
 		nothing = "nothing was deleted"
 	}
-	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), nothing)
+	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun(), nil), ", "), nothing)
 	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
 		text += " in " + took
 	}

@@ -33,11 +33,13 @@ type View struct {
 	rows          int64                  // rows deleted and updated by the tasks that have finished
 	progressDrawn bool                   // whether progress is drawn on the last two lines
 	progressTime  time.Time              // when progress was printed last
+	removed       map[string]*removed    // by task
+	lastInfo      string                 // the last message of the current task that was not printed
 }
 
 // NewView returns a view; with all, it prints tables in full length.
 func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
-	return &View{Screen: s, server: server, all: all}
+	return &View{Screen: s, server: server, all: all, removed: map[string]*removed{}}
 }
 
 func (v *View) Event(e *cleanupv1.RunEvent) error {
@@ -52,13 +54,25 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 		}
 		return v.Note(fmt.Sprintf("Run %s started.", e.GetRunId()))
 	case e.GetTaskStarted() != nil:
-		v.task, v.progressTime = e.GetTaskStarted(), time.Now()
+		v.task, v.progressTime, v.lastInfo = e.GetTaskStarted(), time.Now(), ""
 	case e.GetTaskProgress() != nil:
 		return v.progress(e)
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += rowsOf(r)
-		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
+		text := summary(r, v.dryRun, v.removed[r.GetTask()])
+		if text == "" && r.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && v.lastInfo != "" {
+			text = "; " + terminal.OneLine(v.lastInfo)
+		}
+		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + text)
+	case fates[e.GetLog().GetCode()] != "":
+		log := e.GetLog()
+		p := v.removed[log.GetTask()]
+		if p == nil {
+			p = &removed{fate: fates[log.GetCode()]}
+			v.removed[log.GetTask()] = p
+		}
+		p.names = append(p.names, log.GetParams()["table"])
 	case e.GetLog() != nil && (e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO ||
 		slices.Contains(changes, e.GetLog().GetCode())):
 		task := e.GetLog().GetTask()
@@ -66,8 +80,11 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 			task += ": "
 		}
 		return v.Note("        " + task + e.GetLog().GetMessage())
+	case e.GetLog() != nil:
+		v.lastInfo = e.GetLog().GetMessage()
 	case e.GetRunFinished() != nil:
-		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun(), v.server, v.all))
+		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun(), v.server, v.all,
+			v.removed))
 	}
 	return nil
 }
@@ -83,6 +100,9 @@ var changes = []string{
 	message.RunPaused.Code, message.RunAwaitsWindow.Code, message.RunOvertaken.Code, message.RunContinued.Code,
 	message.PaceChanged.Code,
 }
+
+// fates are messages about one partition, with what became of it.
+var fates = map[string]string{message.PartitionDropped.Code: "dropped", message.PartitionDetached.Code: "detached"}
 
 // noteIndent is the column where the text of a task's line begins.
 const noteIndent = 8
@@ -184,7 +204,7 @@ func inSeconds(d time.Duration) string {
 }
 
 // summary puts a comma before each part; it returns "" if the task did nothing.
-func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
+func summary(r *cleanupv1.TaskResult, dryRun bool, log *removed) (text string) {
 	for _, count := range []struct {
 		n                 int64
 		one, many, action string
@@ -194,7 +214,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
 		{r.GetRowsRestored(), "row", "rows", "restored"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
-		{r.GetPartitionsRemoved(), "partition", "partitions", "removed"},
+		{r.GetPartitionsRemoved(), "partition", "partitions", fateOfPartitions(r, log)},
 		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers"},
 	} {
 		if dryRun {

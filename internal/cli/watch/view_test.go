@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestSummary(t *testing.T) {
 			", 9 rows deleted; 1 obsolete row failed: why",
 		},
 	} {
-		if got := summary(c.r, c.dryRun); got != c.says {
+		if got := summary(c.r, c.dryRun, nil); got != c.says {
 			t.Errorf("got %q, want %q", got, c.says)
 		}
 	}
@@ -135,6 +136,34 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
+// A task that is skipped says why, if its log does.
+func TestSkippedTask(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	v := NewView(&terminal.Screen{Writer: &out, Width: func() int { return 0 }}, nil, false)
+	for range 2 {
+		skipped := &cleanupv1.TaskResult{Task: "policy/events", State: cleanupv1.TaskState_TASK_STATE_SKIPPED}
+		for _, e := range []*cleanupv1.RunEvent{
+			{Event: &cleanupv1.RunEvent_TaskStarted{TaskStarted: &cleanupv1.TaskStarted{Position: 9, TaskCount: 14}}},
+			{Event: &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
+				Task: skipped.GetTask(), Level: cleanupv1.LogLevel_LOG_LEVEL_INFO, Message: "the role lacks rights",
+			}}},
+			{Event: &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: skipped}}},
+		} {
+			if out.Len() > 0 && e.GetLog() != nil {
+				continue // the second task has no log
+			}
+			if err := v.Event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := "[ 9/14] policy/events        skipped; the role lacks rights\n[ 9/14] policy/events        skipped\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
 // A warning names its task, if it has one.
 func TestLogOfARun(t *testing.T) {
 	t.Parallel()
@@ -146,6 +175,57 @@ func TestLogOfARun(t *testing.T) {
 		}})
 		if err != nil || out.String() != want {
 			t.Errorf("task %q: %q, %v", task, out.String(), err)
+		}
+	}
+}
+
+// A dry run and a run say what became of partitions, and name them; rows on hold are retained.
+func TestPartitionsOfARun(t *testing.T) {
+	t.Parallel()
+	finished := func(r *cleanupv1.TaskResult, dryRun bool) string {
+		var out strings.Builder
+		v := NewView(&terminal.Screen{Writer: &out, Width: func() int { return 0 }}, nil, false)
+		r.Task, r.State = "policy/events", cleanupv1.TaskState_TASK_STATE_SUCCEEDED
+		r.StartTime, r.PartitionsRemoved, r.RowsOnHold = timestamppb.New(time.Unix(0, 0)), 4, 2
+		run := &cleanupv1.Run{Id: "ID", DryRun: dryRun, Results: []*cleanupv1.TaskResult{r}}
+		var events []*cleanupv1.RunEvent
+		add := func(e *cleanupv1.RunEvent) { events = append(events, e) }
+		add(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: run}}})
+		add(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskStarted{TaskStarted: &cleanupv1.TaskStarted{}}})
+		for i := range 4 {
+			if !dryRun {
+				add(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
+					Task: r.GetTask(), Level: cleanupv1.LogLevel_LOG_LEVEL_INFO, Code: "PARTITION_DETACHED",
+					Params: map[string]string{"table": fmt.Sprintf("events_%d", i)},
+				}}})
+			}
+		}
+		add(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: r}}})
+		add(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: run}}})
+		for _, e := range events {
+			if err := v.Event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return strings.Join(strings.Fields(out.String()), " ")
+	}
+	dry := finished(&cleanupv1.TaskResult{Preview: []*cleanupv1.TablePreview{{
+		Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DETACH, Partitions: 4, Names: []string{"events_0"},
+	}}}, true)
+	for _, text := range []string{
+		"succeeded, 4 partitions would be detached", "WOULD DROP PARTITIONS WOULD RETAIN", " 0 4 would be detached 2 ",
+	} {
+		if !strings.Contains(dry, text) {
+			t.Errorf("%q is not in %s", text, dry)
+		}
+	}
+	run := finished(&cleanupv1.TaskResult{}, false)
+	for _, text := range []string{
+		"succeeded, 4 partitions detached", "DROPPED PARTITIONS RETAINED", " 0 4 detached 2 ",
+		"policy/events: 4 partitions detached: events_0, events_1, events_2 and 1 more",
+	} {
+		if !strings.Contains(run, text) {
+			t.Errorf("%q is not in %s", text, run)
 		}
 	}
 }
