@@ -78,6 +78,10 @@ func TestPreviewLeavesOutPolicies(t *testing.T) {
 			errs: []string{"without the tasks that failed: cleanupd run --dry-run --skip-task policy/b\n"},
 		},
 		{
+			command: "run", code: 1, left: "5 20",
+			errs: []string{"cleanupd: task policy/a failed: ", "\ncleanupd: task policy/b failed: ", "\ncleanupd: task policy/c "},
+		},
+		{
 			command: "run --dry-run --task policy/b --skip-task policy/c", code: 1, left: "5 20",
 		},
 		{
@@ -131,8 +135,19 @@ func TestPreviewLeavesOutPolicies(t *testing.T) {
 			}
 		}
 	}
+	_, ids, _ := r.run(t, "runs --state failed -o json")
+	id := regexp.MustCompile(`"id": *"(\S+)"`).FindStringSubmatch(ids)[1]
+	if _, shown, _ := r.run(t, "runs show", id); strings.Count(shown, "GRANT SELECT") != 1 {
+		t.Errorf("the error of a task is not shown once: %s", shown)
+	}
+	_, listed, _ := r.run(t, "runs --state failed")
+	for line := range strings.Lines(listed) {
+		if len(line) > 230 {
+			t.Errorf("a long line: %s", line)
+		}
+	}
 	_, out, _ := r.run(t, "run --dry-run")
-	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(out)[1]
+	id = regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(out)[1]
 	if code, _, errs := r.run(t, "run --plan", id); code != 2 || !strings.HasSuffix(errs,
 		"in this one policy/b failed: make one without (skip_tasks; cleanupd run --dry-run --skip-task policy/b)\n") {
 		t.Errorf("%d %s", code, errs)

@@ -204,6 +204,9 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
+// maxListedError is the width of an error in the list of runs, which a pipe does not limit. runs show has all of it.
+const maxListedError = 100
+
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "ERROR"}}
 	for _, r := range runs {
@@ -227,7 +230,7 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 		table = append(table,
 			terminal.Row{
 				r.GetId(), state, format.Time(r.GetCreateTime()), format.Elapsed(r.GetStartTime(), r.GetEndTime()),
-				done, foreseen, terminal.OneLine(r.GetError()),
+				done, foreseen, terminal.Cut(terminal.OneLine(r.GetError()), maxListedError),
 			})
 	}
 	return table

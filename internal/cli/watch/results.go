@@ -57,8 +57,12 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 			}
 		}
 	}
-	if r.GetError() != "" {
-		fmt.Fprintln(s, s.Wrap("Error: "+terminal.OneLine(r.GetError()), 2))
+	rest := r.GetError() // without the errors of tasks, which are printed above
+	for _, t := range r.GetResults() {
+		rest = strings.ReplaceAll(rest, fmt.Sprintf("task %s failed: %s", t.GetTask(), t.GetError()), "")
+	}
+	if rest = terminal.OneLine(rest); rest != "" {
+		fmt.Fprintln(s, s.Wrap("Error: "+rest, 2))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -127,7 +128,9 @@ func (r *Run) Follow(p Printer) error {
 	case r.id == "" && status.Code(err) == codes.Unavailable && r.request != nil && !r.request.GetDryRun():
 		return fmt.Errorf("%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
 			r.server.Command("runs", "--limit 1"))
-	case r.id == "" || r.finished:
+	case r.finished:
+		return oneEach(err)
+	case r.id == "":
 		return err
 	case r.missing:
 		return fmt.Errorf(
@@ -170,6 +173,30 @@ func (r *Run) Print(p Printer) error {
 			return err
 		}
 	}
+}
+
+// oneEach splits the error of a run into one for each failed task.
+func oneEach(err error) error {
+	s, ok := status.FromError(err)
+	if !ok || err == nil {
+		return err
+	}
+	var tasks []string
+	for line := range strings.SplitSeq(s.Message(), "\n") {
+		if len(tasks) > 0 && !strings.HasPrefix(line, "task ") {
+			tasks[len(tasks)-1] += "\n" + line
+			continue
+		}
+		tasks = append(tasks, line)
+	}
+	if len(tasks) == 1 {
+		return err
+	}
+	var all []error
+	for _, text := range tasks {
+		all = append(all, status.Error(s.Code(), text))
+	}
+	return errors.Join(all...)
 }
 
 // next returns the status of the run as its error after the last event.
