@@ -167,3 +167,25 @@ policies:
 		t.Errorf("once the policies are set:\n%s", again)
 	}
 }
+
+// A role that may only read is shown the oldest date, and a partition key needs no index.
+func TestSuggestionsForReader(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	reader := db.Role("reader")
+	db.Do(`CREATE TABLE event (id int, made_at timestamptz) PARTITION BY RANGE (made_at);
+		CREATE TABLE event_2019 PARTITION OF event FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
+		CREATE TABLE event_2020 PARTITION OF event FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+		INSERT INTO event SELECT i, timestamptz '2019-06-15 12:00Z' + i * interval '1 day' FROM generate_series(0, 400) i;
+		CREATE TABLE visit AS SELECT * FROM event; CREATE INDEX ON visit (made_at); ANALYZE;
+		GRANT SELECT ON event, visit TO ` + reader)
+	code, out, errs := cleanupd(t, "tables", "--suggest", "--database-url", db.As(reader))
+	for _, want := range []string{
+		"# made_at: a date that may tell the age of rows; the table is partitioned by it; the oldest is of 2019-06-15\n",
+		"# made_at: a date that may tell the age of rows; an index begins with it; the oldest is of 2019-06-15\n",
+	} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%d, %q is not in %s%s", code, want, out, errs)
+		}
+	}
+}

@@ -256,6 +256,8 @@ type DateColumn struct {
 	IsDay  bool   // whether it is a date without a time
 	// Indexed is true if an index begins with it.
 	Indexed bool
+	// IsKey is true if ranges of it are the table's partitions, so that runs read only some of them.
+	IsKey bool
 	// Oldest and Newest are nil if neither an index nor the statistics have them.
 	Oldest, Newest *time.Time
 	Source         DateSource
@@ -278,6 +280,8 @@ const finite = "v BETWEEN date '4713-01-01 BC' AND date '294276-01-01'"
 // superusers, the owners of the database and of NmsDelivery, and the roles that this role may act as.
 const selectDates = `
 SELECT t.position - 1, a.attname::text, d.base = 'date'::regtype, quote_ident(a.attname), i.indexed,
+  EXISTS (SELECT FROM pg_partitioned_table p
+    WHERE p.partrelid = c.oid AND p.partstrat = 'r' AND p.partattrs[0] = a.attnum),
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
     AND has_column_privilege(c.oid, a.attnum, 'SELECT')
     AND (pg_has_role(c.relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles r WHERE r.oid = c.relowner)
@@ -292,16 +296,20 @@ FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c
 WHERE a.attnum > 0 AND NOT a.attisdropped
 ORDER BY 1, a.attnum`
 
-// selectBounds returns the bounds of dates, by the positions of tables ($1) and the relations with their rows ($2).
+// selectBounds returns the bounds of dates, by the positions of tables ($1) and the relations with their rows ($2). The
+// statistics of a partitioned table ($3) are there for a role that has no rights to its partitions.
 // The CASE repeats the conditions of the join, because the planner may read the bounds of columns of other types
 // before it joins.
 var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
-FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
+FROM (SELECT * FROM unnest($1::int[], $2::oid[])
+    UNION SELECT position::int - 1, oid FROM unnest($3::oid[]) WITH ORDINALITY AS t (oid, position)) AS u (position, leaf)
+  JOIN pg_class c ON c.oid = u.leaf
   JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
   JOIN ` + dateTypes + ` AS d ON d.oid = a.atttypid
-  JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
+  JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
+    AND s.inherited = (c.relkind = 'p')
   CROSS JOIN LATERAL (SELECT min(v) AS oldest, max(v) AS newest FROM (
     ` + boundsOf("date") + ` UNION ALL ` + boundsOf("timestamp") + ` UNION ALL ` + boundsOf("timestamptz") + `
   ) AS v (v)) AS b
@@ -335,7 +343,7 @@ func (r *reader) readDates(ctx context.Context) error {
 		position int
 		c        DateColumn
 	)
-	columns := []any{&position, &c.Column, &c.IsDay, &c.quoted, &c.Indexed, &c.readable}
+	columns := []any{&position, &c.Column, &c.IsDay, &c.quoted, &c.Indexed, &c.IsKey, &c.readable}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
 		d := &r.details[position]
 		d.Dates = append(d.Dates, c)
@@ -360,7 +368,7 @@ func (r *reader) readDates(ctx context.Context) error {
 
 func (r *reader) readBounds(ctx context.Context) error {
 	_, err := r.within(ctx, 2000, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, selectBounds, r.positions, r.leaves)
+		rows, _ := tx.Query(ctx, selectBounds, r.positions, r.leaves, r.oids)
 		var (
 			position       int
 			column         string

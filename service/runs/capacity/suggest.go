@@ -159,7 +159,7 @@ func tellsAge(d insight.DateColumn, now time.Time) bool {
 func bestDate(dates []insight.DateColumn, now time.Time) *insight.DateColumn {
 	var best *insight.DateColumn
 	score := func(d *insight.DateColumn) (points int) {
-		if d.Indexed {
+		if d.Indexed || d.IsKey {
 			points += 4
 		}
 		if d.Oldest != nil {
@@ -191,7 +191,10 @@ func whyColumn(d insight.DateColumn) string {
 	case createdDate.MatchString(d.Column):
 		why = "by its name, when a row was made"
 	}
-	if d.Indexed {
+	switch {
+	case d.IsKey:
+		return why + "; the table is partitioned by it"
+	case d.Indexed:
 		return why + "; an index begins with it"
 	}
 	return why + "; no index begins with it, so that runs read the whole table"
