@@ -79,7 +79,9 @@ func TestPreviewLeavesOutPolicies(t *testing.T) {
 		},
 		{
 			command: "run", code: 1, left: "5 20",
-			errs: []string{"cleanupd: task policy/a failed: ", "\ncleanupd: task policy/b failed: ", "\ncleanupd: task policy/c "},
+			errs: []string{
+				"cleanupd: task policy/a failed: ", "\ncleanupd: task policy/b failed: ", "\ncleanupd: task policy/c failed: ",
+			},
 		},
 		{
 			command: "run --dry-run --task policy/b --skip-task policy/c", code: 1, left: "5 20",

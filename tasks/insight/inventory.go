@@ -303,7 +303,8 @@ ORDER BY 1, a.attnum`
 var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM (SELECT * FROM unnest($1::int[], $2::oid[])
-    UNION SELECT position::int - 1, oid FROM unnest($3::oid[]) WITH ORDINALITY AS t (oid, position)) AS u (position, leaf)
+    UNION SELECT position::int - 1, oid FROM unnest($3::oid[]) WITH ORDINALITY AS t (oid, position)
+  ) AS u (position, leaf)
   JOIN pg_class c ON c.oid = u.leaf
   JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
