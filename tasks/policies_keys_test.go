@@ -350,7 +350,7 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// A dry run of several policies, one after another, finds what the run then deletes, with any foreign keys between their
+// A dry run of several policies in a row finds what the run then deletes, with any foreign keys between their
 // tables and with rows on hold, unless it remarks an estimate.
 func TestRandomKeyChains(t *testing.T) {
 	t.Parallel()

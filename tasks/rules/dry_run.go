@@ -87,8 +87,9 @@ func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted s
 	return deleted, exact
 }
 
-// maxForeseen is how long a condition may be, in bytes of SQL, that foresees what a policy deletes. What leads to longer
-// ones, such as a hold with foreign keys in circles, multiplies with each policy and key, until planning takes all memory.
+// maxForeseen is how long a condition may be that foresees what a policy deletes, in bytes of SQL. What leads to longer
+// ones, such as a hold with foreign keys in circles, multiplies with each policy and key, until planning takes all
+// memory.
 const maxForeseen = 8 << 10
 
 // deletedAlone is the condition that the rule of a policy deletes a row.
