@@ -134,7 +134,7 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	p.config.DryRun = false
 	err = l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
 		needed, err := one.Grants(ctx, tx, env)
-		statements = policy.AddGrants(statements, needed)
+		statements = rules.AddGrants(statements, needed...)
 		return err
 	})
 	return statements, err
@@ -320,7 +320,7 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 		if err != nil {
 			continue // the task has reported its error
 		}
-		grants = policy.AddGrants(grants, p.Rights)
+		grants = rules.AddGrants(grants, p.Rights...)
 	}
 	return grants, nil
 }

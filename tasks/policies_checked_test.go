@@ -70,9 +70,11 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	role := db.Role("columns")
-	db.Do(family + "; GRANT SELECT (id, seen) ON customer TO " + role)
+	db.Do(family + "; ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE; " +
+		"GRANT SELECT (id, seen) ON customer TO " + role + "; GRANT SELECT (id, customer) ON purchase TO " + role)
 	err := checkPolicy(t, db.For(role), oldCustomers)
-	checkError(t, err, `GRANT DELETE ON "public"."customer" TO "`+role+`"; GRANT SELECT ON "public"."customer" TO `)
+	checkError(t, err, `GRANT DELETE, SELECT ON "public"."customer" TO "`+role+`"`,
+		`GRANT SELECT ON "public"."purchase" TO "`+role+`"`)
 }
 
 // All missing rights are named at once, also if the rule cannot be compiled without them.

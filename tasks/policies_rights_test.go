@@ -2,9 +2,15 @@ package tasks_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -146,6 +152,154 @@ func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	j.checkLog(t, "WARNING", "a run would fail here", grant)
 	_, err = runPolicies(t, db.For(role), false, carts)
 	checkError(t, err, grant)
+}
+
+// When a policy is set, previewed and run, the same rights are missing, all at once, and nothing is missing then.
+func TestMissingRightsAgree(t *testing.T) {
+	t.Parallel()
+	const setup = `
+		CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz);
+		CREATE TABLE cart (id int PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE);
+		CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart ON DELETE CASCADE);
+		CREATE TABLE visit (customer int REFERENCES customer ON DELETE CASCADE, day date) PARTITION BY RANGE (day);
+		CREATE TABLE visit_all PARTITION OF visit DEFAULT;
+		CREATE TABLE note (customer int REFERENCES customer ON DELETE SET NULL);
+		CREATE TABLE invoice (id int PRIMARY KEY, customer int REFERENCES customer);
+		CREATE TABLE copy (cart int REFERENCES cart);
+		CREATE TABLE tree (id int PRIMARY KEY, seen timestamptz, parent int REFERENCES tree ON DELETE CASCADE);
+		CREATE TABLE twig (id int PRIMARY KEY, tree int REFERENCES tree ON DELETE CASCADE);
+		CREATE TABLE leaf (twig int REFERENCES twig ON DELETE CASCADE);
+		INSERT INTO customer SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
+		INSERT INTO cart SELECT i, i FROM generate_series(1, 5) i; INSERT INTO item SELECT i, i FROM generate_series(1, 5) i;
+		INSERT INTO visit SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
+		INSERT INTO note VALUES (1); INSERT INTO invoice VALUES (1, 2); INSERT INTO copy VALUES (3);
+		INSERT INTO tree SELECT i, '2020-01-01', NULLIF(i - 1, 0) FROM generate_series(1, 5) i;
+		INSERT INTO twig SELECT i, i FROM generate_series(1, 5) i; INSERT INTO leaf SELECT i FROM generate_series(1, 5) i;`
+	old := policy.Policy{
+		Name: "p", Table: "customer", Enabled: true, OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)},
+	}
+	kept, trees, carts, items := old, old, old, old
+	kept.Undo, trees.Table = new(time.Hour), "tree"
+	carts.OrphanOf = &policy.OrphanOf{Column: "customer", ParentTable: "customer", ParentColumn: "id"}
+	carts.Table, carts.OlderThan = "cart", nil
+	items.Table, items.OlderThan = "item", nil
+	items.OrphanOf = &policy.OrphanOf{Column: "cart", ParentTable: "cart", ParentColumn: "id"}
+	all := []string{
+		"SELECT, DELETE customer", "SELECT cart", "SELECT item", "SELECT visit", "SELECT visit_all", "SELECT note",
+		"SELECT invoice", "SELECT copy",
+	}
+	for name, c := range map[string]struct {
+		policy policy.Policy
+		setup  string
+		want   []string // what is missing
+	}{
+		"cascades": {old, "", all},
+		"half granted": {old, "GRANT SELECT ON customer, item, visit TO ?; GRANT DELETE ON customer TO ?", []string{
+			"SELECT cart", "SELECT visit_all", "SELECT note", "SELECT invoice", "SELECT copy",
+		}},
+		"circle":         {trees, "", []string{"SELECT, DELETE tree", "SELECT twig", "SELECT leaf"}},
+		"orphans":        {carts, "", []string{"SELECT, DELETE cart", "SELECT customer", "SELECT item", "SELECT copy"}},
+		"orphans, alone": {items, "", []string{"SELECT, DELETE item", "SELECT cart"}},
+		"undo": {kept, "DROP TABLE note", []string{
+			"SELECT, DELETE customer", "SELECT, UPDATE cart", "SELECT, UPDATE item", "SELECT, UPDATE visit", "SELECT visit_all",
+			"SELECT invoice", "SELECT copy",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			role := db.Role("cleaner")
+			db.Do(setup + strings.ReplaceAll(c.setup, "?", role))
+			grants := func(err error) (list []string) {
+				if err == nil {
+					return nil
+				}
+				_, said, _ := strings.Cut(err.Error(), "let an owner of the tables run: ")
+				for s := range strings.SplitSeq(said, "; ") {
+					list = append(list, s)
+				}
+				slices.Sort(list)
+				return list
+			}
+			var want []string
+			for _, w := range c.want {
+				i := strings.LastIndex(w, " ")
+				want = append(want, fmt.Sprintf(`GRANT %s ON "public"."%s" TO "%s"`, w[:i], w[i+1:], role))
+			}
+			slices.Sort(want)
+			execute := func(isDry bool) (*journal, error) {
+				return run(t, db.For(role), func(config *cleanup.Config) {
+					config.ID, config.DryRun, config.NoCampaign, config.TrashMaxBytes = uuid.NewString(), isDry, true, 1<<30
+					config.Pipeline, config.Todo = []rules.Task{c.policy.Task()}, []rules.Task{c.policy.Task()}
+				})
+			}
+			_, inDryRun := execute(true)
+			_, inRun := execute(false)
+			for where, err := range map[string]error{
+				"set": checkPolicy(t, db.For(role), c.policy), "previewed": inDryRun, "run": inRun,
+			} {
+				if diff := cmp.Diff(want, grants(err)); diff != "" {
+					t.Errorf("when it is %s (-want +got):\n%s", where, diff)
+				}
+			}
+			for _, statement := range want {
+				db.Do(statement)
+			}
+			if err := checkPolicy(t, db.For(role), c.policy); err != nil {
+				t.Error(err)
+			}
+			db.Superuser("GRANT CREATE ON DATABASE " + db.Name + " TO " + role)
+			migrate(t, db.For(role))
+			preview, err := execute(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := execute(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(preview.deleted, run.deleted) || !maps.Equal(preview.cascaded, run.cascaded) ||
+				!maps.Equal(preview.updated, run.updated) {
+				t.Errorf("a preview of %v, %v and %v, and a run of %v, %v and %v", preview.deleted, preview.cascaded,
+					preview.updated, run.deleted, run.cascaded, run.updated)
+			}
+		})
+	}
+}
+
+// A task of the application goes on if foreign keys delete rows that the role may not read, or may only find by such
+// rows: a dry run leaves these out, and a run counts them.
+func TestCascadesThroughHiddenTables(t *testing.T) {
+	t.Parallel()
+	for name, hidden := range map[string]string{"a table": "cart", "a partition": "cart_all"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			role := db.Role("cleaner")
+			db.Do(`CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz);
+				CREATE TABLE cart (id int PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE) PARTITION BY RANGE (id);
+				CREATE TABLE cart_all PARTITION OF cart DEFAULT;
+				CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart ON DELETE CASCADE);
+				INSERT INTO customer VALUES (1, '2020-01-01'); INSERT INTO cart VALUES (1, 1); INSERT INTO item VALUES (1, 1);
+				GRANT SELECT, DELETE ON customer TO ` + role + "; GRANT SELECT ON item, cart, cart_all TO " + role +
+				"; REVOKE SELECT ON " + hidden + " FROM " + role)
+			task := rules.Task{Name: "customers", Names: []string{"customer"}, Steps: []rules.Step{{
+				On: rules.Table("customer"), Rules: rules.Rules{{rules.Past("seen")}},
+			}}}
+			for _, isDry := range []bool{true, false} {
+				j, err := run(t, db.For(role), func(c *cleanup.Config) {
+					c.DryRun, c.NoCampaign, c.Pipeline, c.Todo = isDry, true, []rules.Task{task}, []rules.Task{task}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.checkLog(t, "WARNING", `cannot read all rows of "public"."cart"`)
+				if want := map[bool]int64{false: 2}[isDry]; j.deleted["customers"] != 1 || j.cascaded["customers"] != want {
+					t.Errorf("dry run %t: %d and %d rows", isDry, j.deleted["customers"], j.cascaded["customers"])
+				}
+			}
+		})
+	}
 }
 
 // A role that may do nothing yet may do all that policies need once their grants are given, in the next partition, too.

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -40,7 +42,7 @@ func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, e
 		if d.Warnings, err = policyWarnings(ctx, tx, env, s, env.Catalog.Table(s.TableName())); err != nil {
 			return err
 		}
-		err = s.Check(ctx, tx, env)
+		err = m.withDefaults(s.Policy).Check(ctx, tx, env)
 		if isAboutPolicy(err) {
 			d.Warnings = append(d.Warnings, message.PolicyUnusable.With("problem", err))
 			return nil
@@ -78,7 +80,7 @@ func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPol
 		if err != nil {
 			return err
 		}
-		if err := d.Check(ctx, tx, env); err != nil {
+		if err := m.withDefaults(d.Policy).Check(ctx, tx, env); err != nil {
 			return err
 		}
 		if err := store.SetPolicy(ctx, tx, d.Resolve(env.Catalog)); err != nil {
@@ -133,7 +135,7 @@ func (m *Manager) PolicyGrants(ctx context.Context, p policy.Policy) (statements
 		if err != nil {
 			return err
 		}
-		statements, err = p.Grants(ctx, tx, env)
+		statements, err = m.withDefaults(p).Grants(ctx, tx, env)
 		return err
 	})
 	return statements, err
@@ -178,7 +180,13 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// policyEnv returns the environment of all tasks, including the given policy.
+// withDefaults returns a policy that has the service's undo if it has none: a run then takes the rights for that.
+func (m *Manager) withDefaults(p policy.Policy) policy.Policy {
+	p.Undo = cmp.Or(p.Undo, &m.config.Undo)
+	return p
+}
+
+// policyEnv returns the environment of all tasks, including the given policy, as a run has it now.
 func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
 	config, err := m.readConfig(ctx, tx)
 	if err != nil {
@@ -186,14 +194,14 @@ func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (en
 	}
 	isSame := func(t rules.Task) bool { return t.Name == p.TaskName() }
 	config.Pipeline = append(slices.DeleteFunc(slices.Clone(config.Pipeline), isSame), p.Task())
-	env.Pipeline = config.Pipeline
-	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
+	if config.Now, err = store.Now(ctx, tx); err != nil {
 		return env, err
 	}
-	if env.Options, err = campaign.ReadOptions(ctx, tx, env.Catalog); err != nil {
+	holds, _, err := store.EffectiveHolds(ctx, tx, config.Now)
+	if err != nil {
 		return env, err
 	}
-	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
+	return cleanup.LoadEnv(ctx, config, tx, holds)
 }
 
 func isAboutPolicy(err error) bool {

@@ -513,8 +513,8 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return Failed, fmt.Errorf("read what guards compare with: %w", err)
 	}
 	a.logPlan(ctx)
-	if err := rules.RightsError(a.Plan.Rights); err != nil {
-		return Failed, err
+	if grants := a.Plan.Rights; grants != nil {
+		return Failed, rules.RightsError(slices.Concat(grants, a.runRights()))
 	}
 	a.Binder = r.Database.Binder(a.Plan, r.State)
 	if o, ok := r.Config.External[a.Task.Name]; ok {
@@ -609,13 +609,19 @@ func (a *Attempt) ProvesRule() bool {
 
 func (a *Attempt) Journal() Journal { return a.run.Journal }
 
+// runRights returns what the role lacks for a run beyond what a dry run needs. A role of its own may read the standby.
+func (a *Attempt) runRights() []string {
+	d := a.run.Database
+	if d.Pool != d.Primary && d.Primary.Config().ConnConfig.User != d.Env.Catalog.Role {
+		return nil
+	}
+	return a.Plan.RunRights
+}
+
 // logPlan logs the plan's notes, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
 	a.Log(ctx, a.Plan.Notes...)
-	d := a.run.Database
-	// a role of its own may read the standby
-	runs := d.Pool == d.Primary || d.Primary.Config().ConnConfig.User == d.Env.Catalog.Role
-	if grants := a.Plan.RunRights; grants != nil && runs {
+	if grants := a.runRights(); grants != nil && a.Plan.Rights == nil { // otherwise the error names them
 		a.Log(ctx, message.RunLacksRights.With("grants", strings.Join(grants, "; ")))
 	}
 	var rules []string

@@ -64,7 +64,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 	if err != nil {
 		return err
 	}
-	if grants := append(compiled.Rights, whole...); len(grants) > 0 {
+	if grants := rules.AddGrants(compiled.Rights, whole...); len(grants) > 0 {
 		return failure.New(failure.Precondition,
 			"the role lacks rights; let an owner of the tables run: "+strings.Join(grants, "; "))
 	}
@@ -114,10 +114,24 @@ func (c *checker) checkTable() bool {
 // where rows are stored, which takes the right to the whole table.
 func (c *checker) missingSelect(ctx context.Context, jobs []rules.Job) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
-	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
+	var oids []uint32
+	var names []string
+	add := func(oid uint32, quoted string) { oids, names = append(oids, oid), append(names, quoted) }
+	add(c.table.OID, c.table.Quoted())
 	for _, leaf := range c.table.Leaves {
 		if slices.ContainsFunc(jobs, func(j rules.Job) bool { return j.Relation == leaf.Quoted() }) {
-			oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
+			add(leaf.OID, leaf.Quoted())
+		}
+	}
+	for _, j := range jobs {
+		for _, t := range j.Affected {
+			if t == c.table {
+				continue
+			}
+			add(t.OID, t.Quoted())
+			for _, leaf := range t.Leaves {
+				add(leaf.OID, leaf.Quoted())
+			}
 		}
 	}
 	rows, _ := c.tx.Query(

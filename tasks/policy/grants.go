@@ -2,12 +2,14 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
@@ -25,37 +27,41 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass A
   AND d.deptype IN ('a', 'i')
 ORDER BY 1`
 
-// AddGrants adds statements to others. A table that both name keeps one statement, with the rights of both.
-func AddGrants(list, more []string) []string {
-	for _, statement := range more {
-		rights, object, _ := strings.Cut(statement, " ON ") // no right has a name with ON
-		i := slices.IndexFunc(list, func(s string) bool {
-			_, other, _ := strings.Cut(s, " ON ")
-			return other == object
-		})
-		switch {
-		case !strings.HasPrefix(statement, "GRANT "):
-			if !slices.Contains(list, statement) {
-				list = append(list, statement)
-			}
-		case i < 0:
-			list = append(list, statement)
-		default:
-			had, _, _ := strings.Cut(list[i], " ON ")
-			for right := range strings.SplitSeq(strings.TrimPrefix(rights, "GRANT "), ", ") {
-				if !slices.Contains(strings.Split(strings.TrimPrefix(had, "GRANT "), ", "), right) {
-					had += ", " + right
-				}
-			}
-			list[i] = had + " ON " + object
+// memberships selects the owners that the role must be a member of to remove partitions of the table $1: to detach any,
+// its owner; to drop those that end before a cutoff of the column $2, theirs.
+const memberships = `
+SELECT DISTINCT format('GRANT %I TO %I', pg_get_userbyid(c.relowner), $3::text)
+FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid
+WHERE pg_get_userbyid(c.relowner) <> $3 AND CASE WHEN $4 THEN c.oid = $1 ELSE t.isleaf AND EXISTS (
+  SELECT FROM pg_partitioned_table p JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+  WHERE p.partrelid = t.parentrelid AND p.partstrat = 'r' AND p.partnatts = 1 AND a.attname = $2) END
+ORDER BY 1`
+
+// whyMember is the comment on memberships without which rows are deleted instead.
+const whyMember = "optional: drops partitions of %s whole, which only their owner may; without it their rows are " +
+	"deleted. The role may do all that the owner may then"
+
+// memberships returns GRANT statements for memberships that removing partitions takes, as comments if runs go on
+// without.
+func (c *checker) memberships(ctx context.Context, db campaign.Querier, jobs []rules.Job) ([]string, error) {
+	detaches := c.Partitions == purge.DetachPartitions
+	removes := func(j rules.Job) bool { return j.Older != nil && j.Partition }
+	if !detaches && (c.Partitions == purge.DeleteRows || !slices.ContainsFunc(jobs, removes)) {
+		return nil, nil
+	}
+	rows, _ := db.Query(ctx, memberships, c.table.OID, c.table.Stored(c.OlderThan.Column), c.env.Catalog.Role, detaches)
+	grants, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if !detaches {
+		for i, g := range grants {
+			grants[i] = fmt.Sprintf("-- %s; -- "+whyMember, g, c.table.Quoted())
 		}
 	}
-	return list
+	return grants, err
 }
 
 // Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
-// it is granted already, and what its counts, holds and forecasts need to be complete. It fails with
-// failure.Violations if the policy cannot be for its table.
+// it is granted already, and what its counts, holds, forecasts and undo need to be complete. What the role can do
+// without is a comment. It fails with failure.Violations if the policy cannot be for its table.
 func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
 	c := &checker{Policy: p, env: env, similar: hints(ctx, db)}
 	if !c.checkTable() {
@@ -76,5 +82,9 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 	rights := strings.Join(compiled.Task.Steps[0].Rights(), ", ")
 	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
 	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return AddGrants(AddGrants(nil, compiled.Rights), further), err
+	if err != nil {
+		return nil, err
+	}
+	members, err := c.memberships(ctx, db, compiled.Jobs)
+	return rules.AddGrants(compiled.Rights, slices.Concat(further, members)...), err
 }

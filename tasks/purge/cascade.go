@@ -163,6 +163,25 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where, true), table)
 }
 
+// Reads returns the tables that these conditions read, with the table itself.
+func (c *Cascade) Reads(table int) (tables []int) {
+	var visit func(table int)
+	visit = func(table int) {
+		if slices.Contains(tables, table) {
+			return
+		}
+		tables = append(tables, table)
+		for _, k := range c.Keys {
+			if k.Child == table && !k.Refuses || !c.nested() {
+				visit(k.Parent)
+				visit(k.Child)
+			}
+		}
+	}
+	visit(table)
+	return tables
+}
+
 func (s *Sweep) Changes(table int) sqlexpr.Expr {
 	changes := s.refersTo(table, func(k ForeignKey) bool { return k.Clears })
 	if goes := s.Goes(table); !changes.IsZero() && !goes.IsZero() {

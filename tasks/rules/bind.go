@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -287,16 +286,6 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 		return false, err
 	}
 	return result, query.QueryRow(ctx, db).Scan(&result)
-}
-
-// RightsError returns an error that names the missing rights, given as GRANT statements; nil if none is missing.
-func RightsError(grants []string) error {
-	if len(grants) == 0 {
-		return nil
-	}
-	grants = slices.Sorted(slices.Values(grants))
-	return fmt.Errorf("the role lacks rights, nothing was changed; let an owner of the tables run: %s",
-		strings.Join(slices.Compact(grants), "; "))
 }
 
 // maxIDs is how many ids on hold a statement may have in a parameter. If there are more, it reads the tables with

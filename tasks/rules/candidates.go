@@ -39,11 +39,14 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 // CascadedJobs returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
 // result to some relations; nil stands for all. Tables that the role cannot read are left out.
 func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
+	hidden := func(table int) bool {
+		return slices.ContainsFunc(s.Cascade.Reads(table), func(i int) bool { return !readable(j.Affected[i]) })
+	}
 	for i, t := range j.Affected {
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
 			return relations != nil && !relations[l.Quoted()]
 		})
-		if len(leaves) == 0 || !t.CanSelect || s.NoTIDs || t.Location != "" {
+		if len(leaves) == 0 || hidden(i) || s.NoTIDs || t.Location != "" {
 			continue
 		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)

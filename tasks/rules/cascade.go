@@ -56,18 +56,15 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		if t == job.Table {
 			continue
 		}
-		if s.env.AllRights {
-			s.plan.requireRights(s.env, t, "SELECT")
-			continue
+		isPolicy := s.plan.Task.Kind == Policy
+		if isPolicy {
+			s.requireCascaded(t)
 		}
-		if t.CanSelect && !t.RowSecurity {
+		if !t.RowSecurity && (isPolicy || readable(t)) || s.env.AllRights {
 			continue
 		}
 		table, child, role := job.Table.Name, t.Quoted(), s.env.Catalog.Role
 		if cascade.Circular() {
-			if s.plan.Task.Kind == Policy {
-				s.plan.requireRights(s.env, t, "SELECT")
-			}
 			why := message.CircleHidden.With("table", table, "child", child, "role", role)
 			s.plan.Skip(job.Table, why)
 			return why.Text
@@ -79,6 +76,33 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 		job.Newest = nil // the statement also checks rows of other groups
 	}
 	return ""
+}
+
+// readable reports whether the role may read the table, and each of its partitions by itself.
+func readable(t *campaign.Table) bool {
+	return t.CanSelect && !slices.ContainsFunc(t.Leaves, func(l campaign.Leaf) bool { return !l.CanSelect })
+}
+
+// requireCascaded adds the rights that a policy needs to a table whose rows foreign keys delete or change: previews
+// count these rows in each partition, and undo locks them and puts them back.
+func (s *stepCompiler) requireCascaded(t *campaign.Table) {
+	s.plan.requireRights(s.env, t, append([]string{"SELECT"}, s.undoRights("UPDATE")...)...)
+	for _, l := range t.Leaves {
+		s.plan.addRights(missing(s.env, l.Schema, l.Quoted(), l.Rights, []string{"SELECT"}))
+	}
+}
+
+// undoRights returns further rights that a task with undo takes: those to move rows to the trash, and INSERT, without
+// which a run keeps them all the same. They come back by INSERT unless the role may become the owner of the table.
+func (s *stepCompiler) undoRights(toMove ...string) []string {
+	undo := s.plan.Task.Undo
+	switch {
+	case undo == nil, *undo == 0, s.step.Update != nil, s.step.Partitions == purge.DetachPartitions:
+		return nil
+	case s.env.AllRights:
+		return append(toMove, "INSERT")
+	}
+	return toMove
 }
 
 // refused is the condition that foreign keys of other tables keep a row r from being deleted, or a row that would be
@@ -96,9 +120,7 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	})
 	var own, below []*campaign.Cascade
 	for _, k := range r.table.Keeping() {
-		if c.env.AllRights {
-			c.plan.requireRights(c.env, k.Table, "SELECT")
-		}
+		c.plan.requireRights(c.env, k.Table, "SELECT")
 		switch {
 		case isHidden(k.Table):
 		case k.Parent == r.table && !isCircular && !slices.Contains(going, k.Table):

@@ -225,61 +225,6 @@ type (
 	Lookup string
 )
 
-// requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
-func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
-	if t != nil {
-		p.addRights(missing(env, t.Schema, t.Quoted(), t.Rights, rights))
-	}
-}
-
-func (p *Plan) addRights(now, later []string) {
-	add := func(list []string, grant string) []string {
-		if slices.Contains(list, grant) {
-			return list
-		}
-		return append(list, grant)
-	}
-	for _, g := range now {
-		p.Rights = add(p.Rights, g)
-	}
-	for _, g := range later {
-		p.RunRights = add(p.RunRights, g)
-	}
-}
-
-// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT:
-// later are those for the run.
-func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (now, later []string) {
-	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
-	if env.AllRights {
-		r = campaign.Rights{}
-	}
-	if !r.CanUse {
-		now = append(now, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
-	}
-	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
-	var needed, neededLater []string
-	for _, right := range rights {
-		switch {
-		case has[right]:
-		case env.DryRun && right != "SELECT":
-			neededLater = append(neededLater, right)
-		default:
-			needed = append(needed, right)
-		}
-	}
-	grant := func(rights []string) string {
-		return fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(rights, ", "), relation, role)
-	}
-	if needed != nil {
-		now = append(now, grant(needed))
-	}
-	if neededLater != nil {
-		later = append(later, grant(neededLater))
-	}
-	return now, later
-}
-
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {
 	p.note(why)
 	p.SkippedTables = append(p.SkippedTables, t)
@@ -420,7 +365,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		return nil
 	}
 	if s.plan.Task.Kind == Policy { // all that is missing is named at once, even if the rule cannot be compiled without
-		s.plan.requireRights(s.env, table, s.step.Rights()...)
+		s.plan.requireRights(s.env, table, append(s.step.Rights(), s.undoRights()...)...)
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
@@ -721,7 +666,7 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 		unknown("it is missing")
 	case !t.Has(key):
 		unknown("it has no column " + key)
-	case !t.CanSelect && !c.env.AllRights:
+	case !t.CanSelect && c.plan.Task.Kind != Policy:
 		c.plan.requireRights(c.env, t, "SELECT")
 	case t.RowSecurity:
 		unknown("row security may hide its rows")

@@ -1199,7 +1199,8 @@ type GetPolicyGrantsResponse struct {
 	// partitions, tables that the rule reads, those whose rows foreign keys delete or change with the table's, and the
 	// sequences of the table's columns. For a partitioned table also ALTER DEFAULT PRIVILEGES, for the partitions that
 	// its owner makes later: run it only if the role may have these rights to all tables that the owner makes in the
-	// schema.
+	// schema. A membership (`GRANT shop TO cleanupd`), which detaching partitions takes, is for a superuser to grant. A
+	// statement that is a comment, beginning with `--`, is optional.
 	Statements    []string `protobuf:"bytes,1,rep,name=statements,proto3" json:"statements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

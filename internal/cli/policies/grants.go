@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service"
-	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -24,10 +24,10 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 		Use:   "grants FILE",
 		Short: "Print the rights that the policies of a file need, as one SQL script",
 		Long: "Print the rights that the policies of a file need, as one SQL script for the owner of the tables:\n" +
-			"schemas, tables and their partitions, tables that rules read or whose rows foreign keys delete, and\n" +
-			"sequences. It has all of them, whether or not they are granted already, and can be run again. What\n" +
-			"would grant rights to later partitions is a comment, since it covers other tables too. FILE is as for\n" +
-			"apply, which needs the rights. Nothing is stored.",
+			"schemas, tables and their partitions, tables that rules read or whose rows foreign keys delete,\n" +
+			"sequences, and with undo INSERT to bring rows back. It has all of them, whether or not they are\n" +
+			"granted already, and can be run again. What would grant rights to later partitions is a comment, since\n" +
+			"it covers other tables too. FILE is as for apply, which needs the rights. Nothing is stored.",
 		Example: "  cleanupd policies grants policies.yaml >grants.sql\n" +
 			"  cleanupd policies grants policies.yaml | psql -X -d shop -U owner",
 		Args:              flags.OneArgument("a file with policies"),
@@ -67,7 +67,7 @@ func grantsOfServer(cmd *cobra.Command, _ *rpc.Server, client cleanupd.Client, e
 		case err != nil:
 			return nil, err
 		}
-		all.Statements = policy.AddGrants(all.Statements, resp.GetStatements())
+		all.Statements = rules.AddGrants(all.Statements, resp.GetStatements()...)
 	}
 	return all, errors.Join(wrong...)
 }
@@ -85,16 +85,31 @@ func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client,
 }
 
 // printGrants prints as comments what grants rights to tables of the future, since it concerns more than the policies.
+// Memberships come after the transaction: the owner of the tables may not grant them.
 func printGrants(w io.Writer, statements []string) error {
 	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
+	isComment := func(statement string) bool { return strings.HasPrefix(statement, "--") }
+	isMembership := func(statement string) bool { return !isComment(statement) && !strings.Contains(statement, " ON ") }
 	script := &strings.Builder{}
 	fmt.Fprintln(script, "BEGIN;")
 	for _, s := range statements {
-		if !isDefault(s) {
+		if !isDefault(s) && !isComment(s) && !isMembership(s) {
 			fmt.Fprintf(script, "%s;\n", s)
 		}
 	}
 	fmt.Fprintln(script, "COMMIT;")
+	if slices.ContainsFunc(statements, isMembership) {
+		fmt.Fprint(script, "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the role "+
+			"a member,\n-- with all that the owner may do:\n")
+	}
+	for _, s := range statements {
+		switch {
+		case isMembership(s):
+			fmt.Fprintf(script, "%s;\n", s)
+		case isComment(s):
+			fmt.Fprintln(script, s)
+		}
+	}
 	if slices.ContainsFunc(statements, isDefault) {
 		fmt.Fprint(script, "-- Partitions that are made later need grants of their own: run a new script of this kind "+
 			"then.\n-- The following grants them in advance, but on ALL tables that the owner makes in the schema:\n")

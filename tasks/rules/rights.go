@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
+func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
+	if t != nil {
+		p.addRights(missing(env, t.Schema, t.Quoted(), t.Rights, rights))
+	}
+}
+
+func (p *Plan) addRights(now, later []string) {
+	p.Rights, p.RunRights = AddGrants(p.Rights, now...), AddGrants(p.RunRights, later...)
+}
+
+// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT:
+// later are those for the run.
+func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (now, later []string) {
+	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
+	if env.AllRights {
+		r = campaign.Rights{}
+	}
+	if !r.CanUse {
+		now = append(now, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", pgx.Identifier{schema}.Sanitize(), role))
+	}
+	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
+	var needed, neededLater []string
+	for _, right := range rights {
+		switch {
+		case has[right]:
+		case env.DryRun && right != "SELECT":
+			neededLater = append(neededLater, right)
+		default:
+			needed = append(needed, right)
+		}
+	}
+	grant := func(rights []string) string {
+		return fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(rights, ", "), relation, role)
+	}
+	if needed != nil {
+		now = append(now, grant(needed))
+	}
+	if neededLater != nil {
+		later = append(later, grant(neededLater))
+	}
+	return now, later
+}
+
+// AddGrants adds statements to others. A relation that both name keeps one GRANT, with the rights of both.
+func AddGrants(list []string, more ...string) []string {
+	list = slices.Clone(list)
+	for _, statement := range more {
+		rights, object, isGrant := strings.Cut(statement, " ON ") // no right has a name with ON
+		rights, is := strings.CutPrefix(rights, "GRANT ")
+		isGrant = isGrant && is
+		i := slices.IndexFunc(list, func(s string) bool {
+			_, other, _ := strings.Cut(s, " ON ")
+			return s == statement || isGrant && strings.HasPrefix(s, "GRANT ") && other == object
+		})
+		switch {
+		case i < 0:
+			list = append(list, statement)
+		case isGrant:
+			had, _, _ := strings.Cut(list[i], " ON ")
+			for right := range strings.SplitSeq(rights, ", ") {
+				if !slices.Contains(strings.Split(strings.TrimPrefix(had, "GRANT "), ", "), right) {
+					had += ", " + right
+				}
+			}
+			list[i] = had + " ON " + object
+		}
+	}
+	return list
+}
+
+// RightsError returns an error that names the missing rights, given as GRANT statements; nil if none is missing.
+func RightsError(grants []string) error {
+	if len(grants) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the role lacks rights, nothing was changed; let an owner of the tables run: %s",
+		strings.Join(slices.Sorted(slices.Values(AddGrants(nil, grants...))), "; "))
+}
