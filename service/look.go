@@ -59,6 +59,10 @@ type Looked struct {
 	Example *cleanupv1.Policy
 	// Grants are the rights that the role lacks for a run.
 	Grants []string
+	// GrantsToRead are the rights that the role lacks to count what further suggested policies would delete.
+	GrantsToRead []string
+	// StoredHidden is set if the service has stored something that the role may not read.
+	StoredHidden bool
 }
 
 // lookedAt is what the service has stored, as far as it can be read.
@@ -192,18 +196,32 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 		}
 		for _, t := range tables {
 			if m := suggestionMessage(t).GetPolicy(); m != nil {
-				found.Suggested = append(found.Suggested, m)
-				if len(t.ReferencedBy) == 0 {
-					leaves[policy.Prefix+m.GetName()] = m
-				}
 				stored.replace(m)
-				names = append(names, policy.Prefix+m.GetName())
 			}
 		}
 		if list, err = p.source.With(ctx, l.Pool, stored.policies); err != nil { // in the order in which a run executes them
 			return found, err
 		}
 		config.Pipeline = list.Tasks
+		env, err := cleanup.LoadEnv(ctx, config, l.Pool, stored.holds)
+		if err != nil {
+			return found, err
+		}
+		for _, t := range tables {
+			m := suggestionMessage(t).GetPolicy()
+			if m == nil {
+				continue
+			}
+			task, _ := list.Find(policy.Prefix + m.GetName())
+			if c, err := rules.Compile(task, env); err == nil && c.Rights != nil { // another error is that of the task
+				found.GrantsToRead = rules.AddGrants(found.GrantsToRead, c.Rights...)
+				continue
+			}
+			found.Suggested, names = append(found.Suggested, m), append(names, task.Name)
+			if len(t.ReferencedBy) == 0 {
+				leaves[task.Name] = m
+			}
+		}
 	}
 	for _, t := range config.Pipeline {
 		if slices.Contains(names, t.Name) {
@@ -220,7 +238,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 	if err := j.append(store.Event{Kind: store.RunStarted, Run: j.run}); err != nil {
 		return found, err
 	}
-	if stored.hidden {
+	if found.StoredHidden = stored.hidden; stored.hidden {
 		_ = j.Log(ctx, message.StoredHidden.With())
 	}
 	err = cleanup.DryRun(ctx, config, j)

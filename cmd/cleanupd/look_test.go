@@ -43,6 +43,7 @@ INSERT INTO login SELECT i, 1 + i %% 10, now() - i * interval '10 days' FROM gen
 INSERT INTO basket SELECT i, now() - i * interval '10 days' FROM generate_series(1, 100) i;
 INSERT INTO item SELECT i, 1 + i %% 100 FROM generate_series(1, 300) i;
 ANALYZE;
+CREATE SCHEMA secret; CREATE TABLE secret.log (at timestamptz); CREATE TABLE secret.access (at timestamptz);
 CREATE SCHEMA shop; CREATE TABLE shop.visit (); GRANT USAGE ON SCHEMA shop TO %[1]s;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO %[1]s`
 
@@ -68,7 +69,9 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	}
 	look(0, "", `"?public"?\."?basket"? +delete +64 `, `"?public"?\."?login"? +delete +64 `, `"?public"?\."?item"?.* 192 `,
 		"No policy is stored", "cleanupd run --older-than public.login.at=365d --database-url",
-		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed")
+		`GRANT CREATE ON DATABASE `, `GRANT .*DELETE.* ON "?public"?\."?basket"?`, "Nothing was changed",
+		"Tables that the role may not read are left out. .*:\nGRANT USAGE ON SCHEMA \"secret\" TO .*;\n"+
+			"GRANT SELECT ON \"secret\"\\.\"access\" TO .*;\nGRANT SELECT ON \"secret\"\\.\"log\" TO .*;\n")
 	if out := look(0, "--older-than login.at=900d", "Total: 11 rows would be deleted"); strings.Contains(out, "trash") {
 		t.Errorf("a preview without undo says of the trash:\n%s", out)
 	}
@@ -136,6 +139,10 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	}
 	// what a server has stored is hidden from the role, and that is said
 	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
+	if out := look(0, "", "Stored policies are not shown, since the role may not read the schema cleanupd",
+		"suggested policies"); strings.Contains(out, "No policy is stored") {
+		t.Errorf("policies are hidden, and said not to exist:\n%s", out)
+	}
 }
 
 // A policy of --older-than stays if the answer is yes. Otherwise everything is as it was before, ages too.

@@ -100,7 +100,7 @@ func printLooked(cmd *cobra.Command, output format.Output, found service.Looked)
 	if err != nil {
 		return err
 	}
-	suggested, grants := []json.RawMessage{}, append([]string{}, found.Grants...)
+	suggested := []json.RawMessage{}
 	for _, p := range found.Suggested {
 		text, err := marshal.Marshal(p)
 		if err != nil {
@@ -109,7 +109,8 @@ func printLooked(cmd *cobra.Command, output format.Output, found service.Looked)
 		suggested = append(suggested, text)
 	}
 	text, err := json.Marshal(map[string]any{
-		"run": json.RawMessage(run), "suggestedPolicies": suggested, "grants": grants,
+		"run": json.RawMessage(run), "suggestedPolicies": suggested,
+		"grants": append([]string{}, found.Grants...), "grantsToRead": append([]string{}, found.GrantsToRead...),
 	})
 	if err != nil {
 		return err
@@ -122,22 +123,35 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 	if err := watch.PrintFound(screen, found.Run, all); err != nil {
 		return err
 	}
-	if len(found.Grants) > 0 {
-		fmt.Fprintln(screen, "\nFor a run the role lacks these rights:")
-		for _, g := range found.Grants {
+	printGrants := func(title string, grants []string) {
+		if len(grants) > 0 {
+			fmt.Fprintln(screen, screen.Wrap("\n"+title, 0))
+		}
+		for _, g := range grants {
 			fmt.Fprintln(screen, terminal.Printable(g)+";")
 		}
 	}
+	printGrants("For a run the role lacks these rights:", found.Grants)
+	printGrants("Tables that the role may not read are left out. To count their rows, too, it lacks these rights:",
+		found.GrantsToRead)
+	if found.StoredHidden {
+		fmt.Fprintln(screen, screen.Wrap("\nStored policies are not shown, since the role may not read the schema cleanupd: "+
+			"connect as the role of the service, or let that role GRANT USAGE ON SCHEMA cleanupd and SELECT ON ALL TABLES IN "+
+			"SCHEMA cleanupd.", 0))
+	}
 	database := "--database-url " + format.ShellWord(rpc.WithoutPassword(url))
+	const suggested = "The figures are those of suggested policies: rows older than a year, or expired, by the column " +
+		"whose name fits best."
 	switch {
+	case len(found.Suggested) > 0 && found.StoredHidden:
+		fmt.Fprintln(screen, screen.Wrap(suggested, 0))
 	case len(found.Suggested) > 0:
-		fmt.Fprintln(screen, screen.Wrap(
-			"\nNo policy is stored, so a run would delete nothing yet. The figures are those of suggested policies: rows "+
-				"older than a year, or expired, by the column whose name fits best. To delete such rows, which asks first:", 0))
+		fmt.Fprintln(screen, screen.Wrap("\nNo policy is stored, so a run would delete nothing yet. "+suggested+
+			" To delete such rows, which asks first:", 0))
 		age := format.ShellWord(terminal.Printable(policies.AgeOf(found.Example)))
 		fmt.Fprintf(screen, "  cleanupd run --older-than %s %s\n", age, database)
 		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
-	case len(found.Run.GetResults()) == 0:
+	case len(found.Run.GetResults()) == 0 && len(found.GrantsToRead) == 0 && !found.StoredHidden:
 		fmt.Fprintln(screen, screen.Wrap(
 			"There is nothing to look at: no policy is stored, and no table has a date by which rows could be old. "+
 				"--policies FILE previews policies.", 0))
