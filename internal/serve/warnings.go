@@ -93,16 +93,21 @@ func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.
 }
 
 // openSchemas selects the schemas of the search path, and the service's own schema, if roles may create objects in
-// them, with these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1
-// are trusted. If PUBLIC may create objects in a schema, no other role is listed for it.
+// them, with these roles and a statement that prevents it. Superusers, the role itself, the owner of the table $1, and
+// the owners of tables that the role may delete from or update, whose code runs with its rights anyway, are trusted. So
+// is the owner of a schema who has tables there: before anything is granted, that is the application. If PUBLIC may create objects in a schema, no other role is listed for it.
 const openSchemas = `
 WITH used AS (
 	SELECT oid, nspname, nspowner FROM pg_namespace
 	WHERE nspname = ANY (current_schemas(false)) OR nspname = 'cleanupd'
 ), trusted AS (
-	SELECT oid, rolname FROM pg_roles
+	SELECT oid, rolname FROM pg_roles r
 	WHERE rolsuper OR rolname = current_user
 		OR oid = (SELECT relowner FROM pg_class WHERE oid = to_regclass($1))
+		OR oid IN (SELECT relowner FROM pg_class WHERE relkind IN ('r', 'p')
+			AND (has_table_privilege(oid, 'DELETE') OR has_table_privilege(oid, 'UPDATE')))
+		OR EXISTS (SELECT FROM used u JOIN pg_class c ON c.relnamespace = u.oid AND c.relowner = r.oid
+			WHERE u.nspname <> 'cleanupd' AND c.relkind IN ('r', 'p') AND pg_has_role(r.oid, u.nspowner, 'USAGE'))
 ), able AS (
 	SELECT nspname, 'PUBLIC' AS who, false AS owns FROM used WHERE has_schema_privilege('public', oid, 'CREATE')
 	UNION ALL

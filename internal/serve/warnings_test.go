@@ -35,6 +35,35 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 	}
 }
 
+// Those whose tables a run changes may create objects, and so may the owner of a schema who has tables there, before
+// anything is granted. Others are warned of.
+func TestApplicationMayCreateObjects(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	service, shop, clerk := db.Role("service"), db.Role("shop"), db.Role("clerk")
+	db.Superuser(`REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE TABLE orders (id int); CREATE TABLE visits (id int);
+		ALTER SCHEMA public OWNER TO ` + shop + "; ALTER TABLE orders OWNER TO " + shop)
+	pool := db.For(service).Pool
+	for _, c := range []struct{ superuser, want string }{
+		{"SELECT", ""},
+		{
+			"GRANT CREATE ON SCHEMA public TO " + clerk + "; ALTER TABLE visits OWNER TO " + clerk,
+			"REVOKE CREATE ON SCHEMA public FROM " + clerk,
+		},
+		{"GRANT DELETE ON visits TO " + service, ""},
+		{"ALTER TABLE orders OWNER TO " + clerk, "ALTER SCHEMA public OWNER TO NEW_OWNER"},
+	} {
+		db.Superuser(c.superuser)
+		var log bytes.Buffer
+		if err := warnOfOpenSchemas(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), pool, "nmsdelivery"); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), c.want) || (c.want == "") != (log.Len() == 0) {
+			t.Errorf("%s: %s", c.superuser, &log)
+		}
+	}
+}
+
 // A warning is logged for each owner whose code would get at tables of others, but not for an owner who may do with
 // these what the service may.
 func TestOwnersAreWarnedOf(t *testing.T) {
@@ -51,6 +80,8 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 			"code of " + owner + ", who owns public.log, runs with the service's rights, also those to tables of neolane",
 		},
 		{"GRANT SELECT ON vip TO " + owner, ""},
+		// rows that came back into a schema of the service are no others'
+		{"CREATE SCHEMA back AUTHORIZATION " + service + "; SET ROLE " + service + "; CREATE TABLE back.log (id int)", ""},
 	} {
 		db.Superuser(c.superuser)
 		var log bytes.Buffer

@@ -19,6 +19,10 @@ type Owner struct {
 	Others string
 }
 
+// restored is the condition that a table c in a schema n is a copy that the service has made, of what came back from
+// the trash: whoever owned the rows may see them.
+const restored = `(c.relowner = n.nspowner AND NOT c.relhasindex AND pg_get_userbyid(c.relowner) = current_user)`
+
 // selectOwners selects the owners of the table $1, or, if that is 0, of all tables outside the service's own schema
 // that the role may delete from or update. It includes the owners of their partitions and children, and of the
 // tables whose rows foreign keys delete or change with theirs. PostgreSQL runs such a deletion, and BEFORE
@@ -31,7 +35,7 @@ WITH RECURSIVE tables AS MATERIALIZED (SELECT c.oid, c.relowner,
       WHERE has_table_privilege(c.oid, p)) END AS rights
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\_%'
-    AND n.nspname NOT IN ('information_schema', 'cleanupd', 'cleanupd_trash')),
+    AND n.nspname NOT IN ('information_schema', 'cleanupd', 'cleanupd_trash') AND NOT ` + restored + `),
 swept (oid) AS (SELECT oid FROM tables
     WHERE CASE WHEN $1::oid = 0 THEN rights && ARRAY['UPDATE', 'DELETE'] ELSE oid = $1::oid END
   UNION SELECT more.oid FROM swept CROSS JOIN LATERAL (
