@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,5 +200,37 @@ func TestUndoOfAPlan(t *testing.T) {
 	done := ended(runs.Request{Plan: dry.ID, Undo: &none})
 	if done.State != store.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("the run without undo is %s: %s", done.State, done.Error)
+	}
+}
+
+// A policy without undo of its own takes the rights for that of the service.
+func TestRightsForUndoOfTheService(t *testing.T) {
+	t.Parallel()
+	for undo, want := range map[time.Duration][]string{
+		0:         {"GRANT SELECT, DELETE ON", "GRANT SELECT ON"},
+		time.Hour: {"GRANT SELECT, DELETE, INSERT ON", "GRANT SELECT, UPDATE, INSERT ON"},
+	} {
+		db := database(t)
+		m, _, _ := replica(t, db, "a", func(c *runs.Config) { c.Undo = undo })
+		db.Superuser(`CREATE TABLE shop_order (id int PRIMARY KEY, at timestamptz);
+			CREATE TABLE shop_item (order_id int REFERENCES shop_order ON DELETE CASCADE);
+			GRANT SELECT, DELETE ON shop_order TO neolane; GRANT SELECT ON shop_item TO neolane`)
+		p := policy.Policy{Name: "p", Table: "shop_order", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
+		grants, err := m.PolicyGrants(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, table := range []string{"shop_order", "shop_item"} {
+			if grant := want[i] + ` "public"."` + table + `" TO "neolane"`; !slices.Contains(grants, grant) {
+				t.Errorf("undo %v: %s is not in %q", undo, grant, grants)
+			}
+		}
+		_, err = m.SetPolicy(t.Context(), runs.PolicyChange{
+			Name: "p", Make: func(*policy.Policy) (policy.Policy, error) { return p, nil },
+		})
+		if refused := err != nil && strings.Contains(err.Error(), `run: GRANT UPDATE ON "public"."shop_item"`); (undo > 0) !=
+			refused || (undo == 0 && err != nil) {
+			t.Errorf("undo %v: %v", undo, err)
+		}
 	}
 }
