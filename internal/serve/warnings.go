@@ -95,7 +95,8 @@ func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.
 // openSchemas selects the schemas of the search path, and the service's own schema, if roles may create objects in
 // them, with these roles and a statement that prevents it. Superusers, the role itself, the owner of the table $1, and
 // the owners of tables that the role may delete from or update, whose code runs with its rights anyway, are trusted. So
-// is the owner of a schema who has tables there: before anything is granted, that is the application. If PUBLIC may create objects in a schema, no other role is listed for it.
+// is the owner of a schema who has tables there: before anything is granted, that is the application. If PUBLIC may
+// create objects in a schema, no other role is listed for it.
 const openSchemas = `
 WITH used AS (
 	SELECT oid, nspname, nspowner FROM pg_namespace

@@ -81,7 +81,11 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 		},
 		{"GRANT SELECT ON vip TO " + owner, ""},
 		// rows that came back into a schema of the service are no others'
-		{"CREATE SCHEMA back AUTHORIZATION " + service + "; SET ROLE " + service + "; CREATE TABLE back.log (id int)", ""},
+		{
+			"CREATE SCHEMA back AUTHORIZATION " + service + "; SET ROLE " + service + "; CREATE TABLE back.log (id int)",
+			"those to tables of " + service,
+		},
+		{"COMMENT ON TABLE back.log IS 'rows of public.log'", ""},
 	} {
 		db.Superuser(c.superuser)
 		var log bytes.Buffer

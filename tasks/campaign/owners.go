@@ -19,9 +19,10 @@ type Owner struct {
 	Others string
 }
 
-// restored is the condition that a table c in a schema n is a copy that the service has made, of what came back from
-// the trash: whoever owned the rows may see them.
-const restored = `(c.relowner = n.nspowner AND NOT c.relhasindex AND pg_get_userbyid(c.relowner) = current_user)`
+// restored is the condition that a table c in a schema n is a copy that the service has made and marked, of rows that
+// came back from the trash: whoever owned these may see them.
+const restored = `(pg_get_userbyid(c.relowner) = current_user AND c.relowner = n.nspowner
+  AND COALESCE(obj_description(c.oid, 'pg_class') LIKE 'rows of %', false))`
 
 // selectOwners selects the owners of the table $1, or, if that is 0, of all tables outside the service's own schema
 // that the role may delete from or update. It includes the owners of their partitions and children, and of the

@@ -99,8 +99,8 @@ func printGrants(w io.Writer, statements []string) error {
 	}
 	fmt.Fprintln(script, "COMMIT;")
 	if slices.ContainsFunc(statements, isMembership) {
-		fmt.Fprint(script, "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the role "+
-			"a member,\n-- with all that the owner may do:\n")
+		fmt.Fprint(script, "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the "+
+			"role a member,\n-- with all that the owner may do:\n")
 	}
 	for _, s := range statements {
 		switch {
