@@ -105,7 +105,7 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 	}
 	for _, s := range strangers {
 		a.Log(ctx, message.UndoNeedsOwner.With("tables", strings.Join(s.Tables, ", "), "owner", s.Owner,
-			"statement", fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role)))
+			"statement", s.Grant()))
 	}
 	return a.Binder.Engine.CheckTrash(ctx, sweeps)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
@@ -59,6 +60,27 @@ func (c *checker) memberships(ctx context.Context, db campaign.Querier, jobs []r
 	return grants, err
 }
 
+// toUndo returns GRANT statements, as comments, for the memberships without which rows come back only into another
+// schema.
+func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.Job) (grants []string, err error) {
+	if c.Undo == nil || *c.Undo == 0 {
+		return nil, nil
+	}
+	var tables []string
+	for _, j := range jobs {
+		tables = append(tables, j.Table.Quoted())
+		for _, i := range j.Cascade.Below() {
+			tables = append(tables, j.Cascade.Tables[i])
+		}
+	}
+	strangers, err := trash.Strangers(ctx, db, tables)
+	for _, s := range strangers {
+		grants = append(grants, fmt.Sprintf("-- %s; -- optional: what undo brings back into %s is inserted as their owner; "+
+			"without it, rows come back only into another schema", s.Grant(), strings.Join(s.Tables, ", ")))
+	}
+	return grants, err
+}
+
 // Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
 // it is granted already, and what its counts, holds, forecasts and undo need to be complete. What the role can do
 // without is a comment. It fails with failure.Violations if the policy cannot be for its table.
@@ -86,5 +108,9 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 		return nil, err
 	}
 	members, err := c.memberships(ctx, db, compiled.Jobs)
-	return rules.AddGrants(compiled.Rights, slices.Concat(further, members)...), err
+	if err != nil {
+		return nil, err
+	}
+	back, err := c.toUndo(ctx, db, compiled.Jobs)
+	return rules.AddGrants(compiled.Rights, slices.Concat(further, members, back)...), err
 }

@@ -84,25 +84,17 @@ func readable(t *campaign.Table) bool {
 }
 
 // requireCascaded adds the rights that a policy needs to a table whose rows foreign keys delete or change: previews
-// count these rows in each partition, and undo locks them and puts them back.
+// count these rows in each partition, and undo locks them.
 func (s *stepCompiler) requireCascaded(t *campaign.Table) {
-	s.plan.requireRights(s.env, t, append([]string{"SELECT"}, s.undoRights("UPDATE")...)...)
+	rights := []string{"SELECT"}
+	if undo := s.plan.Task.Undo; undo != nil && *undo > 0 && s.step.Update == nil &&
+		s.step.Partitions != purge.DetachPartitions {
+		rights = append(rights, "UPDATE")
+	}
+	s.plan.requireRights(s.env, t, rights...)
 	for _, l := range t.Leaves {
 		s.plan.addRights(missing(s.env, l.Schema, l.Quoted(), l.Rights, []string{"SELECT"}))
 	}
-}
-
-// undoRights returns further rights that a task with undo takes: those to move rows to the trash, and INSERT, without
-// which a run keeps them all the same. They come back by INSERT unless the role may become the owner of the table.
-func (s *stepCompiler) undoRights(toMove ...string) []string {
-	undo := s.plan.Task.Undo
-	switch {
-	case undo == nil, *undo == 0, s.step.Update != nil, s.step.Partitions == purge.DetachPartitions:
-		return nil
-	case s.env.AllRights:
-		return append(toMove, "INSERT")
-	}
-	return toMove
 }
 
 // refused is the condition that foreign keys of other tables keep a row r from being deleted, or a row that would be

@@ -365,7 +365,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		return nil
 	}
 	if s.plan.Task.Kind == Policy { // all that is missing is named at once, even if the rule cannot be compiled without
-		s.plan.requireRights(s.env, table, append(s.step.Rights(), s.undoRights()...)...)
+		s.plan.requireRights(s.env, table, s.step.Rights()...)
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))

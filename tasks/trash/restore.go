@@ -166,6 +166,9 @@ type Stranger struct {
 	Tables      []string // the quoted names
 }
 
+// Grant is the statement after which rows can come back.
+func (s Stranger) Grant() string { return fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role) }
+
 // Strangers returns the owners of some of the tables, given by their quoted names, into which rows cannot come back.
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,9 +24,8 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Print the rights that the policies of a file need, as one SQL script",
 		Long: "Print the rights that the policies of a file need, as one SQL script for the owner of the tables:\n" +
 			"schemas, tables and their partitions, tables that rules read or whose rows foreign keys delete,\n" +
-			"sequences, and with undo INSERT to bring rows back. It has all of them, whether or not they are\n" +
-			"granted already, and can be run again. What would grant rights to later partitions is a comment, since\n" +
-			"it covers other tables too. FILE is as for apply, which needs the rights. Nothing is stored.",
+			"and sequences. It has all of them, whether or not they are granted already, and can be run again. What\n" +
+			"runs can do without is a comment. FILE is as for apply, which needs the rights. Nothing is stored.",
 		Example: "  cleanupd policies grants policies.yaml >grants.sql\n" +
 			"  cleanupd policies grants policies.yaml | psql -X -d shop -U owner",
 		Args:              flags.OneArgument("a file with policies"),
@@ -90,35 +88,26 @@ func printGrants(w io.Writer, statements []string) error {
 	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
 	isComment := func(statement string) bool { return strings.HasPrefix(statement, "--") }
 	isMembership := func(statement string) bool { return !isComment(statement) && !strings.Contains(statement, " ON ") }
+	isGrant := func(statement string) bool {
+		return !isDefault(statement) && !isComment(statement) && !isMembership(statement)
+	}
 	script := &strings.Builder{}
+	print := func(format, before string, is func(statement string) bool) {
+		for _, s := range statements {
+			if is(s) {
+				fmt.Fprintf(script, before+format+"\n", s)
+				before = ""
+			}
+		}
+	}
 	fmt.Fprintln(script, "BEGIN;")
-	for _, s := range statements {
-		if !isDefault(s) && !isComment(s) && !isMembership(s) {
-			fmt.Fprintf(script, "%s;\n", s)
-		}
-	}
+	print("%s;", "", isGrant)
 	fmt.Fprintln(script, "COMMIT;")
-	if slices.ContainsFunc(statements, isMembership) {
-		fmt.Fprint(script, "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the "+
-			"role a member,\n-- with all that the owner may do:\n")
-	}
-	for _, s := range statements {
-		switch {
-		case isMembership(s):
-			fmt.Fprintf(script, "%s;\n", s)
-		case isComment(s):
-			fmt.Fprintln(script, s)
-		}
-	}
-	if slices.ContainsFunc(statements, isDefault) {
-		fmt.Fprint(script, "-- Partitions that are made later need grants of their own: run a new script of this kind "+
-			"then.\n-- The following grants them in advance, but on ALL tables that the owner makes in the schema:\n")
-	}
-	for _, s := range statements {
-		if isDefault(s) {
-			fmt.Fprintf(script, "-- %s;\n", s)
-		}
-	}
+	print("%s;", "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the role a "+
+		"member,\n-- with all that the owner may do:\n", isMembership)
+	print("%s", "", isComment)
+	print("-- %s;", "-- Partitions that are made later need grants of their own: run a new script of this kind then.\n"+
+		"-- The following grants them in advance, but on ALL tables that the owner makes in the schema:\n", isDefault)
 	_, err := io.WriteString(w, script.String())
 	return err
 }
