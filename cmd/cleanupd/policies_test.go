@@ -268,7 +268,8 @@ COMMIT;
 	undo := "-- GRANT " + owner + ` TO neolane; -- optional: what undo brings back into "public"."line" is inserted as ` +
 		"their owner; without it, rows come back only into another schema\n"
 	for further, want := range map[string]string{
-		"": both + undo + "-- GRANT " + owner + ` TO neolane; -- optional: drops partitions of "public"."event" whole, which only ` +
+		"": both + undo + "-- GRANT " + owner +
+			` TO neolane; -- optional: drops partitions of "public"."event" whole, which only ` +
 			"their owner may; without it their rows are deleted. The role may do all that the owner may then\n",
 		", partitions: DELETE": both + undo,
 		", partitions: DETACH": strings.ReplaceAll(both, ", DELETE", "") + "-- Only an owner may detach partitions. A " +
