@@ -63,7 +63,7 @@ func TestConsolePausesARun(t *testing.T) {
 	p.press("Gentle")
 	s.db.Until("SELECT count(*) FROM cleanupd.run WHERE pace = 'GENTLE'")
 	p.until("the pace is marked", pressed+" === 'Gentle'")
-	p.sees("the pace is GENTLE from now on, set by token:the-operator")
+	p.sees("token:the-operator changed the pace to GENTLE")
 
 	p.evaluate("document.querySelector('h1').focus()")
 	p.reach("button", "Pause")

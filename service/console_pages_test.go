@@ -197,7 +197,7 @@ func TestConsoleJudgesWholeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := browse(t, s.url)
-	p.sees("No run of all tasks has ended yet.", "the application's own workflow cleanup is started, too")
+	p.sees("No run of all tasks has ended yet.", "the application's own cleanup workflow is also running")
 	p.until("it has 5 labels of days, and 3 of rows", "document.querySelectorAll('.chart text').length === 8")
 	s.db.Do("UPDATE XtkWorkflow SET iState = 20")
 	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');

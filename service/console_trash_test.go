@@ -67,7 +67,7 @@ func TestConsoleUndoesARun(t *testing.T) {
 		}
 	}
 	p.confirm(t, s, "Restore", "1,200")
-	p.sees("of what this run deleted", "succeeded ended", "1,199 rows restored", "1 row stays in the trash")
+	p.sees("of what this run deleted", "succeeded ended", "1,199 rows restored", "1 row was not restored")
 	const counts = "[...document.querySelectorAll('section [aria-label=Tasks] tbody td.number')]" +
 		".slice(0, 3).map(e => e.dataset.title + ' ' + e.textContent).join()"
 	if got := p.evaluate(counts); got != "Restored 1,199,Existing 1,Failed 0" {

@@ -319,7 +319,7 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 		{"xtkaudit", "audit-trail", "XtkCleanup_AuditTrailPurgeDelay"},
 		{"nmsvisitor", "visitors", "no column iOrigin"},
 		{"nmsdeliverypart", "deliveries", "NmsCleanup_RecycledDeliveryPurgeDelay"},
-		{"xtkworkflowlogin", "workflow-logins", "an orphan of XtkWorkflow, because it is missing"},
+		{"xtkworkflowlogin", "workflow-logins", "orphans of XtkWorkflow are not deleted, because it is missing"},
 	} {
 		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: rowkey.Parse("1")})
 		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED ||

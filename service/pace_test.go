@@ -166,9 +166,9 @@ func TestPaceOfARun(t *testing.T) {
 	}
 	if diff := cmp.Diff(
 		[]string{
-			"PACE_CHANGED the pace is FAST from now on, set by 127.0.0.1",
-			"PACE_CHANGED the pace is BALANCED from now on, set by 127.0.0.1", "RUN_PAUSED paused by 127.0.0.1",
-			"PACE_CHANGED the pace is GENTLE from now on, set by 127.0.0.1", "RUN_CONTINUED resumed by 127.0.0.1",
+			"PACE_CHANGED 127.0.0.1 changed the pace to FAST",
+			"PACE_CHANGED 127.0.0.1 changed the pace to BALANCED", "RUN_PAUSED paused by 127.0.0.1",
+			"PACE_CHANGED 127.0.0.1 changed the pace to GENTLE", "RUN_CONTINUED resumed by 127.0.0.1",
 		},
 		said,
 	); diff != "" {

@@ -152,7 +152,7 @@ func TestPartitionedLog(t *testing.T) {
 	j.checkNoLog(t, "INFO", "dropped")
 	db.Do("DELETE FROM CusBroadLogBig; INSERT INTO CusBroadLogBig VALUES (1, 1, 1, '2000-01-01')")
 	j = mustRun(t, db, nil, "delivery-logs")
-	j.checkLog(t, "INFO", "big1: all rows of the partition were obsolete: dropped")
+	j.checkLog(t, "INFO", "dropped partition big1: all its rows were obsolete")
 	checkCount(t, db, 0, "SELECT count(*) FROM pg_class WHERE relname = 'big1'")
 }
 
@@ -457,7 +457,7 @@ func TestOtherSchemasAreNamed(t *testing.T) {
 	j := mustRun(t, db, nil, "audit-trail", "sessions", "deliveries")
 	said := 0
 	for _, line := range j.logs {
-		if strings.HasPrefix(line, "WARNING schema public is cleaned; tables of Campaign in other, archive are not") {
+		if strings.HasPrefix(line, "WARNING schema public is cleaned, but not Campaign's tables in other, archive") {
 			said++
 		}
 	}
@@ -473,10 +473,10 @@ func TestOtherSchemasWithoutRightsAreNamed(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (LIKE public.nmsdelivery)")
 	j := mustRun(t, db, nil, "audit-trail", "sessions")
-	j.checkLog(t, "WARNING", "schema public is cleaned; tables of Campaign in hidden are not", "may use that schema")
+	j.checkLog(t, "WARNING", "schema public is cleaned, but not Campaign's tables in hidden", "whose role can use it")
 	db.Do("DROP TABLE NmsDelivery")
 	j = mustRun(t, db, nil, "audit-trail")
-	j.checkLog(t, "WARNING", "schema public is cleaned; tables of Campaign in hidden are not")
+	j.checkLog(t, "WARNING", "schema public is cleaned, but not Campaign's tables in hidden")
 
 	empty := pgtest.Empty(t)
 	empty.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (id integer)")
@@ -665,7 +665,7 @@ func TestOtherCleaner(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(c.sql)
 			for _, change := range []func(*cleanup.Config){dry, nil} {
-				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own workflow cleanup") != c.warns {
+				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own cleanup workflow") != c.warns {
 					t.Errorf("want a warning: %t; the log is %q", c.warns, j.logs)
 				}
 			}

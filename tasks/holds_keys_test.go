@@ -80,7 +80,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 				"NmsVisitor SET parent = 1 WHERE iVisitorId = 2; CREATE TABLE orders" + fmt.Sprintf(order, "orders"),
 			rules.Holds{Recipients: []int64{7}},
 			[]int64{1, 2},
-			"is not followed",
+			"are not followed",
 		},
 		"keys that are compared by an operator off the search path": {
 			"CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; ALTER TABLE NmsVisitor ADD email ext.citext UNIQUE; " +
@@ -116,7 +116,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					t.Fatal(err)
 				}
 				warned := slices.ContainsFunc(j.logs,
-					func(line string) bool { return strings.Contains(line, "are retained while there are holds") })
+					func(line string) bool { return strings.Contains(line, "while there are holds, rows of") })
 				if got := j.retained["visitors"].OnHold; got != int64(len(c.retained)) {
 					t.Errorf("%d rows are on hold, want %d", got, len(c.retained))
 				}

@@ -254,11 +254,11 @@ func TestHoldsOfRowsThatAreLost(t *testing.T) {
 	}{
 		"SELECT":                                                {6, ""},
 		"ALTER TABLE topic ALTER at TYPE date":                  {6, ""},
-		"ALTER TABLE topic ALTER id TYPE bigint":                {3_000, "its column id is now of the type pg_catalog.int8"},
-		"ALTER TABLE topic RENAME id TO number":                 {3_000, "it has no column id any longer"},
-		"ALTER TABLE topic RENAME TO other":                     {3_000, "there is no such table any longer"},
-		"DROP TABLE topic CASCADE":                              {3_000, "there is no such table any longer"},
-		"DROP TABLE topic CASCADE; CREATE VIEW topic AS SELECT": {3_000, "there is no such table any longer"},
+		"ALTER TABLE topic ALTER id TYPE bigint":                {3_000, "its column id now has the type pg_catalog.int8"},
+		"ALTER TABLE topic RENAME id TO number":                 {3_000, "its column id no longer exists"},
+		"ALTER TABLE topic RENAME TO other":                     {3_000, "the table no longer exists"},
+		"DROP TABLE topic CASCADE":                              {3_000, "the table no longer exists"},
+		"DROP TABLE topic CASCADE; CREATE VIEW topic AS SELECT": {3_000, "the table no longer exists"},
 	} {
 		t.Run(change, func(t *testing.T) {
 			t.Parallel()
@@ -274,7 +274,7 @@ func TestHoldsOfRowsThatAreLost(t *testing.T) {
 			})
 			checkCount(t, db, c.left, "SELECT count(*) FROM note")
 			if c.why != "" {
-				j.checkLog(t, "WARNING", "while there is a hold of topic", c.why)
+				j.checkLog(t, "WARNING", "while there is a hold on topic", c.why)
 			}
 		})
 	}

@@ -108,7 +108,7 @@ func TestWhatStaysLocked(t *testing.T) {
 	}{
 		"a row": {
 			"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE",
-			"1 obsolete row was locked by others",
+			"1 obsolete row was locked by other sessions",
 			purge.Retained{Locked: 1},
 		},
 		"a table": {

@@ -113,7 +113,7 @@ func TestMidSourcingWithASkippedLog(t *testing.T) {
 			change(c)
 			c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 		}, "deliveries")
-		if !j.said("WARNING", `"far"`, "dependent rows are in nmsbroadlogmid, which is skipped") {
+		if !j.said("WARNING", `"far"`, "dependent rows are in nmsbroadlogmid, which was skipped") {
 			t.Errorf("%v: %q", err, j.logs)
 		}
 	}
@@ -217,7 +217,7 @@ func TestMidSourcingWithHiddenAccounts(t *testing.T) {
 					c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 					change(c)
 				}, "deliveries")
-				j.checkLog(t, "WARNING", "of nmsdelivery", "their mid-sourcing account is not known")
+				j.checkLog(t, "WARNING", "of nmsdelivery", "their mid-sourcing account is unknown")
 				if got := j.retained["deliveries"].Dependent; got == 0 {
 					t.Error("no delivery counts as retained")
 				}

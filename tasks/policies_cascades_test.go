@@ -68,7 +68,7 @@ func TestCascades(t *testing.T) {
 		byTable[`"public"."topic"`] != [3]int64{100, 0, 0} {
 		t.Errorf("by table: %v", byTable)
 	}
-	j.checkLog(t, `with its rows, foreign keys deleted 2000 rows of "public"."note", and changed 0`)
+	j.checkLog(t, `foreign keys also deleted 2000 and updated 0 rows of "public"."note"`)
 }
 
 // A batch has no more rows than the policy allows, those that go with others included, unless a single row takes more.

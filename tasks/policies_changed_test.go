@@ -169,6 +169,6 @@ func TestPolicyOfANameThatMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.checkState(t, "policy/moved", cleanup.Skipped)
-	j.checkLog(t, "WARNING", "cannot be the table of a policy", "workflows")
+	j.checkLog(t, "WARNING", "skipped policy: ", "workflows")
 	checkCount(t, db, 2, "SELECT (SELECT count(*) FROM XtkWorkflow) + (SELECT count(*) FROM later.xtkworkflow)")
 }

@@ -79,7 +79,7 @@ func TestPartitionsOfPolicies(t *testing.T) {
 						j.checkLog(t, "INFO", "event: 3 partitions have only obsolete rows", c.says, "event_2025_11")
 					}
 				case c.says != "":
-					j.checkLog(t, "INFO", "event_2025_11: all rows of the partition", c.says)
+					j.checkLog(t, "INFO", "partition event_2025_11", c.says)
 				}
 			}
 			checkCount(t, db, c.parts, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass")
@@ -110,7 +110,7 @@ func TestPartitionsThatCannotBeDetached(t *testing.T) {
 	}{
 		"foreign keys refer to it": {setup: `ALTER TABLE event_2025_10 ADD UNIQUE (id);
 			CREATE TABLE note (event int REFERENCES event_2025_10 (id))`},
-		"the role is no member of the owner": {foreign: true},
+		"the role is not a member of the table's owner": {foreign: true},
 		"lock timeout":                       {late: true, locked: "SELECT FROM event"},
 	} {
 		t.Run(problem, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestPartitionsThatCannotBeDetached(t *testing.T) {
 					continue
 				}
 				j.checkRetained(t, p.TaskName(), purge.Retained{Tables: 1})
-				j.checkLog(t, "WARNING", "event_2025_10: the partition ends before the cutoff, and is not detached", problem)
+				j.checkLog(t, "WARNING", "partition event_2025_10 ends before the cutoff but is not detached", problem)
 				if got := j.removed[p.TaskName()]; got != 0 {
 					t.Errorf("%d partitions were counted", got)
 				}

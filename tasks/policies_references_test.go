@@ -94,7 +94,7 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 	}
 	j.checkDeleted(t, gone.TaskName(), 30)
 	j.checkRetained(t, gone.TaskName(), purge.Retained{Dependent: 10})
-	j.checkLog(t, "WARNING", "customer: 10 further obsolete rows are kept by foreign keys of orders")
+	j.checkLog(t, "WARNING", "customer: 10 further obsolete rows are still referenced by orders")
 	alone := pgtest.Empty(t)
 	alone.Do(customers)
 	if j, err = runPolicies(t, alone, false, gone); err != nil { // rows that are kept do not fail the task
@@ -236,7 +236,7 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 				t.Fatal(err)
 			}
 			dry.checkRetained(t, task, purge.Retained{Dependent: test.kept + test.waiting})
-			dry.checkLog(t, "WARNING", fmt.Sprintf(": %d further", test.kept), "kept by foreign keys of "+test.by)
+			dry.checkLog(t, "WARNING", fmt.Sprintf(": %d further", test.kept), "still referenced by "+test.by)
 			j, err := runPolicies(t, db, false, test.policies...)
 			if err != nil {
 				t.Fatal(err)

@@ -149,7 +149,7 @@ func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	}
 	grant := `GRANT DELETE ON "public"."cart" TO "` + role + `"`
 	j.checkDeleted(t, carts.TaskName(), 1)
-	j.checkLog(t, "WARNING", "a run would fail here", grant)
+	j.checkLog(t, "WARNING", "rights that a run needs", grant)
 	_, err = runPolicies(t, db.For(role), false, carts)
 	checkError(t, err, grant)
 }

@@ -273,7 +273,7 @@ func TestNoUndoOfAPreview(t *testing.T) {
 		t.Errorf("the preview of updates says %q and has %d bytes for the trash, want a reason and none", p.NoUndo,
 			p.TrashBytes)
 	}
-	if said := j.details[oldTopics.TaskName()]; !strings.Contains(said, "a run would refuse this") ||
+	if said := j.details[oldTopics.TaskName()]; !strings.Contains(said, "a run with undo would be refused") ||
 		!strings.Contains(said, "a foreign key changes rows of") {
 		t.Errorf("the dry run says %q of a key that clears, want that a run would refuse it", said)
 	}

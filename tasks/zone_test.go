@@ -64,7 +64,7 @@ func TestZoneOption(t *testing.T) {
 		},
 		"unknown": {
 			named("Nowhere/City"), -13,
-			`WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no ` +
+			`WARNING could not determine the zone of dates without a time zone: option WdbcTimeZone is "Nowhere/City", which is no ` +
 				`IANA time zone`,
 		},
 		// PostgreSQL accepts it

@@ -25,12 +25,12 @@ func TestExplain(t *testing.T) {
 		},
 		"work-tables": {
 			"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery",
-			"\nSkipped:\n  table NmsDelivery is empty",
+			"\nSkipped:\n  skipped because table NmsDelivery is empty",
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
 		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
-		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty: skipped"},
-		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
+		"import-rejects":    {"\ndelete ", "\nSkipped:\n  skipped because table XtkJob is empty"},
+		"simulation-tables": {"\nSkipped:\n  orphans of NmsSimulation are not deleted, because it is missing"},
 	} {
 		code, out, errs := r.run(t, "explain", task)
 		for _, part := range says {

@@ -76,7 +76,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		t.Errorf("a preview without undo says of the trash:\n%s", out)
 	}
 	look(0, "--undo 72h --older-than basket.created_at=300d", "The trash would need about [1-9]",
-		"a run would refuse this: .* may not make the schema cleanupd_trash")
+		"a run with undo would be refused: .* cannot create schema cleanupd_trash")
 	look(2, "--older-than login.at=90", "in whole days or hours, such as 90d or 12h, not \"90\"")
 	look(2, "--older-than login.nothing=90d", `policy login-nothing: olderThan\.column: `)
 	look(2, "--older-than logn.at=90d", `there is no table "logn".* \(did you mean login\?\)`)

@@ -94,7 +94,7 @@ func TestPaceCommands(t *testing.T) {
 	code, out, errs = do("runs watch " + id)
 	last := 0
 	for _, part := range []string{
-		"the pace is GENTLE from now on, set by 127.0.0.1", "paused by 127.0.0.1", "resumed by 127.0.0.1",
+		"127.0.0.1 changed the pace to GENTLE", "paused by 127.0.0.1", "resumed by 127.0.0.1",
 		"Run " + id + " succeeded.",
 	} {
 		at := strings.Index(out, part)
@@ -156,7 +156,7 @@ func TestARunThatWaitsForItsWindow(t *testing.T) {
 	shows("runs cancel "+waiting, "is cancelled")
 	_, out, _ := r.run(t, "runs watch "+waiting)
 	for _, part := range []string{
-		"paused by the schedule until its window opens at " + at, "continues in its window, and after run " + byHand,
+		"paused until the schedule's window opens at " + at, "continues in its window after run " + byHand,
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in %s", part, out)

@@ -1,7 +1,5 @@
-// Package message has the catalogue of messages: those in the logs of runs and in the results of tasks, and those
-// about the schedule. A message has a code, a text, a cause and a remedy. The texts are English; the console
-// translates them by code. Every package that writes to the log of a run uses it, and docs/reference/messages.md is
-// generated from it.
+// Package message is the catalogue of messages about the schedule, in the logs of runs and in the results of tasks. The
+// texts are English; the console translates them by code. docs/reference/messages.md is generated from it.
 package message
 
 import (
@@ -31,10 +29,10 @@ type Kind struct {
 	Code  string
 	Theme string
 	Level severity.Level
-	// Template is the text: {name} stands for the value of a parameter, and {name|word|words} for the first word if
-	// that value is 1, otherwise for the second.
+	// Template is the text. {name} becomes the value of a parameter, and {name|word|words} the first word if that value
+	// is 1, otherwise the second.
 	Template string
-	// Cause says to an administrator why the message appears, and Remedy what to do.
+	// For administrators: why the message appears, and what to do.
 	Cause, Remedy string
 }
 

@@ -2,226 +2,223 @@ package message
 
 const tables = theme("Tables that a task skips, or cleans only in part")
 
-// These kinds are about tables of the application and of its customers.
 var (
 	TableLocked = tables.warning(
 		"TABLE_LOCKED",
 		"{table}: another session has locked the whole table, so the rest of it was skipped",
 		"A statement such as ALTER TABLE, VACUUM FULL or LOCK TABLE kept the table locked through every attempt.",
-		"Usually nothing: the next run continues. If it recurs, find the job that locks the table at that hour.",
+		"Usually none: the next run continues. If it recurs, find what locks the table at that hour.",
 	)
 	TableDropped = tables.warning(
 		"TABLE_DROPPED",
-		"{table} was dropped during the run: skipped",
-		"The application, or somebody, dropped the table after the run had read the catalog.",
-		"Nothing, if that was intended.",
+		"skipped {table}: it was dropped during the run",
+		"The table was dropped after the run had read the catalog.",
+		"None if this was intended.",
 	)
 	PartitionDropped = tables.info(
 		"PARTITION_DROPPED",
-		"{table}: all rows of the partition were obsolete: dropped",
+		"dropped partition {table}: all its rows were obsolete",
 		"A partition of a table that is cleaned by age alone ended before the cutoff.",
-		"Nothing.",
+		"None needed.",
 	)
 	PartitionDetached = tables.info(
 		"PARTITION_DETACHED",
-		"{table}: all rows of the partition were obsolete: detached, with its rows",
-		"A partition of a table whose policy detaches partitions ended before the cutoff. It is a table of its own now, in "+
-			"the same schema and under the same name.",
-		"Archive the table, and drop it when it is no longer needed. ALTER TABLE … ATTACH PARTITION undoes it.",
+		"detached partition {table} with its rows: all were obsolete",
+		"A partition of a table whose policy detaches partitions ended before the cutoff. It is now a separate table with "+
+			"the same schema and name.",
+		"Archive the table, and drop it when it is no longer needed. ALTER TABLE … ATTACH PARTITION undoes this.",
 	)
 	PartitionNotDetached = tables.warning(
 		"PARTITION_NOT_DETACHED",
-		"{table}: the partition ends before the cutoff, and is not detached: {problem}",
-		"A lock on the table, a foreign key, a hold, or a right that the role lacks kept the partition from being detached.",
-		"See the problem. After a lock, nothing: the next run tries again.",
+		"partition {table} ends before the cutoff but is not detached: {problem}",
+		"A lock on the table, a foreign key, a hold, or a missing right prevents it.",
+		"Fix the reported problem. After a lock, none: the next run tries again.",
 	)
 	PartitionsToDetach = tables.info(
 		"PARTITIONS_TO_DETACH",
-		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows, and would be detached: {names}",
-		"A dry run found partitions of a table whose policy detaches partitions which end before the cutoff.",
-		"Nothing.",
+		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows and would be detached: {names}",
+		"A dry run found partitions that end before the cutoff in a table whose policy detaches partitions.",
+		"None needed.",
 	)
 	PartitionsToDrop = tables.info(
 		"PARTITIONS_TO_DROP",
-		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows, and would be dropped whole: "+
+		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows and would be dropped whole: "+
 			"{names}",
-		"A dry run found partitions of a table that is cleaned by age alone which end before the cutoff.",
-		"Nothing. If the partitions are to be kept as tables of their own, let the policy detach them; if their rows are to "+
-			"be deleted one by one, for example because a standby or another program expects the partitions, let it delete "+
-			"them.",
+		"A dry run found partitions that end before the cutoff in a table that is cleaned by age alone.",
+		"None needed. To keep the partitions as separate tables, have the policy detach them. If a standby or another "+
+			"program expects the partitions, have it delete their rows one by one.",
 	)
 	RunLacksRights = tables.warning(
 		"RUN_LACKS_RIGHTS",
-		"a run would fail here, since the role lacks rights that a dry run does not need; let an owner of the tables run: "+
-			"{grants}",
-		"A dry run reads, and takes SELECT alone.",
-		"Run the GRANT before the run.",
+		"the role lacks rights that a run needs; have the tables' owner execute: {grants}",
+		"A dry run needs only SELECT.",
+		"Execute the GRANT before the run.",
 	)
 	PartitionWithoutRights = tables.info(
 		"PARTITION_WITHOUT_RIGHTS",
-		"{table}: the role lacks rights, and no row there can be obsolete, since {reason}: skipped; later: {grant}",
-		"A partition was added without a GRANT. Rights to a table do not include its partitions.",
-		"Run the GRANT before the partition has obsolete rows: the task fails then. ALTER DEFAULT PRIVILEGES grants rights "+
-			"to partitions that are added later.",
+		"skipped {table}: the role lacks rights; no rows are obsolete yet ({reason}); before they are: {grant}",
+		"A partition was added without a GRANT. Rights on a table do not include its partitions.",
+		"Execute the GRANT before the partition has obsolete rows; otherwise the task fails then. ALTER DEFAULT PRIVILEGES "+
+			"grants rights on partitions that are added later.",
 	)
 	CascadeHidden = tables.warning(
 		"CASCADE_HIDDEN",
-		"{table}: foreign keys delete or change rows of {child} with its rows, and the role {role} cannot read all rows of "+
-			"{child}: what goes is counted, but no preview or guard foresees it",
+		"{table}: foreign keys also delete or change rows of {child}, which the role {role} cannot read completely: "+
+			"cascaded rows are counted, but missing from previews and guards",
 		"The role lacks SELECT on the table with the foreign key, or row security may hide rows of it.",
-		"Let the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
+		"Have the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
 	)
 	CircleHidden = tables.warning(
 		"CIRCLE_HIDDEN",
-		"{table}: foreign keys lead from it back to itself through {child}, of which the role {role} cannot read all rows, "+
-			"so that rows which must stay could go with others: skipped",
+		"skipped {table}: foreign keys lead back to it through {child}, which the role {role} cannot read completely, so "+
+			"deleting rows could delete others that must be retained",
 		"The role lacks SELECT on the table with the foreign key, or row security may hide rows of it.",
-		"Let the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
+		"Have the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
 	)
 	TableDetached = tables.warning(
 		"TABLE_DETACHED",
-		"{table} was detached from {parent} during the run: its rows are left alone",
-		"Somebody detached the partition, or is detaching it (DETACH PARTITION CONCURRENTLY), or ended its inheritance, "+
-			"after the run had read the catalog. Rows of other tables that its obsolete rows belong to are retained.",
-		"Nothing, if that was intended. Let maintenance of partitions and the cleanup run at different hours.",
+		"skipped {table}: it was detached from {parent} during the run",
+		"After the run had read the catalog, the partition was detached, is being detached (DETACH PARTITION "+
+			"CONCURRENTLY), or stopped inheriting. Rows of other tables that its obsolete rows belong to are retained.",
+		"None if this was intended. Schedule partition maintenance and the cleanup at different hours.",
 	)
 	TablesChanged = tables.warning(
 		"TABLES_CHANGED",
-		"{tables} changed while {task} worked: nothing of the batch was kept, and the rest of the task begins again",
-		"A table that the task cleans, or by which it judges rows, was renamed, replaced, rewritten or truncated, or got "+
-			"another owner, foreign key, partition or row security. What was known of it no longer holds.",
-		"Nothing, if that was intended. Let changes of the schema and the cleanup run at different hours.",
+		"{tables} changed while {task} worked: the batch was rolled back, and the rest of the task starts again",
+		"A table that the task cleans, or that decides which rows are obsolete, was renamed, replaced, rewritten or "+
+			"truncated, or got another owner, foreign key, partition or row security. What the task had read of it was out of "+
+			"date.",
+		"None if this was intended. Schedule changes of the schema and the cleanup at different hours.",
 	)
 	TableAttached = tables.warning(
 		"TABLE_ATTACHED",
-		"{table} became a partition of {parent} during the run: it is cleaned from the next run on",
-		"Somebody attached, created or renamed the partition after the run had read the catalog. Rows of other tables "+
-			"that its rows belong to are retained.",
-		"Nothing: the next run cleans both. Let maintenance of partitions and the cleanup run at different hours.",
+		"{table} became a partition of {parent} during the run; the next run cleans it",
+		"The partition was attached, created or renamed after the run had read the catalog. Rows of other tables that its "+
+			"rows belong to are retained.",
+		"None: the next run cleans both. Schedule partition maintenance and the cleanup at different hours.",
 	)
 	NotATable = tables.warning(
 		"NOT_A_TABLE",
-		"{table} is {kind}, not a table: skipped",
-		"A view, or a partition of another table, has the name of a table of the application. Its rows are not "+
-			"cleaned, and deliveries and lists that it may have rows of are retained.",
+		"skipped because {table} is {kind}, not a table",
+		"A view, or a partition of another table, has the name of a table of the application. Its rows are not cleaned, "+
+			"and deliveries and lists that it may have rows of are retained.",
 		"Restore the application's table, or clean the tables behind the view yourself.",
 	)
 	IDNotInteger = tables.warning(
 		"ID_NOT_INTEGER",
-		"{table}: its id {column} is not an integer, so the zero record, which must be retained, is not known: "+
-			"skipped; to have the table cleaned: {statement}",
-		"The column that the application documents as the id has been created with another type.",
-		"Let the owner run the statement in the message, in a maintenance window: it rewrites the table.",
+		"skipped {table}: cannot identify the zero record, as the id {column} is not an integer; to have the table "+
+			"cleaned: {statement}",
+		"The column that the application documents as the id has another type. The zero record must be retained.",
+		"Have the owner run the statement in the message in a maintenance window: it rewrites the table.",
 	)
 	PartitionsExposed = tables.warning(
 		"PARTITIONS_EXPOSED",
-		"row security may hide rows of {table} that its partitions or children show: skipped; make the role {role} "+
+		"skipped because row security may hide rows of {table} that its partitions or children show; make the role {role} "+
 			"the owner of the table, or grant it BYPASSRLS",
-		"The table has a policy, its partitions have none: a sweep of the partitions would bypass the policy.",
+		"The table has a row security policy, its partitions have none: cleaning the partitions would bypass it.",
 		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
 	)
 	PairedNotATable = tables.warning(
 		"PAIRED_NOT_A_TABLE",
-		"{table}: its rows are deleted together with rows of {paired}, which is {kind}, not a table: skipped",
+		"skipped {table}: its rows are deleted together with rows of {paired}, which is {kind}, not a table",
 		"Two tables share their ids, and a view or a partition has the name of one of them.",
 		"Restore the application's table.",
 	)
 	RowsHidden = tables.warning(
 		"ROWS_HIDDEN",
-		"row security may hide rows of {table}: rows that the role {role} does not see, and rows that are judged by "+
-			"them, are retained; make it the owner of the table, or grant it BYPASSRLS",
-		"A policy of row security applies to the role. Only rows that it shows are cleaned, and only if no hidden row "+
-			"of another table could be a reason to keep them.",
+		"row security may hide rows of {table} from the role {role}: hidden rows, and rows whose deletion depends on them, "+
+			"are retained; make the role the owner of the table, or grant it BYPASSRLS",
+		"A row security policy applies to the role. Only visible rows are cleaned, and only if no hidden row of another "+
+			"table could be a reason to retain them.",
 		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
 	)
 	TableLooksAlike = tables.info(
 		"TABLE_LOOKS_ALIKE",
-		"table {table} looks like {kind}, but {criterion}: this task leaves it alone; a policy can delete its old rows: "+
-			"cleanupd run --older-than {table}.{column}=AGE",
-		"The table has the columns of a log or of a similar table, but nothing says that its rows may be deleted.",
-		"If its old rows may be deleted, and no policy does so yet, run the command in the message with an age such as "+
+		"skipped {table}: it looks like {kind}, but {criterion}; to delete its old rows: cleanupd run --older-than "+
+			"{table}.{column}=AGE",
+		"The table has the columns of a log or of a similar table, but nothing shows that its rows may be deleted.",
+		"If its old rows may be deleted and no policy does so yet, run the command in the message with an age such as "+
 			"`180d`: it stores a policy, previews it, and asks.",
 	)
 	OrphansUnknown = tables.warning(
 		"ORPHANS_UNKNOWN",
-		"no row counts as an orphan of {table}, because {problem}: skipped",
-		"Rows are orphans if a row that they refer to is missing. Where that cannot be seen, none is deleted.",
-		"Restore the table or the column, or let the role see all rows of the table.",
+		"orphans of {table} are not deleted, because {problem}",
+		"Rows are orphans if a row that they refer to is missing. Where that cannot be determined, none is deleted.",
+		"Restore the table or the column, or make all rows of the table visible to the role.",
 	)
 	ParentTableWritten = tables.warning(
 		"PARENT_TABLE_WRITTEN",
-		"a transaction has been writing to {table} for longer than the policy waits: no row is an orphan of it in this run",
-		"Parents that are not committed yet would seem to be missing. A policy waits 10 seconds for the transactions that "+
-			"have written to the parent table when its task begins.",
-		"Wait for the transaction (pg_stat_activity), such as a load of the table; the next run does the rest.",
+		"orphans of {table} are not deleted in this run: a transaction has been writing to it for longer than the policy "+
+			"waits",
+		"Parents that are not committed yet would seem to be missing. When its task begins, a policy waits 10 seconds for "+
+			"transactions that have written to the parent table.",
+		"Wait for the transaction (pg_stat_activity), such as a load of the table; the next run deletes the orphans.",
 	)
 	ParentTableEmpty = tables.warning(
 		"PARENT_TABLE_EMPTY",
-		"table {table} is empty: skipped, since every row that refers to it would be an orphan",
-		"An empty table may be one whose rows are lost, for example by a failed restore.",
-		"Nothing, if the table is empty in this installation. Otherwise restore it.",
+		"skipped because table {table} is empty: every row that refers to it would be an orphan",
+		"The table may have lost its rows, for example in a failed restore.",
+		"None if the table is empty in this installation. Otherwise restore it.",
 	)
 	DeliveriesMissing = tables.warning(
 		"DELIVERIES_MISSING",
-		"table NmsDelivery is missing, whose owner identifies the application's tables: skipped",
+		"skipped because table NmsDelivery is missing: its owner identifies the application's tables",
 		"Work tables are dropped only if they belong to the role that owns NmsDelivery.",
 		"Check that the service is connected to the right database and schema.",
 	)
 	ListsHidden = tables.warning(
 		"LISTS_HIDDEN",
 		"row security may hide rows of {table}: tables with _grp and an id in their names are retained",
-		"The tables may belong to lists that the role does not see.",
+		"The tables may belong to lists that are hidden from the role.",
 		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
 	)
 	MappingsMissing = tables.warning(
 		"MAPPINGS_MISSING",
 		"table NmsDeliveryMapping is missing, so no mapping names a log table",
-		"Delivery mappings name the delivery, exclusion and tracking logs. Without them, only NmsBroadLogMid is "+
-			"cleaned.",
-		"Nothing on a server without mappings, such as one for mid-sourcing. Otherwise restore the table.",
+		"Delivery mappings name the delivery, exclusion and tracking logs. Without them, only NmsBroadLogMid is cleaned.",
+		"None on a server without mappings, such as a mid-sourcing server. Otherwise restore the table.",
 	)
 	MappingColumnMissing = tables.warning(
 		"MAPPING_COLUMN_MISSING",
 		"column {column} of NmsDeliveryMapping is missing, so no mapping names such a log table",
-		"The version of the application does not have the column, or somebody dropped it.",
-		"Nothing, if the version does not have it. Otherwise restore the column.",
+		"This version of the application does not have the column, or it was dropped.",
+		"None if the version does not have it. Otherwise restore the column.",
 	)
 	MappingUnusable = tables.warning(
 		"MAPPING_UNUSABLE",
-		"{column} of a delivery mapping is {schema}, which {problem}: skipped",
+		"skipped {schema} ({column} of a delivery mapping), which {problem}",
 		"A mapping names a log that is not in this database.",
-		"Correct or delete the mapping in the application, if it is not in use.",
+		"Correct the mapping in the application, or delete it if it is not in use.",
 	)
 	NotALog = tables.warning(
 		"NOT_A_LOG",
-		"table {table} ({column} {schema} of a delivery mapping) does not look like such a log, which has a unique "+
-			"key {key} and the columns {columns}: skipped",
+		"skipped {table} ({column} {schema} of a delivery mapping): such a log has a unique key {key} and the columns "+
+			"{columns}",
 		"A mapping names a table without the columns or the key of a log.",
-		"Correct the mapping, or add what the table lacks.",
+		"Correct the mapping, or add the missing key or columns to the table.",
 	)
 	OtherServerFailed = tables.warning(
 		"OTHER_SERVER_FAILED",
-		"{table} is {location} and could not be cleaned: {error}; obsolete rows retained: {rows}",
+		"{table} ({location}) could not be cleaned: {error}; obsolete rows retained: {rows}",
 		"Another server rejected the statements. The task fails at its end.",
-		"Correct what the error names, on the server that has the rows.",
+		"Fix the reported error on the server that has the rows.",
 	)
 	OtherServerClean = tables.warning(
 		"OTHER_SERVER_CLEAN",
-		"{table} is {location}; it raised an error, but no obsolete row is left there: {error}",
+		"{table} ({location}) raised an error, but has no obsolete rows left: {error}",
 		"Another server rejected a statement, but other statements, or another run, have deleted the rows.",
-		"Nothing, unless it recurs.",
+		"None unless it recurs.",
 	)
 	UnloggedNotCounted = tables.warning(
 		"UNLOGGED_NOT_COUNTED",
-		"{table} is unlogged: its rows are not counted, since the standby has none of them; a dry run without "+
-			"--preview-database-url counts them",
+		"{table} is unlogged: its rows are not on the standby and not counted; a dry run without --preview-database-url "+
+			"counts them",
 		"The dry run reads a standby, and PostgreSQL does not replicate unlogged tables.",
-		"Nothing: runs clean the table. To count its rows, serve without `--preview-database-url`.",
+		"None: runs clean the table. To count its rows, serve without `--preview-database-url`.",
 	)
 	UnindexedForeignKey = tables.warning(
 		"UNINDEXED_FOREIGN_KEY",
-		"{table}: a foreign key without an index refers to it, so each deleted row costs a scan of the other table: "+
-			"create an index on {key}",
+		"{table}: each deleted row costs a scan of another table, whose foreign key has no index: create an index on {key}",
 		"PostgreSQL looks for rows that refer to a deleted row. Without an index it reads the whole table for each.",
 		"`CREATE INDEX CONCURRENTLY` on the table and the columns in the message.",
 	)
@@ -229,7 +226,6 @@ var (
 
 const workTables = theme("Work tables")
 
-// These kinds are about work tables.
 var (
 	WorkTableNotDropped = workTables.warning(
 		"WORK_TABLE_NOT_DROPPED",
@@ -239,38 +235,38 @@ var (
 	)
 	WorkTablesOfOthers = workTables.warning(
 		"WORK_TABLES_OF_OTHERS",
-		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: "+
-			"{tables|it belongs|they belong} to {owner}, and NmsDelivery to {application}; {statement} lets the next "+
-			"run drop {tables|it|them}",
-		"Somebody created the tables as another role, for example by a restore.",
+		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: {tables|it "+
+			"belongs|they belong} to {owner}, and NmsDelivery to {application}; {statement} lets the next run drop "+
+			"{tables|it|them}",
+		"Another role created the tables, for example in a restore.",
 		"Give them to the owner of NmsDelivery with the statement in the message, or drop them by hand.",
 	)
 	WorkTablesOfSuperuser = workTables.warning(
 		"WORK_TABLES_OF_SUPERUSER",
-		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: "+
-			"{tables|it belongs|they belong} to the superuser postgres, as NmsDelivery does; give the application's "+
-			"tables to a role of its own: ALTER TABLE … OWNER TO",
-		"The application's tables belong to the superuser, so they cannot be told from tables that are not its own.",
+		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: {tables|it "+
+			"belongs|they belong} to the superuser postgres, as NmsDelivery does; give the application's tables to a role of "+
+			"its own: ALTER TABLE … OWNER TO",
+		"The application's tables belong to the superuser, so they cannot be distinguished from other tables.",
 		"Give the application's tables to a role of its own: `ALTER TABLE … OWNER TO`.",
 	)
 	WorkTablesElsewhere = workTables.info(
 		"WORK_TABLES_ELSEWHERE",
-		"not dropped: {tables} {tables|relation|relations} named like a work table, such as {example}: {tables|it "+
-			"is|they are} in the schema {schema}, and NmsDelivery is in {application}",
+		"not dropped: {tables} {tables|relation|relations} named like a work table, such as {example}: {tables|it is|they "+
+			"are} in the schema {schema}, and NmsDelivery is in {application}",
 		"Only the schema of the application is cleaned.",
-		"Drop the unneeded ones by hand.",
+		"Drop unneeded relations by hand.",
 	)
 	WorkTablesOfOtherKind = workTables.info(
 		"WORK_TABLES_OF_OTHER_KIND",
 		"not dropped: {tables} {tables|relation|relations} named like a work table, such as {example}: {kind}",
-		"The application creates ordinary tables and views only.",
-		"Drop the unneeded ones by hand.",
+		"The application creates only ordinary tables and views.",
+		"Drop unneeded relations by hand.",
 	)
 	WorkTablesUnreadable = workTables.warning(
 		"WORK_TABLES_UNREADABLE",
-		"{tables} {tables|table|tables} may have rows on hold and could not be read: retained; the first is {table}: "+
+		"retained {tables} {tables|table|tables} that could not be read and may have rows on hold; the first is {table}: "+
 			"{error}",
-		"While recipients are on hold, a work table is dropped only if it has no row of them.",
+		"While recipients are on hold, a work table is dropped only if it has none of their rows.",
 		"Grant the role SELECT on the tables, or release the hold.",
 	)
 )

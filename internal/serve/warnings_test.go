@@ -77,7 +77,7 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 		{"SELECT", ""}, // a run changes no table of that owner
 		{
 			"GRANT SELECT, DELETE ON log TO " + service,
-			"code of " + owner + ", who owns public.log, runs with the service's rights, also those to tables of neolane",
+			"code owned by " + owner + " on public.log run with the service's rights, including its rights on tables of neolane",
 		},
 		{"GRANT SELECT ON vip TO " + owner, ""},
 		// rows that came back into a schema of the service are no others'

@@ -315,8 +315,8 @@ func failing(db *pgtest.DB, state string, n, times int) *pgxpool.Pool {
 func TestErrorsThatPass(t *testing.T) {
 	t.Parallel()
 	for state, told := range map[string]string{
-		"40001": "tried at most 8 times", "40P01": "tried at most 8 times", "55P03": "tried at most 3 times",
-		"53100": "make room there", "53200": "out of memory", "57014": "a batch took too long",
+		"40001": "at most 8 attempts", "40P01": "at most 8 attempts", "55P03": "at most 3 attempts",
+		"53100": "make room there", "53200": "out of memory", "57014": "batch hit the statement timeout",
 	} {
 		t.Run(state, func(t *testing.T) {
 			suite.Except(t, suite.Long, "40001", "53100", "57014")
@@ -403,7 +403,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != store.Failed ||
 		!strings.Contains(got.Error, "look for it in pg_locks") ||
-		!said(events, severity.Warning, "55P03", "tried at most 3 times") {
+		!said(events, severity.Warning, "55P03", "at most 3 attempts") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
@@ -419,7 +419,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 		m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: isDry})
 		work()
-		db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%tried at most 3 times%'")
+		db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%at most 3 attempts%'")
 		if _, err := m.Cancel(t.Context(), run.ID); err != nil {
 			t.Fatal(err)
 		}

@@ -401,7 +401,7 @@ func TestSetPace(t *testing.T) {
 	hasPace(pace.Gentle)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 2_000)
-	if !said(events, severity.Info, "the pace is GENTLE from now on, set by ann") {
+	if !said(events, severity.Info, "ann changed the pace to GENTLE") {
 		t.Errorf("the change is not in the log: %q", logs(events))
 	}
 }

@@ -203,7 +203,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		}
 		events := watch(t, m, run.ID)
 		checkFinished(t, events, 10)
-		if said(events, severity.Warning, "GRANT pg_monitor would let it") != c.warned {
+		if said(events, severity.Warning, "to make them wait: GRANT pg_monitor") != c.warned {
 			t.Errorf("%s: %q", name, logs(events))
 		}
 		stop()

@@ -186,7 +186,7 @@ func TestUndoOfAPlan(t *testing.T) {
 	hour, none := time.Hour, time.Duration(0)
 	dry := ended(runs.Request{DryRun: true, Undo: &hour, Tasks: []string{"sessions"}})
 	if r := dry.Result("sessions"); dry.Undo != hour || len(r.Preview) != 1 || r.Preview[0].TrashBytes == 0 ||
-		!strings.Contains(r.Detail, "a run would refuse this") {
+		!strings.Contains(r.Detail, "a run with undo would be refused") {
 		t.Fatalf("the dry run has undo %s, the preview %+v and says %q", dry.Undo, r.Preview, r.Detail)
 	}
 	refused := ended(runs.Request{Plan: dry.ID})

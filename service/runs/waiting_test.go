@@ -95,8 +95,8 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 	events := watch(t, b, waiting.ID)
 	checkFinished(t, events, 0)
 	for _, text := range []string{
-		"paused by the schedule until its window opens at " + opens.UTC().Format(time.RFC3339),
-		"continues in its window, and after run " + byHand.ID + ", which ann started by hand",
+		"paused until the schedule's window opens at " + opens.UTC().Format(time.RFC3339),
+		"continues in its window after run " + byHand.ID + ", which ann started by hand",
 		"resumed by schedule",
 	} {
 		if !said(events, severity.Info, text) {

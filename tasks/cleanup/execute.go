@@ -338,7 +338,7 @@ func (t *executedTask) sweep(
 func (t *executedTask) retainUnplanned(ctx context.Context, j rules.Job, s purge.Sweep) error {
 	removes, problem, err := t.Binder.Engine.Removes(ctx, s)
 	if removes {
-		problem = "the saved plan does not have it"
+		problem = "it is not in the saved plan"
 	}
 	t.report(ctx, j.Name, purge.Result{NotDetached: problem})
 	return err

@@ -223,7 +223,7 @@ func (p *midSourcingPurge) Run(ctx context.Context, parents rules.ChosenParents)
 		if account == "" && unknown != nil {
 			p.Log(ctx, *unknown,
 				message.ParentsRetained.With("rows", len(d), "table", p.Binder.Plan.Parents.Table.Name,
-					"problem", "their mid-sourcing account is not known"))
+					"problem", "their mid-sourcing account is unknown"))
 			r.IDs, r.Dependent = rules.Without(r.IDs, ids), r.Dependent+int64(len(ids))
 			continue
 		}

@@ -28,15 +28,15 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		case r.Table.RowSecurity:
 			why = "row security may hide dependent rows in " + r.Table.Name
 		case !r.Table.ShowsAllRows():
-			why = fmt.Sprintf("%s, %s, may not show dependent rows", r.Table.Name, r.Table.Kind)
+			why = fmt.Sprintf("%s is %s, which may hide dependent rows", r.Table.Name, r.Table.Kind)
 		case r.Link == "":
-			why = fmt.Sprintf("%s, which is skipped, may have rows of the messages", r.Table.Name)
+			why = r.Table.Name + " was skipped and may have rows of their messages"
 		case !r.Table.HasInteger(r.Link):
-			why = fmt.Sprintf("%s, which is skipped, may have dependent rows: its column %s is not an integer",
+			why = fmt.Sprintf("%s was skipped and may have rows that refer to them: its column %s is not an integer",
 				r.Table.Name, r.Link)
 		default:
 			var err error
-			why = "dependent rows are in " + r.Table.Name + ", which is skipped"
+			why = "dependent rows are in " + r.Table.Name + ", which was skipped"
 			query := sqlexpr.Format("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
 				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"))
 			if retained, err = a.Binder.IDs(ctx, r.Table, query); err != nil {

@@ -62,7 +62,7 @@ var (
     JOIN pg_namespace xn ON xn.oid = x.relnamespace AND xn.nspname = p.schemaname
     WHERE x.oid IN (SELECT pg_partition_ancestors(c.oid))) THEN 'it is published'`)
 	detachable = removableSQL(`WHEN NOT pg_has_role(p.relowner, 'USAGE') THEN format(
-    'the role is no member of the owner of the table, which it takes to detach: GRANT %%I TO %%I',
+    'the role is not a member of the table''s owner: GRANT %%I TO %%I',
     pg_get_userbyid(p.relowner), current_user)`)
 )
 

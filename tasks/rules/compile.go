@@ -261,7 +261,7 @@ const defaultLimit = 5_000
 
 // JudgedByOtherServer is the location of rows that are on this server but that a rule compares with rows of a
 // distributed table.
-const JudgedByOtherServer = "judged by a table " + campaign.Distributed
+const JudgedByOtherServer = "compared with a table " + campaign.Distributed
 
 // Compile compiles a task for a database. It fails if the task needs the delivery mappings and they could not be
 // read.

@@ -368,9 +368,9 @@ func (h HeldRows) changed(t *campaign.Table) string {
 	for _, c := range h.Columns {
 		switch column, ok := t.Column(c.Column); {
 		case !ok:
-			return fmt.Sprintf("it has no column %s any longer", c.Column)
+			return fmt.Sprintf("its column %s no longer exists", c.Column)
 		case column.Type != c.Type:
-			return fmt.Sprintf("its column %s is now of the type %s, not %s", c.Column, column.Type, c.Type)
+			return fmt.Sprintf("its column %s now has the type %s, not %s", c.Column, column.Type, c.Type)
 		}
 	}
 	return ""
@@ -407,7 +407,7 @@ func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {
 func (p *Plan) lost(env Env, t *campaign.Table) bool {
 	for _, h := range env.Holds.Rows {
 		if held := env.Catalog.Table(h.Table); held == nil || held.OID != h.OID {
-			p.noteUnusable(env, t, h.Table, "there is no such table any longer")
+			p.noteUnusable(env, t, h.Table, "the table no longer exists")
 			return true
 		}
 	}

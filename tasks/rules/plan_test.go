@@ -247,7 +247,7 @@ func TestRules(t *testing.T) {
 				Parent: "XtkNone",
 				Key:    "iJobId",
 			}},
-			note: "no row counts as an orphan of XtkNone, because it is missing: skipped",
+			note: "orphans of XtkNone are not deleted, because it is missing",
 		},
 		"no parent's key": {
 			table: "XtkReject",
@@ -256,7 +256,7 @@ func TestRules(t *testing.T) {
 				Parent: "XtkJob",
 				Key:    "iNone",
 			}},
-			note: "no row counts as an orphan of XtkJob, because it has no column iNone: skipped",
+			note: "orphans of XtkJob are not deleted, because it has no column iNone",
 		},
 		"no linked table": {
 			table: "XtkReject",

@@ -133,7 +133,7 @@ func Prepare(ctx context.Context, pool *pgxpool.Pool, onlyCheck bool) error {
 		case !ours:
 			return notReady("the schema cleanupd_trash belongs to another role: rename it")
 		case !there && !may:
-			return notReady("the role may not make the schema cleanupd_trash: run deploy/role.sql once more")
+			return notReady("cannot create schema cleanupd_trash: run deploy/role.sql again")
 		case there || onlyCheck:
 			return nil
 		}
