@@ -111,7 +111,7 @@ func TestPartitionsThatCannotBeDetached(t *testing.T) {
 		"foreign keys refer to it": {setup: `ALTER TABLE event_2025_10 ADD UNIQUE (id);
 			CREATE TABLE note (event int REFERENCES event_2025_10 (id))`},
 		"the role is not a member of the table's owner": {foreign: true},
-		"lock timeout":                       {late: true, locked: "SELECT FROM event"},
+		"lock timeout": {late: true, locked: "SELECT FROM event"},
 	} {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
