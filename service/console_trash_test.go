@@ -153,7 +153,7 @@ func TestConsoleEmptiesATable(t *testing.T) {
 	p.fill("Into a new schema", "pg_back")
 	p.fill("Type 10 to confirm", "10")
 	p.press("Restore")
-	p.sees("must be a schema of yours")
+	p.sees("must not be a schema of PostgreSQL or cleanupd")
 	p.fill("Into a new schema", "back")
 	p.press("Restore")
 	p.sees("succeeded ended", "10 rows restored")

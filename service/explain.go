@@ -95,7 +95,7 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []insight.KeyColumn, err err
 	var wrong failure.Violations
 	check := func(field, text string) {
 		if !connection.IsStorable(text) {
-			wrong.Add(field, "has a character that the database cannot store")
+			wrong.Add(field, "contains a character that the database cannot store")
 		}
 	}
 	check("table", in.GetTable())

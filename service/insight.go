@@ -50,10 +50,10 @@ func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q capacity.Query, err er
 	var wrong failure.Violations
 	order, ok := tableOrders[in.GetOrderBy()]
 	if !ok {
-		wrong.Add("order_by", "is no order of tables")
+		wrong.Add("order_by", "invalid order")
 	}
 	if _, ok := cleanupv1.TableView_name[int32(in.GetView())]; !ok {
-		wrong.Add("view", "is no view of tables")
+		wrong.Add("view", "invalid view")
 	}
 	size := in.GetPageSize()
 	switch {
@@ -222,7 +222,7 @@ func (s *Service) ListRemoteDeliveries(
 		return nil, err
 	}
 	if strings.ContainsRune(in.GetAccount(), 0) {
-		return nil, failure.Field("account", "holds a NUL character, which no text in the database does")
+		return nil, failure.Field("account", "contains a NUL character, which PostgreSQL cannot store")
 	}
 	list, next, err := store.ListRemoteDeliveries(ctx, s.pool, in.Account, size, in.GetPageToken())
 	if err != nil {

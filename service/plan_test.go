@@ -22,7 +22,7 @@ func refusedBy(err error) (codes.Code, string) {
 }
 
 // A saved plan is executed once, with the tasks and the clock of its dry run, over gRPC and over REST; one that is
-// invalid, or does not hold any longer, is refused, and nothing is deleted.
+// invalid, or no longer holds, is refused, and nothing is deleted.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)

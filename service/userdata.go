@@ -128,7 +128,7 @@ func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals
 		case required && value == "":
 			wrong.Add(field, "is required")
 		case strings.ContainsRune(value, 0):
-			wrong.Add(field, "has a NUL character, which PostgreSQL and MySQL cannot store")
+			wrong.Add(field, "contains a NUL character, which PostgreSQL and MySQL cannot store")
 		}
 	}
 	check("user_id", user, true)

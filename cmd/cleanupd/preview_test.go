@@ -42,7 +42,7 @@ func TestRunPreview(t *testing.T) {
 		t.Errorf("a plan: %d %s %s", code, out, errs)
 	}
 	if code, _, errs := r.run(t, "run --plan", id[1]); code != 1 ||
-		!strings.Contains(errs, "does not hold any longer") {
+		!strings.Contains(errs, "no longer holds") {
 		t.Errorf("a plan that was done: %d %s", code, errs)
 	}
 }

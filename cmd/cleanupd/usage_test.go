@@ -383,7 +383,7 @@ func TestMistakes(t *testing.T) {
 			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() +
 				" --database-url " + db.URL(),
 			2,
-			[]string{"--preview-database-url", "no standby of --database-url", "not in recovery"},
+			[]string{"--preview-database-url", "not a standby of --database-url", "not in recovery"},
 		},
 		{away + " --preview-database-url mysql://u:secret@h/d", 2, []string{": --preview-database-url: "}},
 		{

@@ -66,8 +66,8 @@ func (s *Server) logStart(ctx context.Context, c *Config) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("cleanupd", "version", version.String(), "instance", c.runs.Instance)
-	s.log.Info("database", "host", host, "name", database, "server_version", serverVersion)
+	s.log.Info("starting cleanupd", "version", version.String(), "instance", c.runs.Instance)
+	s.log.Info("connected to the database", "host", host, "name", database, "server_version", serverVersion)
 	s.log.Info("role in the database", "name", role, "superuser", superuser)
 	if err := s.logProfile(ctx, c.runs.Tasks.Profile); err != nil {
 		return err
@@ -76,8 +76,9 @@ func (s *Server) logStart(ctx context.Context, c *Config) error {
 	if schedule.NextRunTime != nil {
 		next = schedule.NextRunTime.UTC().Format("2006-01-02T15:04Z")
 	}
-	s.log.Info("schedule", "kept", c.runs.KeepSchedule, "enabled", schedule.Enabled, "next_run_time", next)
-	s.log.Info("access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console)
+	s.log.Info("schedule settings", "kept", c.runs.KeepSchedule, "enabled", schedule.Enabled, "next_run_time", next)
+	s.log.Info("access settings", "tls", c.access.certificate != "", "authentication", c.access.methods(),
+		"console", c.console)
 	logTargets(s.log, c.runs.Notify.Targets)
 	return nil
 }

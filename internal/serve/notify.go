@@ -95,10 +95,10 @@ func checkBounds(b notify.Bounds) error {
 
 func logTargets(log *slog.Logger, targets []*notify.Target) {
 	for _, t := range targets {
-		log.Info("notifications", "target", t.Name, "protection", t.Protection)
+		log.Info("notification settings", "target", t.Name, "protection", t.Protection)
 	}
 	if len(targets) == 0 {
-		log.Info("notifications", "target", "none")
+		log.Info("notification settings", "target", "none")
 	}
 }
 

@@ -34,7 +34,7 @@ func ParseRole(name string) (Role, error) {
 	if i := slices.Index(roleNames, name); i > 0 {
 		return Role(i), nil
 	}
-	return Nobody, fmt.Errorf("%q is no role: viewer, operator or admin", name)
+	return Nobody, fmt.Errorf("unknown role %q: use viewer, operator or admin", name)
 }
 
 type Caller struct {
@@ -59,7 +59,7 @@ var (
 	ErrNone = errors.New(
 		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
 	ErrInvalid     = errors.New("the credentials are not valid")
-	ErrUnavailable = errors.New("the credentials cannot be checked now")
+	ErrUnavailable = errors.New("could not check the credentials")
 )
 
 // Config says which credentials are accepted. Without any, everyone is an admin.
@@ -113,7 +113,7 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 		}
 	}
 	if (c.Issuer == "") != (c.Audience == "") {
-		return nil, errors.New("an OpenID Connect issuer and an audience need each other")
+		return nil, errors.New("an OpenID Connect issuer needs an audience, and an audience an issuer")
 	}
 	if c.Issuer != "" {
 		g.issuer, err = newIssuer(ctx, c)

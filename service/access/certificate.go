@@ -34,7 +34,7 @@ func newCertificates(c Config) (*certificates, error) {
 			return nil, err
 		}
 		if out.roles[entry[:at]] != Nobody {
-			return nil, fmt.Errorf("%s is given two roles", entry[:at])
+			return nil, fmt.Errorf("%s has two roles", entry[:at])
 		}
 		out.roles[entry[:at]] = role
 	}
@@ -51,7 +51,7 @@ func newCertificates(c Config) (*certificates, error) {
 func parsePool(contents ...[]byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(contents[0]) {
-		return nil, errors.New("there is no certificate in PEM form in it")
+		return nil, errors.New("no certificate in PEM form")
 	}
 	return pool, nil
 }
@@ -123,7 +123,7 @@ type revocations []*x509.RevocationList
 func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	for block, rest := pem.Decode(contents[0]); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
-			return nil, fmt.Errorf("there is a %s in it, which is no X509 CRL", block.Type)
+			return nil, fmt.Errorf("unexpected PEM block %s: want X509 CRL", block.Type)
 		}
 		list, err := x509.ParseRevocationList(block.Bytes)
 		if err != nil {
@@ -134,13 +134,13 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 			extensions = append(extensions, entry.Extensions...)
 		}
 		if i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Critical }); i >= 0 {
-			return nil, fmt.Errorf("a CRL of %s has the critical extension %s: only complete ones are understood",
+			return nil, fmt.Errorf("a CRL of %s has the critical extension %s: only complete CRLs are supported",
 				list.Issuer, extensions[i].Id)
 		}
 		lists = append(lists, list)
 	}
 	if lists == nil {
-		return nil, errors.New("there is no X509 CRL in PEM form in it")
+		return nil, errors.New("no X509 CRL in PEM form")
 	}
 	return lists, nil
 }
@@ -167,14 +167,14 @@ func (l revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) err
 			list.RevokedCertificateEntries,
 			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 },
 		) {
-			return errors.New("it is revoked")
+			return errors.New("the certificate is revoked")
 		}
 		known = known ||
 			(list.ThisUpdate.Before(now.Add(skew)) &&
 				(list.NextUpdate.IsZero() || list.NextUpdate.After(now.Add(-skew))))
 	}
 	if !known {
-		return fmt.Errorf("there is no CRL of %s in force", issuer.Subject)
+		return fmt.Errorf("no CRL of %s in force", issuer.Subject)
 	}
 	return nil
 }

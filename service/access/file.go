@@ -38,7 +38,7 @@ func (f *file[T]) get() T {
 	defer f.mu.Unlock()
 	if time.Since(f.loaded) >= reloadEvery {
 		if err := f.reload(); err != nil {
-			f.log.Error("the file cannot be used; its previous content remains in use", "error", err)
+			f.log.Error("could not load the file; its previous content remains in use", "error", err)
 		}
 	}
 	return f.value

@@ -83,7 +83,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 		i.claim = "roles"
 	}
 	if _, err := i.discover(ctx); err != nil {
-		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url,
+		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token arrives", "issuer", i.url,
 			"error", err)
 	}
 	return i, nil

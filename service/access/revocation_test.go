@@ -44,10 +44,10 @@ func TestRevokedCertificates(t *testing.T) {
 	}
 	for _, test := range []struct{ lists, good, bad string }{
 		{"", "", ""},
-		{join(ca.CRL(later, bad)), "", "it is revoked"},
-		{join(other.CRL(later), ca.CRL(later, bad)), "", "it is revoked"},
-		{join(ca.CRL(later), ca.CRL(past, bad)), "", "it is revoked"}, // nothing is ever taken back
-		{join(ca.CRL(past, bad)), "no CRL of CN=authority in force", "it is revoked"},
+		{join(ca.CRL(later, bad)), "", "the certificate is revoked"},
+		{join(other.CRL(later), ca.CRL(later, bad)), "", "the certificate is revoked"},
+		{join(ca.CRL(later), ca.CRL(past, bad)), "", "the certificate is revoked"}, // nothing is ever taken back
+		{join(ca.CRL(past, bad)), "no CRL of CN=authority in force", "the certificate is revoked"},
 		// it begins tomorrow
 		{join(ca.CRL(time.Now().Add(48 * time.Hour))), "no CRL of CN=authority in force", "no CRL"},
 		{join(other.CRL(later, good, bad)), "no CRL of CN=authority in force", "no CRL"},

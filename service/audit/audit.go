@@ -95,7 +95,7 @@ func (a *act) record(ctx context.Context, result string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := a.append(ctx, a.db, result); err != nil {
-			a.log.Error("an act could not be written to the audit table", "error", err)
+			a.log.Error("could not write to the audit table", "error", err)
 		}
 	}
 	c := a.caller

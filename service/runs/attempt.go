@@ -259,7 +259,7 @@ func (a *attempt) awaitPredecessor(ctx context.Context) error {
 func (m *Manager) endBatch(ctx context.Context, id uuid.UUID) {
 	_, err := m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", advisoryLock(id))
 	if err != nil {
-		m.log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
+		m.log.Warn("could not terminate the previous replica's batch", "run_id", id.String(), "error", err)
 	}
 }
 

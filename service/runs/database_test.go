@@ -425,7 +425,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 		}
 		events := watch(t, m, run.ID)
 		if got := events[len(events)-1].Run; got.State != store.Cancelled ||
-			said(events, severity.Warning, "tried again and again") {
+			said(events, severity.Warning, "still failing after retries") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
 	}

@@ -72,7 +72,7 @@ func checkCampaignLimits(current, changed guard.Limits) error {
 	var wrong failure.Violations
 	check := func(same bool, field, about string) {
 		if !same {
-			wrong.Addf("guards."+field, "is about %s, which only a Campaign database has", about)
+			wrong.Addf("guards."+field, "applies to %s, which only a Campaign database has", about)
 		}
 	}
 	check(current.MaxTables == changed.MaxTables, "max_tables", "work tables")

@@ -117,16 +117,16 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 	}
 	switch field := idsField[h.Kind]; {
 	case h.Kind == "" && c.Schema == "":
-		wrong.Add("hold", "must say what is held: table, rows or everything")
+		wrong.Add("hold", "must name what to hold: table, rows or everything")
 	case h.Kind == "":
-		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients, rows or everything")
+		wrong.Add("hold", "must name what to hold: deliveries, lists, workflows, table, recipients, rows or everything")
 	case field != "" && c.Schema == "":
 		wrong.Add(strings.TrimSuffix(field, ".ids"),
 			"is a kind of row of Campaign, whose tables this service does not clean: hold a table, rows or everything")
 	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
 		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
 	case field != "" && slices.Contains(h.IDs, 0):
-		wrong.Add(field, "has 0, which is the id of no row")
+		wrong.Add(field, "contains 0, which is no valid id")
 	case h.Kind == store.HoldTable:
 		problem, err := findTable(ctx, db, c, h)
 		if err != nil {
@@ -152,7 +152,7 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 	case !strings.ContainsFunc(reason, isReadable):
 		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
 	case strings.ContainsRune(reason, 0):
-		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
+		wrong.Add("hold.reason", "contains a NUL character, which PostgreSQL cannot store")
 	case utf8.RuneCountInString(reason) > maxHoldReason:
 		wrong.Addf("hold.reason", "is longer than %d characters", maxHoldReason)
 	}
@@ -278,7 +278,7 @@ func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 		))
 	}
 	if h.Kind == store.HoldRows && ofRows >= maxHoldsOfRows {
-		return failure.Field("hold", fmt.Sprintf("is one more than the %d holds of rows there can be: release some, or "+
+		return failure.Field("hold", fmt.Sprintf("exceeds the limit of %d holds of rows: release some, or "+
 			"hold a table or everything", maxHoldsOfRows))
 	}
 	return nil

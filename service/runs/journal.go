@@ -154,7 +154,7 @@ func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
 		case attempts == 0:
 			return e.settle(err)
 		case try >= attempts:
-			return fmt.Errorf("%w: the count could not be written: %s", cleanup.ErrLost, sqlstate.Explain(err))
+			return fmt.Errorf("%w: could not write the counts: %s", cleanup.ErrLost, sqlstate.Explain(err))
 		}
 	}
 }

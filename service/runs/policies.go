@@ -175,7 +175,7 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
 	if err == nil && full {
 		err = failure.New(failure.Precondition,
-			fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies))
+			fmt.Sprintf("at most %d policies are possible: delete some first", maxPolicies))
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 	find := func(field string, names []string, of func(trash.Entry, string) bool) {
 		for i, name := range names {
 			if !slices.ContainsFunc(entries, func(e trash.Entry) bool { return of(e, name) }) {
-				wrong.Addf(fmt.Sprintf("%s[%d]", field, i), "the trash has nothing of %q of this run", name)
+				wrong.Addf(fmt.Sprintf("%s[%d]", field, i), "this run has no trash of %q", name)
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 	find("tasks", r.Tasks, ofTask)
 	find("tables", r.Tables, trash.Entry.Of)
 	if strings.HasPrefix(r.Into, "pg_") || strings.HasPrefix(r.Into, "cleanupd") {
-		wrong.Add("into_schema", "must be a schema of yours")
+		wrong.Add("into_schema", "must not be a schema of PostgreSQL or cleanupd")
 	}
 	if err := wrong.Err(); err != nil {
 		return nil, err

@@ -254,7 +254,7 @@ func (m *Manager) List(
 	// The task may have been removed, and have runs that only the other fields of the filter leave out.
 	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
 	if err == nil && len(page) == 0 {
-		err = failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
+		err = failure.Field("task", fmt.Sprintf("no such task %q", f.Task))
 	}
 	return nil, "", err
 }

@@ -159,7 +159,7 @@ func (m *Manager) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	}
 	next := stored.NextRunTime
 	if next != nil && stored.Enabled && !next.After(now) {
-		m.log.Warn("the server was promoted or restored since: a scheduled run is not caught up", "due", next)
+		m.log.Warn("skipped a missed scheduled run: the server was promoted or restored since", "due", next)
 		if err := store.RecordMissed(ctx, tx, 0); err != nil {
 			return err
 		}

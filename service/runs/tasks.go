@@ -163,7 +163,7 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read which tables of policies keep rows of others: %w", err)
+		return nil, fmt.Errorf("read the foreign keys between tables of policies: %w", err)
 	}
 	return keepers, nil
 }

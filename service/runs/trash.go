@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNoTrash means that the trash has nothing of what was asked for.
-var ErrNoTrash = failure.New(failure.NotFound, "the trash has nothing of that: cleanupd trash list shows what it has")
+var ErrNoTrash = failure.New(failure.NotFound, "not in the trash: see cleanupd trash list")
 
 // UndoMaxBytes returns how large the trash may become.
 func (m *Manager) UndoMaxBytes(ctx context.Context) (int64, error) {
@@ -83,7 +83,7 @@ func (m *Manager) PurgeTrash(
 		})
 		if err != nil {
 			if rows > 0 {
-				err = fmt.Errorf("%d rows are gone; then %s: %w", rows, e.Root, err)
+				err = fmt.Errorf("deleted %d rows, then %s: %w", rows, e.Root, err)
 			}
 			return rows, entries, err
 		}
@@ -93,7 +93,7 @@ func (m *Manager) PurgeTrash(
 		}
 	}
 	if !has && len(where) > 0 {
-		return 0, 0, failure.Field("where", fmt.Sprintf("what the trash has of %s has no such columns", table))
+		return 0, 0, failure.Field("where", fmt.Sprintf("the trash of %s has no such columns", table))
 	}
 	return rows, entries, nil
 }
@@ -219,7 +219,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		case errors.As(err, &restored):
 			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run", e.Run)
 		case err != nil: // the others need not wait
-			failed = errors.Join(failed, fmt.Errorf("delete what expired of %s: %w", e.Root, err))
+			failed = errors.Join(failed, fmt.Errorf("delete expired trash of %s: %w", e.Root, err))
 		}
 	}
 	m.mu.Lock()

@@ -15,9 +15,9 @@ import (
 const (
 	// pruneEvery is how often old runs are deleted; more often if runs are stored for a shorter time.
 	pruneEvery = time.Hour
-	// expireEvery is how often what has expired in the trash is deleted.
+	// expireEvery is how often expired trash is deleted.
 	expireEvery = time.Minute
-	// sayOnHoldEvery is how often the log says that a hold keeps some of that.
+	// sayOnHoldEvery is how often to log that a hold delays expiry.
 	sayOnHoldEvery = time.Hour
 	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
@@ -35,23 +35,24 @@ func (m *Manager) Work(ctx context.Context) {
 	wg.Go(func() {
 		switch none, err := m.Tasks.Profile.NoCampaign(ctx, m.pool); {
 		case err != nil:
-			m.log.Warn("the counters of tasks do not start at 0", "error", err)
+			m.log.Warn("could not determine whether this is a Campaign database; task metrics do not start at 0",
+				"error", err)
 		case !none:
 			m.counters.StartTasks()
 		}
 	})
 	wg.Go(func() {
 		pause := min(pruneEvery, m.config.History, planAges*m.config.PlanMaxAge)
-		m.repeat(ctx, pause, "forget old runs", m.prune)
+		m.repeat(ctx, pause, "delete old runs", m.prune)
 	})
-	wg.Go(func() { m.repeat(ctx, expireEvery, "delete what expired in the trash", m.expireTrash) })
+	wg.Go(func() { m.repeat(ctx, expireEvery, "delete expired trash", m.expireTrash) })
 	wg.Go(func() {
-		m.repeat(ctx, heartbeatEvery, "tell the others of this replica", m.heartbeat)
+		m.repeat(ctx, heartbeatEvery, "record heartbeat", m.heartbeat)
 		m.deregister(ctx)
 	})
 	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.tickPaces) })
 	if m.config.KeepSchedule {
-		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.tickSchedule) })
+		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "start scheduled runs", m.tickSchedule) })
 	}
 	if m.config.SampleEvery > 0 {
 		// The first one waits, because runs may be waiting for a replica that starts.
@@ -82,7 +83,7 @@ func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, 
 		err := rescue.Call(func() error { return do(ctx) })
 		rescue.Log(m.log, what, err)
 		if err != nil && ctx.Err() == nil {
-			m.log.Warn("cannot "+what, "error", err)
+			m.log.Warn("could not "+what, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -110,11 +111,11 @@ func (m *Manager) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := store.DeleteReplica(ctx, m.calls, m.config.Replica); err != nil {
-		m.log.Warn("cannot tell the others that this replica stops", "error", err)
+		m.log.Warn("could not deregister this replica", "error", err)
 	}
 }
 
-// notifyPolls is after how many intervals of PollEvery notifications are stored and sent again.
+// Notifications are stored and sent every notifyPolls polls.
 const notifyPolls = 2
 
 func newNotifier(m *Manager) *notify.Notifier {
@@ -138,12 +139,12 @@ func (m *Manager) Notify(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if err := m.notifier.Collect(ctx); err != nil {
-		m.log.Warn("cannot store notifications", "error", err)
+		m.log.Warn("could not store notifications", "error", err)
 	}
 	for _, target := range m.notifier.Targets {
 		wg.Go(func() {
 			if err := m.notifier.Deliver(ctx, target); err != nil {
-				m.log.Warn("cannot send notifications", "error", err)
+				m.log.Warn("could not send notifications", "error", err)
 			}
 		})
 	}

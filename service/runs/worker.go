@@ -45,7 +45,7 @@ func (m *Manager) workOnRuns(ctx context.Context) {
 			continue
 		}
 		if err != nil && ctx.Err() == nil {
-			m.log.Warn("cannot look for runs", "error", err)
+			m.log.Warn("could not look for runs", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -76,11 +76,11 @@ func (m *Manager) executeRun(ctx context.Context, c *claim) {
 			m.release(ctx, c)
 			return
 		case ctx.Err() != nil:
-			log.Warn("left the run", "reason", err)
+			log.Warn("released the run", "reason", err)
 			m.release(ctx, c)
 			return
 		}
-		log.Warn("set back", "reason", err)
+		log.Warn("run attempt failed; will retry", "reason", err)
 		if c.progressed.Load() {
 			pause.Reset()
 		}
@@ -181,7 +181,7 @@ func (m *Manager) verify(ctx context.Context, c *claim, until time.Time, commit 
 		})
 		switch {
 		case errors.Is(err, errCommitted):
-			m.log.Warn("a claim stands, though its COMMIT was not answered", "run_id", c.RunID.String(),
+			m.log.Warn("claim was committed despite a lost COMMIT response", "run_id", c.RunID.String(),
 				"error", commit)
 			return nil
 		case errors.Is(err, store.ErrNotClaimed):
@@ -277,7 +277,7 @@ func (m *Manager) confirmStart(ctx context.Context, c *claim) error {
 	if err := m.database.write(ctx, m.config.Lease, func(ctx context.Context) error {
 		return store.ConfirmStart(ctx, m.pool, c.Epoch, m.config.Lease)
 	}); err != nil {
-		return fmt.Errorf("%w: the start could not be recorded: %w", cleanup.ErrLost, err)
+		return fmt.Errorf("%w: could not record the start: %w", cleanup.ErrLost, err)
 	}
 	m.startConfirmed(c.RunID)
 	return nil
@@ -307,7 +307,7 @@ func (m *Manager) renewLease(ctx context.Context, c *claim, lose context.CancelC
 		case err == nil:
 			until = begun.Add(m.config.Lease)
 		case time.Now().After(until):
-			lose(fmt.Errorf("the lease could not be renewed: %w", err))
+			lose(fmt.Errorf("could not renew the lease: %w", err))
 			return
 		}
 	}
@@ -362,7 +362,7 @@ func (m *Manager) reclaim(ctx context.Context, c *claim, err error, pause backof
 		}
 		select {
 		case <-ctx.Done():
-			log.Warn("left the run", "reason", errStopping)
+			log.Warn("released the run", "reason", errStopping)
 			m.release(ctx, c)
 			return nil
 		case <-time.After(pause.NextBackOff()):
@@ -378,12 +378,12 @@ func (m *Manager) reclaim(ctx context.Context, c *claim, err error, pause backof
 			}
 			if err == nil {
 				if err = m.abandon(ctx, c, &cause); err == nil {
-					log.Warn("left the run", "reason", store.ErrFenced)
+					log.Warn("released the run", "reason", store.ErrFenced)
 					return nil
 				}
 			}
 		}
-		log.Warn("cannot take the run up again", "error", err)
+		log.Warn("could not resume the run", "error", err)
 	}
 }
 

@@ -276,7 +276,7 @@ func (c *call) end(err error) {
 		if audited {
 			audit.Repeat(g.db, g.log, caller, rpc, codeName(result), times)
 		}
-		g.log.Warn("calls", "rpc", rpc, "who", who, "code", codeName(result), "times", times)
+		g.log.Warn("further calls failed", "rpc", rpc, "who", who, "code", codeName(result), "times", times)
 	})
 }
 
@@ -336,10 +336,10 @@ func (g *gate) requireRole(role access.Role, next http.Handler) http.Handler {
 		}
 		result := status.Code(err)
 		g.rejections.report(rejection{c.String(), "", result}, func() {
-			g.log.Warn("rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address,
+			g.log.Warn("request rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address,
 				"error", status.Convert(err).Message())
 		}, func(who string, times int) {
-			g.log.Warn("rejected", "who", who, "code", codeName(result), "times", times)
+			g.log.Warn("further requests rejected", "who", who, "code", codeName(result), "times", times)
 		})
 		writeError(w, r, err)
 	})

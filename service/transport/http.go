@@ -188,7 +188,7 @@ func console() http.Handler {
 func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.guard.Authorization(r.Context())
 	if err != nil {
-		g.log.Warn("sign-in does not work", "error", err)
+		g.log.Warn("could not offer sign-in with the issuer", "error", err)
 	}
 	answer := struct {
 		Methods []string              `json:"methods"` // certificate, token, jwt; if empty, everyone is an admin
@@ -238,9 +238,9 @@ func (g *gate) exchange(w http.ResponseWriter, r *http.Request) {
 func (g *gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	address, code := networkOf(r.RemoteAddr), status.Code(err)
 	g.rejections.report(rejection{address, "auth:exchange", code},
-		func() { g.log.Warn("a sign-in failed", "address", address, "error", err) },
+		func() { g.log.Warn("sign-in failed", "address", address, "error", err) },
 		func(who string, times int) {
-			g.log.Warn("sign-ins failed", "who", who, "code", codeName(code), "times", times)
+			g.log.Warn("further sign-ins failed", "who", who, "code", codeName(code), "times", times)
 		})
 	writeError(w, r, err)
 }

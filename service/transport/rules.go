@@ -85,7 +85,7 @@ func checkRules(server *grpc.Server) error {
 		for _, method := range info.Methods {
 			full := "/" + name + "/" + method.Name
 			if _, ok := rules[full]; !ok {
-				return fmt.Errorf("there is no rule who may call %s", full)
+				return fmt.Errorf("no rule says who can call %s", full)
 			}
 		}
 	}

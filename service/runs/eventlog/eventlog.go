@@ -183,7 +183,7 @@ func (l *Log) Listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.log.Warn("not listening for notifications; polling meanwhile", "error", err)
+		l.log.Warn("could not listen for notifications; polling meanwhile", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):

@@ -151,7 +151,7 @@ func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error 
 		return errors.Join(refused...)
 	}
 	for _, err := range refused {
-		slog.WarnContext(ctx, "the mail server refuses an address: correct or remove it", "error", err)
+		slog.WarnContext(ctx, "the mail server refused an address: correct or remove it", "error", err)
 	}
 	return nil
 }

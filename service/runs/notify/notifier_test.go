@@ -421,7 +421,7 @@ func TestRemovedTarget(t *testing.T) {
 	}
 	f.clock = f.clock.Add(2 * time.Hour)
 	f.step()
-	if f.counts.n["given_up"] != 1 || !strings.Contains(f.log.String(), "is not configured any more") {
+	if f.counts.n["given_up"] != 1 || !strings.Contains(f.log.String(), "is no longer configured") {
 		t.Errorf("after a day: got %v %s", f.counts.n, f.log)
 	}
 }

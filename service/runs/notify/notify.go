@@ -97,11 +97,11 @@ func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if skipped > 0 {
-		n.Log.Warn("runs that ended, or were missed, more than a day ago are not notified", "runs", skipped)
+		n.Log.Warn("skipped notifications for runs that ended or were missed more than a day ago", "runs", skipped)
 	}
 	dropped, err := store.GiveUpOthers(ctx, n.Pool, n.Names(), before, now)
 	for _, d := range dropped {
-		n.givenUp(d, errors.New("the target is not configured any more"))
+		n.givenUp(d, errors.New("the target is no longer configured"))
 	}
 	return err
 }

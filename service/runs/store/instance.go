@@ -60,7 +60,7 @@ const OtherInstance = "INSTANCE"
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	stored, now, err := ReadIdentities(ctx, db)
 	if err != nil {
-		return fmt.Errorf("ask whose database it is: %w", err)
+		return fmt.Errorf("read the owning instance: %w", err)
 	}
 	now.Instance = name
 	if stored.System == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-var ErrNoPolicy = failure.New(failure.NotFound, "there is no policy of this name")
+var ErrNoPolicy = failure.New(failure.NotFound, "no such policy")
 
 func NoPolicy(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPolicy, name) }
 
