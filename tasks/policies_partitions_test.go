@@ -188,7 +188,7 @@ func TestPartitionAttachedAfterAPlan(t *testing.T) {
 	if got := j.removed[p.TaskName()]; got != 2 {
 		t.Errorf("%d partitions were detached, not the 2 of the plan", got)
 	}
-	j.checkLog(t, "WARNING", "event_2025_11", "the saved plan does not have it")
+	j.checkLog(t, "WARNING", "event_2025_11", "it is not in the saved plan")
 }
 
 // Two policies of one table count a partition once, and the one that comes first says what becomes of it.

@@ -285,7 +285,7 @@ func TestRowsThatHiddenTablesKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	remarks := strings.Join(j.previews["policy/gone"][0].Remarks, "; ")
-	if want := "how many is not known: GRANT SELECT ON public.orders TO " + role; !strings.Contains(remarks, want) {
+	if want := "how many is unknown: GRANT SELECT ON public.orders TO " + role; !strings.Contains(remarks, want) {
 		t.Errorf("the remarks are %q, not %q", remarks, want)
 	}
 }

@@ -64,16 +64,16 @@ func TestZoneOption(t *testing.T) {
 		},
 		"unknown": {
 			named("Nowhere/City"), -13,
-			`WARNING could not determine the zone of dates without a time zone: option WdbcTimeZone is "Nowhere/City", which is no ` +
-				`IANA time zone`,
+			`WARNING could not determine the zone of dates without a time zone: option WdbcTimeZone is "Nowhere/City", ` +
+				`which is not an IANA time zone`,
 		},
 		// PostgreSQL accepts it
 		"unknown, with a digit": {
-			named("Nowhere/City5"), -13, `option WdbcTimeZone is "Nowhere/City5", which is no IANA time zone`,
+			named("Nowhere/City5"), -13, `option WdbcTimeZone is "Nowhere/City5", which is not an IANA time zone`,
 		},
 		"empty":    {named(""), -13, `option WdbcTimeZone is "", which`},
 		"NULL":     {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
-		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is no IANA time zone"},
+		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is not an IANA time zone"},
 		"two": {
 			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"), -13,
 			`has several values: "Europe/London, Europe/Paris"`,

@@ -37,7 +37,7 @@ FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
   ON a.attrelid = p.logicalrelid AND p.partkey IS NOT NULL
     AND a.attname = pg_catalog.column_to_column_name(p.logicalrelid, p.partkey)`).Scan(&d.relations, &d.columns)
 	if err != nil {
-		return d, fmt.Errorf("read what Citus distributes: %w", err)
+		return d, fmt.Errorf("read Citus's distributed tables: %w", err)
 	}
 	return d, nil
 }
@@ -62,7 +62,7 @@ func readLocations(ctx context.Context, db Querier, distributed []uint32) (map[u
 	if _, err := pgx.ForEachRow(
 		rows, []any{&oid, &place}, func() error { places[oid] = place; return nil },
 	); err != nil {
-		return nil, fmt.Errorf("read which tables are foreign or distributed: %w", err)
+		return nil, fmt.Errorf("read the locations of tables: %w", err)
 	}
 	return places, nil
 }

@@ -122,7 +122,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case t == nil:
 		return o, nil
 	case !t.CanSelect:
-		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(),
+		return nil, fmt.Errorf("no SELECT on XtkOption: GRANT SELECT ON %s TO %s", t.Quoted(),
 			pgx.Identifier{c.Role}.Sanitize())
 	case t.RowSecurity:
 		o.hiddenReason = "row security may hide rows of XtkOption"
@@ -146,7 +146,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case err != nil:
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	case len(hidden) > 0:
-		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s",
+		return nil, fmt.Errorf("no SELECT on XtkOption: GRANT SELECT (%s) ON %s TO %s",
 			strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
 	case t.Has("iDataType", "sStringValue"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)

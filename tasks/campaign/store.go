@@ -102,7 +102,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 }
 
 // ErrNoSequence means that the role may not use a sequence. The error's text has the missing GRANT.
-var ErrNoSequence = errors.New("the role may not take new ids")
+var ErrNoSequence = errors.New("the role cannot use the id sequence")
 
 type sequence struct {
 	quoted string

@@ -119,12 +119,12 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 		return "", fmt.Sprintf("has several values: %.200q", strings.Join(names, ", ")), nil
 	}
 	if _, err := timezone.Load(names[0]); err != nil { // PostgreSQL accepts any word with a digit as a zone
-		return "", fmt.Sprintf("is %.40q, which is no IANA time zone", names[0]), nil
+		return "", fmt.Sprintf("is %.40q, which is not an IANA time zone", names[0]), nil
 	}
 	var now time.Time
 	switch err := db.QueryRow(ctx, "SELECT localtimestamp AT TIME ZONE $1::text", names[0]).Scan(&now); {
 	case sqlstate.Is(err, pgerrcode.InvalidParameterValue):
-		return "", fmt.Sprintf("is %.40q, a zone that this PostgreSQL does not know", names[0]), nil
+		return "", fmt.Sprintf("is %.40q, a zone that this PostgreSQL lacks", names[0]), nil
 	case err != nil:
 		return "", "", err
 	}

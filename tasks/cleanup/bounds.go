@@ -185,7 +185,7 @@ func (d drops) ofLists(ctx context.Context, parents rules.ChosenParents) ([]stri
 	ids, err := sqlexpr.Format("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where,
 		j.TypedTables).IDs(ctx, d.task.Binder.Pool)
 	if err != nil {
-		return nil, fmt.Errorf("read which lists have tables: %w", err)
+		return nil, fmt.Errorf("read the lists' tables: %w", err)
 	}
 	prefix := j.Step.Tables.Prefix
 	tables, err := d.task.Binder.Env.Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)

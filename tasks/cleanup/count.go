@@ -165,7 +165,7 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 		text := "rows of " + refusing + " that refer to these by a foreign key keep them"
 		for _, k := range j.Table.Keeping() {
 			if k.Table.FullName() == refusing && !k.Table.CanSelect {
-				text += fmt.Sprintf("; how many is not known: GRANT SELECT ON %s TO %s", refusing, t.Binder.Env.Catalog.Role)
+				text += fmt.Sprintf("; how many is unknown: GRANT SELECT ON %s TO %s", refusing, t.Binder.Env.Catalog.Role)
 			}
 		}
 		table.remark(text)

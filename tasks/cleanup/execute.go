@@ -159,7 +159,7 @@ type executedTask struct {
 func (t *executedTask) resume(ctx context.Context) error {
 	done, err := t.journal.DoneByTable(ctx)
 	if err != nil {
-		return fmt.Errorf("read what the task has deleted so far: %w", err)
+		return fmt.Errorf("read the task's progress: %w", err)
 	}
 	t.bounds.startTask(t.Saved(), done)
 	if err := t.settlePending(ctx); err != nil {

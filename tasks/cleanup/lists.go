@@ -21,7 +21,7 @@ import (
 
 // ErrForeignWorkTable means that a relation that does not belong to the application's owner has the name of a list's
 // table.
-var ErrForeignWorkTable = errors.New("what has the name of its table is not a table of the application's owner")
+var ErrForeignWorkTable = errors.New("the relation named like its table is not owned by the application's owner")
 
 // deletedLists are obsolete lists, and the tables that belong to them.
 type deletedLists struct {
@@ -87,7 +87,7 @@ func ofLists(
 }
 
 // ErrUnplanned means that the saved plan has neither the list nor its table.
-var ErrUnplanned = errors.New("the plan does not name it")
+var ErrUnplanned = errors.New("it is not in the plan")
 
 // RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
 // more than this list. A foreign key that forbids the deletion is not a failure.

@@ -116,7 +116,7 @@ func (p *midSourcingPurge) accountsUnknown() *message.Message {
 func (p *midSourcingPurge) leftovers(ctx context.Context, account string) ([]int64, error) {
 	left, err := p.Journal.RemoteIDs(ctx, account)
 	if err != nil {
-		return nil, fmt.Errorf("read what was left on mid-sourcing servers: %w", err)
+		return nil, fmt.Errorf("read the deliveries left on mid-sourcing servers: %w", err)
 	}
 	table := p.Binder.Plan.Parents.Table
 	if len(left) == 0 || table.Missing(columns...) != nil {

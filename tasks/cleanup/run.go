@@ -336,7 +336,7 @@ func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.History(ctx)
 	if err != nil {
-		return fmt.Errorf("read what guards compare with: %w", err)
+		return fmt.Errorf("read guard history: %w", err)
 	}
 	if h == nil {
 		return nil
@@ -510,7 +510,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return err
 	}
 	if err := r.Database.Engine.Retry(ctx, "the guards", readHistory); err != nil {
-		return Failed, fmt.Errorf("read what guards compare with: %w", err)
+		return Failed, fmt.Errorf("read guard history: %w", err)
 	}
 	a.logPlan(ctx)
 	if grants := a.Plan.Rights; grants != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrNotStandby means that the server is not a hot standby of the database.
-var ErrNotStandby = errors.New("it is no standby of --database-url")
+var ErrNotStandby = errors.New("it is not a standby of --database-url")
 
 type identity struct {
 	inRecovery   bool

@@ -393,19 +393,19 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	case "bigint":
 		n, err := strconv.ParseInt(strings.TrimSpace(c.Value), 10, 64)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is an integer, and %.64q is none", ErrKey, c.Column, c.Value)
+			return nil, "", fmt.Errorf("%w: %s is an integer, not %.64q", ErrKey, c.Column, c.Value)
 		}
 		return n, "bigint", nil
 	case "uuid":
 		id, err := uuid.Parse(strings.TrimSpace(c.Value))
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is a UUID, and %.64q is none", ErrKey, c.Column, c.Value)
+			return nil, "", fmt.Errorf("%w: %s is a UUID, not %.64q", ErrKey, c.Column, c.Value)
 		}
 		return id.String(), "uuid", nil
 	case "date":
 		day, err := time.Parse(time.DateOnly, strings.TrimSpace(c.Value))
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is a day, as 2026-02-28, and %.64q is none", ErrKey, c.Column, c.Value)
+			return nil, "", fmt.Errorf("%w: %s is a day such as 2026-02-28, not %.64q", ErrKey, c.Column, c.Value)
 		}
 		return day.Format(time.DateOnly), "date", nil
 	case "character varying", "text", "character":
@@ -413,7 +413,7 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	case "timestamp with time zone", "timestamp without time zone":
 		at, err := time.Parse(time.RFC3339, c.Value)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is a time, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey,
+			return nil, "", fmt.Errorf("%w: %s is a time such as 2026-02-28T12:00:00.123Z, not %.64q", ErrKey,
 				c.Column, c.Value)
 		}
 		return at, "timestamptz", nil

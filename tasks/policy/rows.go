@@ -74,7 +74,7 @@ func (c *checker) checkHeld(
 	field += ".value"
 	switch {
 	case !connection.IsStorable(held.Value):
-		c.wrong.Add(field, "holds a character that no text in the database has")
+		c.wrong.Add(field, "contains a character that the database cannot store")
 		return column, nil
 	case utf8.RuneCountInString(held.Value) > maxHeldValue:
 		c.wrong.Addf(field, "is longer than %d characters", maxHeldValue)

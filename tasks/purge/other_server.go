@@ -47,7 +47,7 @@ type OtherServerError struct {
 
 func (e *OtherServerError) Error() string {
 	if e.Uncounted > 0 {
-		return fmt.Sprintf("%s; whether the last %d rows were changed is not known, they are not counted", e.Reason,
+		return fmt.Sprintf("%s; could not tell whether the last %d rows were changed; not counted", e.Reason,
 			e.Uncounted)
 	}
 	return e.Reason

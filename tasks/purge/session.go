@@ -25,7 +25,7 @@ var MaxAttempts = map[string]int{
 	pgerrcode.UniqueViolation: 8, // another session took a new id in between
 }
 
-var errPersists = errors.New("tried again and again")
+var errPersists = errors.New("still failing after retries")
 
 // Retry repeats a batch after transient errors, with random exponential backoff. name stands for the batch in
 // messages.

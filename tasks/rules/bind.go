@@ -333,7 +333,7 @@ func (o *OnHold) condition(
 		ids, err := o.idsOnHold(ctx, j, by)
 		switch {
 		case err != nil:
-			return onHold{}, fmt.Errorf("find what is on hold in %s: %w", j.Name, err)
+			return onHold{}, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
 		case len(ids) > maxIDs:
 			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
 		case len(ids) > 0:

@@ -141,7 +141,7 @@ func (p SQL) applies(c *compiler, r row) bool {
 		if s.Table != "" {
 			source.table = c.env.Catalog.Table(s.Table)
 			if source.table == nil {
-				c.plan.notef("table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
+				c.plan.notef("table %s is missing, on which rows of %s depend: skipped", s.Table, c.table.Name)
 				return false
 			}
 			c.recordRead(source.table)

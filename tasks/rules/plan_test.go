@@ -265,7 +265,7 @@ func TestRules(t *testing.T) {
 				To:     "XtkNone",
 				Key:    "iId",
 			}},
-			note: "table XtkNone is missing, which xtkreject is judged by: skipped",
+			note: "table XtkNone is missing, on which rows of xtkreject depend: skipped",
 		},
 		"no read table": {
 			table: "XtkReject",
@@ -273,7 +273,7 @@ func TestRules(t *testing.T) {
 				Alias: "n",
 				Table: "XtkNone",
 			}}}},
-			note: "table XtkNone is missing, which xtkreject is judged by: skipped",
+			note: "table XtkNone is missing, on which rows of xtkreject depend: skipped",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -195,7 +195,7 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	_, err = tx.Exec(ctx, "LOCK TABLE ONLY "+root+" IN ROW EXCLUSIVE MODE")
 	switch {
 	case sqlstate.Is(err, pgerrcode.UndefinedTable, pgerrcode.InvalidSchemaName):
-		return t, fmt.Errorf("%s does not exist any more: %w", root, ErrTarget)
+		return t, fmt.Errorf("%s no longer exists: %w", root, ErrTarget)
 	case sqlstate.Is(err, pgerrcode.WrongObjectType, pgerrcode.InsufficientPrivilege):
 		return t, fmt.Errorf("%s: %w", purge.Message(err), ErrTarget)
 	case err != nil:
@@ -208,7 +208,7 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	}
 	switch {
 	case !isTable:
-		return t, fmt.Errorf("%s is no table any more: %w", root, ErrTarget)
+		return t, fmt.Errorf("%s is no longer a table: %w", root, ErrTarget)
 	case ruled:
 		return t, fmt.Errorf("a rule of %s replaces INSERT: drop it, or %w", root, ErrTarget)
 	case trusted:
@@ -216,7 +216,7 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	case may:
 		t.byFunction = false
 	case !t.byFunction:
-		return t, fmt.Errorf("rows come back as the owner of their table, %s, whom this role may not become: make this role "+
+		return t, fmt.Errorf("rows are restored as the owner of their table, %s: make this role "+
 			"a member of it, or %w", t.owner, ErrTarget)
 	}
 	return t, r.match(ctx, tx, &t)

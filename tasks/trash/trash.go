@@ -73,7 +73,7 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 	entry := func(relation, root string) (purge.TrashTable, error) {
 		table, err := c.entry(ctx, task, keep, relation, root)
 		if err != nil {
-			err = fmt.Errorf("make a table of the trash for %s: %w", relation, err)
+			err = fmt.Errorf("create the trash table for %s: %w", relation, err)
 		}
 		return table, err
 	}
@@ -148,7 +148,8 @@ func Unpublished(ctx context.Context, db campaign.Querier) error {
 	var name *string
 	err := db.QueryRow(ctx, "SELECT min(quote_ident(pubname)) FROM pg_publication WHERE puballtables").Scan(&name)
 	if err == nil && name != nil {
-		return notReady(fmt.Sprintf("the publication %s of all tables would publish it: name its tables instead", *name))
+		return notReady(fmt.Sprintf("the publication %s of all tables would publish the trash: name its tables instead",
+			*name))
 	}
 	return err
 }
