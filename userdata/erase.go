@@ -249,12 +249,12 @@ func orphansOf(tasks []forms.Task) (orphans []forms.Task, retained []int64, even
 			continue
 		case t.Instance == nil:
 			events = append(events,
-				errorf("task %d is retained: it is unknown whether it belongs to a process instance", t.ID))
+				errorf("task %d retained: could not determine its process instance", t.ID))
 			retained = append(retained, t.ID)
 			continue
 		case *t.Instance != 0:
 			events = append(events,
-				errorf("task %d is retained: it belongs to process instance %d", t.ID, *t.Instance))
+				errorf("task %d retained: it belongs to process instance %d", t.ID, *t.Instance))
 			retained = append(retained, t.ID)
 			continue
 		case t.Left:
@@ -286,7 +286,7 @@ var errNoInvocation = errors.New(
 		"while the Forms server is switched off",
 )
 
-var errStillRunning = errors.New("it was still running five minutes after it was to terminate")
+var errStillRunning = errors.New("it was still running five minutes after the request to terminate it")
 
 // eraseByServer lets the Forms server erase the process instance that is the only element of ids.
 func (e *erasure) eraseByServer(ctx context.Context, ids []int64) error {
@@ -372,7 +372,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in *forms.Instance) error {
 	if problem != nil {
 		return problem
 	}
-	return errors.New("the Forms server reported that it was purged, but it still exists")
+	return errors.New("the Forms server reported it as purged, but it still exists")
 }
 
 // waitForEnd waits until the process instance has ended or no longer exists, and reports whether it still exists.

@@ -34,8 +34,8 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{77}, Tasks: []int64{5, 6, 88, 88}})
 	for _, part := range []string{
-		"process instance 77 does not exist", "task 5 is retained: it belongs to process instance 3",
-		"task 6 is retained", "task 88 does not exist",
+		"process instance 77 does not exist", "task 5 retained: it belongs to process instance 3",
+		"task 6 retained", "task 88 does not exist",
 	} {
 		if !f.logged(events, part) {
 			t.Errorf("not logged: %s", part)
@@ -119,8 +119,8 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	for _, message := range []string{
-		"task 1 no longer exists", "task 2 is retained: it belongs to process instance 7",
-		"task 3 is retained: it is unknown", "task 4 no longer exists", "task 6 does not exist",
+		"task 1 no longer exists", "task 2 retained: it belongs to process instance 7",
+		"task 3 retained: could not determine its process instance", "task 4 no longer exists", "task 6 does not exist",
 	} {
 		if !f.logged(events, message) {
 			t.Errorf("not logged: %s", message)

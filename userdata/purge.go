@@ -45,7 +45,7 @@ func (r Purge) covers(name string) bool {
 	return (r.Workflow == "" && strings.HasPrefix(name, prefix)) || name == prefix+r.Workflow
 }
 
-var ErrNoPurge = failure.New(failure.NotFound, "there is no purge of this name")
+var ErrNoPurge = failure.New(failure.NotFound, "no such purge")
 
 func NoPurge(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPurge, name) }
 
@@ -189,7 +189,7 @@ func (r Purge) check(ctx context.Context, tx *forms.Transaction) error {
 	}
 	_, exists, names := columnNamed(columns, r.DateColumn)
 	if !known {
-		wrong.Add("purge.workflow", "the database knows no workflow of "+r.workflows())
+		wrong.Add("purge.workflow", "no such workflow in the Forms database: "+r.workflows())
 	}
 	if !exists {
 		wrong.Addf("purge.date_column", "%s has no date column of this name; its date columns are: %s",

@@ -96,7 +96,7 @@ func (m *Manager) Find(ctx context.Context, q Query) (result *Found, err error) 
 var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this user id")
 
 // ErrNoVariable means that the database has no such workflow or variable.
-var ErrNoVariable = failure.New(failure.NotFound, "the database knows no such")
+var ErrNoVariable = failure.New(failure.NotFound, "no such")
 
 // These queries may return too many rows, since a collation may treat different texts as equal. Their last column is
 // the text that must be compared exactly.

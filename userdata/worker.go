@@ -293,7 +293,7 @@ func (e *erasure) abandon(ctx context.Context, problem error) error {
 }
 
 // errTaken means that another replica works on the erasure and has already recorded this change.
-var errTaken = errors.New("another replica works on the erasure")
+var errTaken = errors.New("another replica is working on the erasure")
 
 // interrupts reports whether the problem interrupts all work on the erasure, because a database is lost, another
 // replica has taken over, or everything is on hold. Other problems concern single items.

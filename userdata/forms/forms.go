@@ -26,7 +26,7 @@ type Database struct {
 }
 
 // ErrNotForms means that tables of AEM Forms are missing in the database.
-var ErrNotForms = failure.New(failure.Precondition, "this is no AEM Forms database")
+var ErrNotForms = failure.New(failure.Precondition, "this is not an AEM Forms database")
 
 func (d *Database) Close() {
 	_ = d.db.Close()

@@ -27,7 +27,7 @@ func NewRemover(tx *Transaction, dryRun bool) *Remover {
 }
 
 // ErrKept means that a row was not deleted.
-var ErrKept = errors.New("a trigger or rule of its table keeps it")
+var ErrKept = errors.New("a trigger or rule of its table prevents its deletion")
 
 // Rows are deleted rows by table.
 type Rows map[string]int64

@@ -184,7 +184,7 @@ func check(response []byte, want xml.Name) error {
 		err = expectEnd(d)
 	}
 	if err != nil {
-		return fmt.Errorf("its response is no SOAP message: %w", err)
+		return fmt.Errorf("its response is not a SOAP message: %w", err)
 	}
 	if len(e.Bodies) != 1 || len(e.Headers) > 1 || len(e.Others) > 0 || !blank(e.Text) {
 		return fmt.Errorf("its response is not an envelope with one body: it has %d bodies and other elements %v",
