@@ -39,10 +39,9 @@ type Look struct {
 	Profile runs.Profile
 	// Policies replace stored ones of the same name.
 	Policies []*cleanupv1.Policy
-	// Tasks are the names of the tasks to do; nil stands for all that are not disabled.
+	// Tasks are the names of the tasks to do; nil means all that are not disabled.
 	Tasks []string
-	// Undo is for how long a run would keep what it deletes in the trash, whose default size counts; 0 for as long as the
-	// policies say.
+	// Undo is how long a run would keep deleted rows in the trash, of the default size; 0 means as set in the policies.
 	Undo time.Duration
 	// Event receives what happens. Its errors end the dry run.
 	Event func(*cleanupv1.RunEvent) error
@@ -51,11 +50,10 @@ type Look struct {
 // Looked is what a Look found.
 type Looked struct {
 	Run *cleanupv1.Run
-	// Suggested are policies that do not exist, by which rows were counted because there is nothing that a run would
-	// do.
+	// Suggested are policies that do not exist. Rows were counted with them because a run would do nothing.
 	Suggested []*cleanupv1.Policy
-	// Example is the one of them to try first: the most rows of a table to which no other refers, which are rather logs
-	// and sessions than orders.
+	// Example is the suggestion to try first: the one with the most rows, of a table that no other refers to, because
+	// these are more likely logs and sessions than orders.
 	Example *cleanupv1.Policy
 	// Grants are the rights that the role lacks for a run.
 	Grants []string

@@ -74,5 +74,5 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Source returns the tasks on another database, in the order of a run.
+// Source lists the external tasks in pipeline order.
 type Source func(ctx context.Context, db Querier) ([]Task, error)

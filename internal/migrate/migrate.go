@@ -1,5 +1,4 @@
-// Package migrate creates and updates the service's own schema, cleanupd, in the databases that the service works
-// on.
+// Package migrate creates and updates the service's own schema, cleanupd, in the databases that the service cleans.
 package migrate
 
 import (

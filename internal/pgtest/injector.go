@@ -61,7 +61,7 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	return i, pool
 }
 
-// Locked calls do, and examines no statement meanwhile.
+// Locked calls do while no statement is examined.
 func (i *Injector) Locked(do func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -78,7 +78,7 @@ func (i *Injector) serve() {
 	}
 }
 
-// forward forwards a connection, or a request to cancel a statement of another connection.
+// The connection may also be a request to cancel a statement of another one.
 func (i *Injector) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(i.network, i.server)
@@ -179,8 +179,7 @@ func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMe
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}}
 }
 
-// steps tells which answers are to messages that were injected into a pipeline. The client does not expect those
-// answers.
+// steps marks answers to messages that were injected into a pipeline. The client does not expect those answers.
 type steps struct {
 	mu            sync.Mutex
 	parsed, bound []bool // whether the unanswered messages of a kind were injected

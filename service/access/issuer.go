@@ -18,7 +18,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// issuerTimeout is how long an issuer may take to answer. skew is by how much its clock may differ from ours.
+// issuerTimeout is how long an issuer may take to answer. skew is the tolerated difference between its clock and ours.
 const (
 	issuerTimeout = 10 * time.Second
 	skew          = time.Minute
@@ -189,7 +189,7 @@ func (g *Guard) Methods() (methods []string) {
 	return methods
 }
 
-// scopes includes offline_access, because otherwise a browser would have to sign in again once the JWT has expired.
+// Without offline_access, users would have to sign in again each time the JWT expires.
 var scopes = []string{oidc.ScopeOpenID, "profile", oidc.ScopeOfflineAccess}
 
 type Authorization struct {

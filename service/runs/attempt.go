@@ -33,7 +33,7 @@ import (
 const grace = 10 * time.Second
 
 var (
-	// errStopping says that this replica is stopping, so that another one has to continue the run.
+	// Another replica has to continue the run.
 	errStopping = fmt.Errorf("%w: this replica is stopping", cleanup.ErrLost)
 	errPaused   = fmt.Errorf("%w: the run is paused", cleanup.ErrLost)
 )
@@ -253,9 +253,9 @@ func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	})
 }
 
-// endBatch terminates a batch that a silent worker of the run may still have open. Otherwise the server would
-// notice a cut connection only after the current statement, and the batch of a frozen worker would last until its
-// idle timeout. If the role may not terminate the batch, it ends at its statement timeout.
+// endBatch terminates a batch that the previous worker of the run may still have open. Otherwise the server would
+// notice a cut connection only after the current statement, and the batch of a frozen worker would last until its idle
+// timeout. If the role cannot terminate the batch, it ends at its statement timeout.
 func (m *Manager) endBatch(ctx context.Context, id uuid.UUID) {
 	_, err := m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", advisoryLock(id))
 	if err != nil {

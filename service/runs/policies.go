@@ -56,13 +56,12 @@ type PolicyChange struct {
 	// Etag is the one that the caller has read, or empty.
 	Name, Etag string
 	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by DeletePolicy.
-	Make func(before *policy.Policy) (policy.Policy, error)
-	// ValidateOnly means that the new policy is checked and not stored.
+	Make         func(before *policy.Policy) (policy.Policy, error)
 	ValidateOnly bool
 }
 
-// SetPolicy stores a policy. When it returns, no run goes on by the previous rule. It fails with failure.Violations,
-// with failure.Precondition if the role lacks rights, or with etag.ErrStale.
+// SetPolicy stores a policy. When it returns, no run still uses the old rule. It fails with failure.Violations, with
+// failure.Precondition if the role lacks rights, or with etag.ErrStale.
 func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPolicy, err error) {
 	err = m.changePolicy(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {

@@ -81,7 +81,7 @@ type Config struct {
 	PlanMaxAge time.Duration
 	// DefaultPace is the pace of runs whose request names none; "" means pace.Balanced.
 	DefaultPace pace.Pace
-	// Undo is for how long the trash keeps what runs delete whose request does not say so; 0 means not at all.
+	// Undo is how long the trash keeps deleted rows if the request of a run does not set it; 0 means not at all.
 	// UndoMaxBytes is how large the trash of all runs may become.
 	Undo         time.Duration
 	UndoMaxBytes int64

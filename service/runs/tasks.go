@@ -36,7 +36,6 @@ func (l TaskList) Names() (names []string) {
 	return names
 }
 
-// Unknown says that no task has this name, and which may be meant.
 func (l TaskList) Unknown(name string) string {
 	return fmt.Sprintf("unknown task %.64q%s", name, l.Similar(name))
 }
@@ -198,11 +197,11 @@ func orderPolicies(ctx context.Context, db campaign.Querier, stored []store.Poli
 	return ordered, nil
 }
 
-// Profile says which tasks a database has.
+// Profile selects the tasks for a database.
 type Profile string
 
 const (
-	// ProfileAuto stands for ProfileCampaign if the database has tables of the application, otherwise for ProfileNone.
+	// ProfileAuto means ProfileCampaign if the database has tables of the application, otherwise ProfileNone.
 	ProfileAuto Profile = "auto"
 	// ProfileCampaign has the tasks of package tasks, which fail without the application's tables.
 	ProfileCampaign Profile = "campaign"

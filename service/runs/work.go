@@ -21,8 +21,7 @@ const (
 	sayOnHoldEvery = time.Hour
 	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
-	// heartbeatEvery is how often a replica records that it is running. replicaTimeout is how long such a record is
-	// believed.
+	// heartbeatEvery is how often a replica records that it is running; replicaTimeout is when it counts as gone.
 	heartbeatEvery = 30 * time.Second
 	replicaTimeout = 2 * time.Minute
 )

@@ -149,7 +149,7 @@ func (c *call) admit(kind resource) (err error) {
 	return c.authorize(nil)
 }
 
-// identify returns who calls. The gateway says so of a REST request (requireRole).
+// identify returns who calls. For REST, the gateway names the caller (requireRole).
 func (g *gate) identify(ctx context.Context) (c access.Caller, err error) {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

@@ -147,8 +147,8 @@ type origin struct {
 	conn *strangerConn
 }
 
-// authenticated records that the connection of the call is no longer a stranger. It fails if the caller has too
-// many connections.
+// authenticated moves the call's connection from the strangers to its caller's own limit. It fails if that limit is
+// reached.
 func (l *limits) authenticated(ctx context.Context, who string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -170,7 +170,7 @@ func NewServer(c Config) (*Server, error) {
 	return s, nil
 }
 
-// newCredentials are those of the network. The gateway's connection is plain text.
+// newCredentials secures network connections; the gateway's stays plain text.
 func newCredentials(config *tls.Config) credentials.TransportCredentials {
 	if config == nil {
 		return insecure.NewCredentials()

@@ -134,7 +134,7 @@ type ClaimedTask struct {
 	Kind   string
 	State  cleanup.State
 	Cursor purge.Cursor
-	// Undo is for how long the trash keeps what the task deletes.
+	// Undo is how long the trash keeps deleted rows after the run ends.
 	Undo time.Duration
 }
 

@@ -86,7 +86,6 @@ func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string
 	return err
 }
 
-// GuardHistory returns the history that the guards compare with when they judge a task of the run.
 func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) (*guard.History, error) {
 	h := &guard.History{}
 	var err error
@@ -116,8 +115,8 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 // noFirstRun is the SQL condition that no run that was started by hand or followed a saved plan has succeeded yet.
 const noFirstRun = "NOT EXISTS (SELECT FROM cleanupd.first_run)"
 
-// isUnattended reports whether the schedule started the run without a saved plan, before any run by hand or by a
-// saved plan has succeeded.
+// isUnattended reports whether the schedule started the run without a saved plan, before any run started by hand or
+// following a saved plan has succeeded.
 func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unattended bool, err error) {
 	return unattended, db.QueryRow(
 		ctx,
@@ -157,7 +156,7 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// readRefusals leaves out those by guard.Policy: the next saved plan passes it, whatever the number.
+// readRefusals omits refusals by guard.Policy: the next saved plan passes it, whatever the number.
 func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guard.Refusal, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 "+
@@ -166,8 +165,8 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
-// readDeletions returns for each table what all runs have deleted, including those that have not ended.
-// Recent rows leave out the runs in which the share guard was accepted for the table.
+// readDeletions includes runs that have not ended. Recent rows exclude runs in which the share guard was accepted for
+// the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,

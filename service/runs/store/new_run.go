@@ -223,8 +223,8 @@ const yields = "slot = 3 AND " + active
 const overtaking = `(SELECT h.id FROM cleanupd.run h WHERE r.slot = 3 AND r.state = 'PAUSED' AND h.slot = 0
 	AND h.` + active + `)`
 
-// yieldSlot makes a scheduled run that waits for its window give its slot away, unless a replica has it. It returns
-// nil if there is no such run. The new epoch fences a replica that has fallen silent.
+// yieldSlot makes a scheduled run that waits for its window give its slot away, unless a replica has it. It returns nil
+// if there is no such run. The new epoch fences a replica that has stopped renewing its lease.
 func yieldSlot(ctx context.Context, tx pgx.Tx) (*Epoch, error) {
 	var id uuid.UUID
 	err := tx.QueryRow(

@@ -93,7 +93,7 @@ type Run struct {
 	Interrupted bool `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool `json:"PauseStopsClock,omitempty"`
-	// Undo is for how long the trash keeps what the run deletes, the longest of its tasks; 0 if it does not.
+	// Undo is how long the trash keeps deleted rows, the maximum of the run's tasks; 0 if it does not.
 	Undo time.Duration `json:"Undo,omitempty"`
 	// Restore is what the run brings back from the trash; nil if it deletes.
 	Restore      *RestoreParams `json:"Restore,omitempty"`

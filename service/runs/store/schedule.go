@@ -40,12 +40,12 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	return s, err
 }
 
-// LockSchedule must be called before any other lock is taken. If no schedule is stored, it first stores unstored
-// and returns inserted, because only a row can be locked.
+// LockSchedule locks the schedule row. If there is none, it inserts initial and reports inserted. Call it before taking
+// any other lock.
 func LockSchedule(
-	ctx context.Context, tx pgx.Tx, unstored schedule.Schedule,
+	ctx context.Context, tx pgx.Tx, initial schedule.Schedule,
 ) (s *schedule.Schedule, inserted bool, err error) {
-	if inserted, err = InsertSchedule(ctx, tx, unstored); err != nil {
+	if inserted, err = InsertSchedule(ctx, tx, initial); err != nil {
 		return nil, false, err
 	}
 	s, err = readSchedule(ctx, tx, "FOR UPDATE")
@@ -71,7 +71,7 @@ func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Sche
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
-// ScheduleState tells a replica that keeps the schedule what it has to do.
+// ScheduleState is what a replica that keeps the schedule has to do.
 type ScheduleState struct {
 	Stored bool
 	// OtherTimeline means that the server was promoted or restored since the schedule was stored.
