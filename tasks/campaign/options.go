@@ -228,8 +228,8 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 	return &at, nil
 }
 
-// Delay returns the stored delay, or the default. It fails if the stored delay cannot be read, is not a number, is
-// less than a day, or does not fit into 32 bits of seconds; such a delay is never used.
+// Delay returns the stored delay, or the default if none is stored. An unusable stored delay (under one day, or over
+// MaxInt32 seconds) is an error; it never falls back to the default.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hiddenReason != "" {
 		return 0, fmt.Errorf("%s: option %s cannot be read", o.hiddenReason, opt.Name)

@@ -15,7 +15,7 @@ type Trigger struct {
 	Columns []string
 }
 
-// FiredBy reports whether an update of the columns, given by their unquoted names, fires the trigger.
+// FiredBy reports whether updating the columns (unquoted names) fires the trigger.
 func (t Trigger) FiredBy(columns []string) bool {
 	return len(t.Columns) == 0 || slices.ContainsFunc(columns, func(c string) bool {
 		return slices.Contains(t.Columns, c)

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// tolerated is how many rows a task may delete by a saved plan with so many rows. A hundredth and a thousand more
-// may have become obsolete in the meantime, by rules that do not depend on age.
+// tolerated is how many rows a task may delete if its saved plan has this many. A hundredth and a thousand more may
+// have become obsolete in the meantime, by rules that do not depend on age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
 // limit is how many rows of a table the saved plan allows. A table whose rows only foreign keys delete or change
@@ -32,8 +32,8 @@ func (b *bounds) limit(of bound, cascaded bool) int64 {
 	return tolerated(planned)
 }
 
-// bounds refuse a batch by which a task would delete more rows of a table than its saved plan has, or a larger share
-// of it than guards have estimated.
+// bounds stops a batch that would take a task past its saved plan (see tolerated), or a table past the limit of the
+// share guard.
 type bounds struct {
 	mu   sync.Mutex
 	done map[bound]int64
@@ -159,7 +159,7 @@ func (d drops) guard(ctx context.Context, kinds []WorkTableKind) error {
 	return d.task.run.trashLimit().check(ctx, bytes)
 }
 
-// judge returns the guards that trip if tables, given by their quoted names, are dropped.
+// judge returns the guards that trip if the tables are dropped, given by their quoted names.
 func (d drops) judge(ctx context.Context, names []string) ([]guard.Trip, error) {
 	return d.task.History.JudgeDrops(ctx, guard.Drops{
 		Mask:    workTableMaskOf(d.task.Plan),

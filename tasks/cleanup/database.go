@@ -51,15 +51,15 @@ func newDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 	return d
 }
 
-// Log ignores that it cannot write: the next batch then fails, too, because it must write to the journal.
+// Log ignores errors: the next batch also fails then, because it must write to the journal.
 func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
 		_ = d.journal.Log(ctx, messages...)
 	}
 }
 
-// maxEnvAge is how long an environment is used for the tasks that follow. A run by a saved plan reads it for each
-// task.
+// maxEnvAge is how long an environment is used for the tasks that follow. A run that follows a saved plan reads it for
+// each task.
 const maxEnvAge = time.Second
 
 // Refresh reads the environment if it is too old. A dry run reads it only once, since it counts for several tasks

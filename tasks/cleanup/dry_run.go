@@ -42,7 +42,7 @@ func DryRun(ctx context.Context, c Config, j Journal) error {
 type counting struct {
 	run   *Run
 	found *results
-	// baseline is the dry run by the stored options, if this one replaces some of them.
+	// baseline is the dry run with the stored options, if this one replaces some of them.
 	baseline *counting
 	// setsOnly is set if only the parents of tasks are determined and no rows are counted.
 	setsOnly bool

@@ -108,7 +108,7 @@ func (t *executedTask) do(ctx context.Context) (done bool, err error) {
 	return done || len(t.Jobs) > 0, err
 }
 
-// judged is what guards judge: the task without parents of which it retains the rows.
+// judged is the task as guards check it: without parents whose rows it retains.
 func (t *executedTask) judged(ctx context.Context, parents rules.ChosenParents) (*JudgedTask, error) {
 	if saved := t.Saved(); saved != nil {
 		parents.IDs = rules.Without(parents.IDs, saved.Retained)
@@ -165,7 +165,7 @@ func (t *executedTask) resume(ctx context.Context) error {
 	if err := t.settlePending(ctx); err != nil {
 		return err
 	}
-	if t.Task.ParentSet != nil { // a cursor does not include the parent set: the task starts over
+	if t.Task.ParentSet != nil { // a cursor does not include the parents: the task starts over
 		*t.Cursor = purge.Cursor{}
 	}
 	if slices.ContainsFunc(t.Jobs, func(j rules.Job) bool { return j.Unit == t.Cursor.Unit }) {
@@ -224,7 +224,7 @@ func (t *executedTask) advance(ctx context.Context) error {
 	})
 }
 
-// inBatch runs fn in a batch, and retries it after transient errors. name stands for the batch in logs.
+// inBatch runs fn in a batch, and retries it after transient errors. name identifies the batch in logs.
 func (t *executedTask) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	return t.Binder.Engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
@@ -355,8 +355,8 @@ func (t *executedTask) sweepWithoutCompanion(
 	return retained, err
 }
 
-// parentsOfRetained returns the parents of retained rows. They are retained, too, so that the next run finds both.
-// If the parents cannot be determined, it returns all parents.
+// parentsOfRetained returns the parents of retained rows, or all parents if it cannot determine them. They are also
+// retained, so that the next run finds both.
 func (t *executedTask) parentsOfRetained(
 	ctx context.Context, j rules.Job, s purge.Sweep, rows purge.Retained, parents []int64,
 ) []int64 {

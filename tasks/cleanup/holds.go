@@ -132,13 +132,13 @@ func countRows(ctx context.Context, a *Attempt, j rules.Job) (rows int64, err er
 // ErrTableOnHold means that a work table is on hold.
 var ErrTableOnHold = errors.New("its table is on hold")
 
-// heldWorkTables applies holds to work tables. On hold are named tables, the tables of an owner on hold, and tables
-// with a row of a recipient on hold.
+// heldWorkTables applies holds to work tables: named tables, tables whose owner is on hold, and tables with a row of a
+// recipient on hold.
 type heldWorkTables struct{ *Attempt }
 
-// Filter returns the tables that are not on hold, and how many are. owner is the name of the table that has the
-// owners of all these tables. If tables may have rows of a recipient on hold, only those that unused returns are
-// read for such rows; the others are retained.
+// Filter returns the tables that are not on hold, and the number of those that are. owner is the table of the tables'
+// owners. Tables that may have rows of a recipient on hold are read only if unused returns them, and retained
+// otherwise.
 func (w heldWorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),

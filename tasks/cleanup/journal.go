@@ -19,7 +19,7 @@ import (
 
 // These errors are about the run rather than the current task.
 var (
-	// ErrStopped means that the run must stop; the journal knows why.
+	// ErrStopped means that the run must stop; the journal has the reason.
 	ErrStopped = errors.New("the run was stopped")
 	// ErrLost means that another worker may have the run, or that the database cannot be reached.
 	ErrLost = errors.New("the run was lost")
@@ -40,8 +40,8 @@ type Journal interface {
 	// read the policy, keeps the task from deleting; nil if there is none.
 	Holds(ctx context.Context) (rules.Holds, error)
 	PolicyChange(ctx context.Context, t rules.Task) (*message.Message, error)
-	// History returns what guards compare with; nil if they are not to judge. It is called before the first task of
-	// the run, and for each task.
+	// History returns the guards' history; nil turns them off. It is called before the first task of the run, and for each
+	// task.
 	History(ctx context.Context) (*guard.History, error)
 	// Write counts a batch in its transaction. If the run must stop, the batch is committed and then fails with
 	// ErrStopped. If a hold was created since the task began, or its policy was changed, the batch is not committed
@@ -51,8 +51,8 @@ type Journal interface {
 	Count(ctx context.Context, d purge.Delta) error
 	TaskFinished(ctx context.Context, o Outcome) error
 
-	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative
-	// number stands for unknown.
+	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative number
+	// means unknown.
 	At(object string, expected int64)
 	Log(ctx context.Context, messages ...message.Message) error
 	Scanning(scan purge.Scan)
@@ -80,7 +80,7 @@ type Journal interface {
 	ForgetRemote(ctx context.Context, account string, ids []int64) error
 }
 
-// Discard is the journal of a simulation, which has these holds. It reports nothing, and guards do not judge.
+// Discard is the journal of a simulation, which has these holds. It reports nothing, and guards are off.
 type Discard struct{ Held rules.Holds }
 
 var _ Journal = Discard{}

@@ -64,7 +64,7 @@ type PreviewTable struct {
 	Newest *time.Time `json:"Newest,omitempty"`
 	Sample []int64    `json:"Sample,omitempty"`
 	Rule   string     `json:"Rule,omitempty"`
-	// BaselineRows is the number of rows, or of tables, by the stored options; nil if the dry run uses these.
+	// BaselineRows is the number of rows, or of tables, with the stored options; nil if the dry run uses these.
 	BaselineRows *int64       `json:"BaselineRows,omitempty"`
 	Guards       []guard.Trip `json:"Guards,omitempty"`
 	// Remarks say what cannot be known before the rows are deleted.

@@ -60,8 +60,7 @@ func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 	return rest
 }
 
-// Uncounted returns the error of counting a sweep if it fails the task. Otherwise it only logs why the rows were
-// not counted.
+// Uncounted returns an error of counting if it fails the task. Otherwise it logs why the rows were not counted.
 func (a *Attempt) Uncounted(ctx context.Context, j rules.Job, s purge.Sweep, err error) error {
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
@@ -100,13 +99,13 @@ func (a *Attempt) OtherServerFailed(ctx context.Context, j rules.Job, s purge.Sw
 	return retained
 }
 
-// maxFailedShare is of how many rows one may fail in a task that succeeds.
+// A task succeeds if at most one in maxFailedShare rows fails.
 const maxFailedShare = 10
 
 // Err returns why the attempt fails although its jobs were done.
 func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
 
-// tooManyFailed returns an error if too many rows failed. Rows that foreign keys keep from a policy are none of these:
+// tooManyFailed returns an error if too many rows failed. Rows of policies that are still referenced do not count:
 // every run finds them again, and its preview has counted them.
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed

@@ -6,7 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// compare adds the results of a dry run by the stored options to the outcome.
+// compare adds the results of a dry run with the stored options to the outcome.
 func (x *counting) compare(ctx context.Context, t rules.Task, o *Outcome) error {
 	stored, err := x.baseline.run.Task(ctx, x.baseline, t)
 	if err != nil || o.Preview == nil || stored.Preview == nil {
@@ -16,7 +16,7 @@ func (x *counting) compare(ctx context.Context, t rules.Task, o *Outcome) error 
 	return nil
 }
 
-// compareTables adds the numbers of rows by the stored options to the tables, and the tables from which only the
+// compareTables adds the numbers of rows with the stored options to the tables, and the tables from which only the
 // stored options would delete rows.
 func compareTables(tables, stored []PreviewTable) []PreviewTable {
 	type key struct {

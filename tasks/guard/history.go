@@ -41,11 +41,11 @@ type History struct {
 	Cutoffs map[string]CutoffRecord
 	// LastStart is when the previous run began; nil for the first run.
 	LastStart *time.Time
-	// Unattended is set if the schedule started the run without a saved plan, and if no run that somebody started by
-	// hand, or that followed a saved plan, has succeeded in this database.
+	// Unattended is set if the schedule started the run without a saved plan, before any run started by hand or following
+	// a saved plan has succeeded in this database.
 	Unattended bool
-	// Proven is the basis that the current task, a policy, had when a run last did it by a saved plan; empty if none
-	// has.
+	// Proven is the basis that the current task, a policy, had when a run that followed a saved plan last executed it;
+	// empty if none has.
 	Proven string
 }
 
@@ -97,8 +97,8 @@ func (h *History) AddRefused(trips []Trip, options map[string]string) []Trip {
 }
 
 // MovedFast reports whether a cutoff has moved by more than the time that passed since its task last succeeded, and
-// returns the former cutoff. The time that passed is the lesser one of those that the clocks of the replica and the
-// database show.
+// returns the former cutoff. The time that passed is the smaller of the elapsed times measured by the clocks of the
+// replica and the database.
 func (h *History) MovedFast(name string, now CutoffRecord) (former time.Time, moved bool) {
 	before, known := h.Cutoffs[name]
 	passed := now.ReferenceTime.Sub(before.ReferenceTime) + min(0, now.ClockOffset-before.ClockOffset)

@@ -60,7 +60,6 @@ func (e *TrippedError) Error() string { return e.refusal.Message }
 
 func (e *TrippedError) Unwrap() error { return e.refusal }
 
-// Refuse returns the error that refuses a task because of trips; nil if there are none.
 func Refuse(trips []Trip) error {
 	if len(trips) == 0 {
 		return nil

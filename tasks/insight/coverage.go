@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// Coverage is from which tables tasks delete rows, and which tables they update, roll up or drop.
+// Coverage maps tables to the tasks that delete from, update, roll up or drop them.
 type Coverage struct {
 	// Schema is the stored name of the application's schema. Zone is the time zone of dates without one.
 	Schema, Zone string

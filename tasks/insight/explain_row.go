@@ -55,9 +55,9 @@ type StepExplanation struct {
 	Rule       string
 	Conditions []Condition
 	OnHold     bool
-	// OnHoldBy are those of Explainer.Holds that keep the row.
+	// OnHoldBy are the holds in Explainer.Holds that retain the row.
 	OnHoldBy []rules.Hold
-	// Verdict is what the step does, Since is from when on, and Why is the reason.
+	// Verdict is what the step does, Since when it starts to, and Why the reason.
 	Verdict Verdict
 	Since   *time.Time
 	Why     string
@@ -596,7 +596,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// later returns the later one of two times, where nil stands for never.
+// later returns the later one of two times, where nil means never.
 func later(a, b *time.Time) *time.Time {
 	if a == nil || b == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 const Prefix = "policy/"
 
-// All is the name that stands for the tasks of all policies in a list of tasks to skip.
+// In a list of tasks to skip, All means the tasks of all policies.
 const All = "policies"
 
 // Policy is a retention rule for a table. A row must meet all conditions that are given.
@@ -22,7 +22,7 @@ type Policy struct {
 	Table       string `json:"table"`
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
-	// Limit is the most rows of a statement; 0 stands for the default of tasks.
+	// Limit is the most rows of a statement; 0 means the default of tasks.
 	Limit      int         `json:"limit,omitempty"`
 	OlderThan  *OlderThan  `json:"older_than,omitempty"`
 	Filters    []Filter    `json:"filters,omitempty"`
@@ -34,7 +34,7 @@ type Policy struct {
 	Assign []Assign `json:"assign,omitempty"`
 	// Partitions is empty for the default, which is to drop them.
 	Partitions purge.Partitions `json:"partitions,omitempty"`
-	// Undo is for how long the trash keeps what the policy deletes; nil for as long as for other tasks of the run.
+	// Undo is how long the trash keeps deleted rows after the run ends; nil means as for other tasks of the run.
 	Undo *time.Duration `json:"undo,omitempty"`
 	// Relations are Table and OrphanOf.ParentTable as they were found when the policy was set. Before that they are
 	// nil, and the names are looked up.

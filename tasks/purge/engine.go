@@ -24,13 +24,12 @@ type Settings struct {
 	// other; 0 is 1.
 	Workers int
 	Limits  Limits
-	// Pace is how hard the run works; nil stands for pace.Balanced.
+	// Pace is how hard the run works; nil means pace.Balanced.
 	Pace *pace.Setting
 	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
 	LockTimeout time.Duration
-	// SynchronousCommit is the synchronous_commit of batches: on, local or off; empty stands for off. With off, a
-	// crash of the server may undo the last batches, their rows and ledger entries together, and the next attempt
-	// repeats them.
+	// SynchronousCommit is the synchronous_commit of batches: on, local or off; empty means off. With off, a crash of the
+	// server may undo the last batches, their rows and ledger entries together, and the next attempt repeats them.
 	SynchronousCommit string
 }
 
@@ -50,14 +49,14 @@ type Ledger interface {
 	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
 }
 
-// Bounds limit how many rows batches may delete. They are asked concurrently if there are several workers.
+// Bounds limit how many rows batches may delete. They are called concurrently if there are several workers.
 type Bounds interface {
 	// Reserve counts a batch before it is written to the ledger, and fails if it exceeds a bound. release is called if
 	// the batch is not committed.
 	Reserve(d Delta) (release func(), err error)
 }
 
-// Recorder is told what the engine does, and may stop it. It is called concurrently if there are several workers.
+// Recorder receives the engine's progress, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
 	Scanning(scan Scan)
 	// Throttled reports why the next batch waits; the cause is empty when it no longer does.
@@ -76,7 +75,7 @@ type Engine struct {
 	Ledger   Ledger
 	Recorder Recorder
 	Bounds   Bounds // nil without bounds
-	// Gate is asked before each batch, and ends the sweep with its error; nil without one.
+	// Gate is called before each batch, and ends the sweep with its error; may be nil.
 	Gate func(ctx context.Context) error
 	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
@@ -91,7 +90,7 @@ type Engine struct {
 	FlushStats bool
 
 	throttler  *throttle.Throttler
-	findAtOnce int // how many rows a search by an index finds at a time; 0 stands for foundAtOnce
+	findAtOnce int // how many rows a search by an index finds at a time; 0 means foundAtOnce
 }
 
 // New returns an engine. Its copies share their samples of the server's load.
@@ -145,7 +144,7 @@ type Space struct {
 	Rows     int64  // deleted rows, including those by foreign keys
 	Updated  int64
 	Cascaded int64 // how many of Rows and Updated foreign keys deleted or updated
-	// TableBytes and IndexBytes are its size before the batch; 0 stands for its current size.
+	// TableBytes and IndexBytes are its size before the batch; 0 means its current size.
 	TableBytes, IndexBytes int64
 }
 

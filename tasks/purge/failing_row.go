@@ -22,8 +22,8 @@ import (
 
 // A batch with a row that fails is rolled back. Smaller batches follow until the row is found; it is then skipped.
 
-// MaxFailedRows is after how many failed rows, of one caller's sweeps together, a sweep gives up: the rows are then
-// probably not the cause.
+// A sweep gives up after MaxFailedRows failures, of all sweeps of its caller; by then the rows are probably not the
+// cause.
 const MaxFailedRows = 1_000
 
 const FailedRowsLogged = 20
@@ -123,9 +123,8 @@ func (w *worker) singleRow(ctx context.Context) error {
 	return nil
 }
 
-// findKept finds those rows of the next window that rows of other tables keep, and counts them as failed. Each takes
-// several batches to find by trying, so the worker looks for them once more rows have failed than are logged, and until
-// a window has none.
+// findKept counts rows of the next window as failed if other tables still refer to them. Each takes several batches to
+// find by trying, so the worker does this as soon as more rows have failed than are logged, until a window has none.
 func (w *worker) findKept(ctx context.Context) error {
 	s := w.table.sweep
 	query := sqlexpr.Format("SELECT r.ctid FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE AND (%s) IS TRUE", s.Relation,
@@ -144,8 +143,8 @@ func (w *worker) findKept(ctx context.Context) error {
 	})
 }
 
-// inSavepoint deletes or updates a single row, and undoes only this part of the transaction if it fails. Deferred
-// constraints are checked, too.
+// inSavepoint deletes or updates a single row, and undoes only this part of the transaction if it fails. It also checks
+// deferred constraints.
 func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b, s := &pgx.Batch{}, w.table.sweep

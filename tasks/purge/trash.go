@@ -139,7 +139,7 @@ func (s *Sweep) taking() (queries, kept string) {
 				"ON c.tableoid = f.rel AND c.ctid = f.place",
 				strings.Join(found, " UNION SELECT c.tableoid, c.ctid "), s.Cascade.Tables[child])
 		}
-		// Locked, so that the version that goes is the one that was read.
+		// Locked, so that the deleted version is the one that was read.
 		all = append(all, fmt.Sprintf("%s AS MATERIALIZED (%s FOR UPDATE OF c)", name, rows),
 			fmt.Sprintf("took_%d AS (%s)", child, trash.take(name)))
 		counts[child-1] = fmt.Sprintf("(SELECT count(*) FROM %s)", name)

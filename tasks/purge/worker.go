@@ -40,8 +40,7 @@ type worker struct {
 	kept        []pgtype.TID // rows of the next window that are kept
 }
 
-// maxOverfull is after how many batches in a row with too many rows the worker picks rows first, until a batch has
-// fewer.
+// After maxOverfull batches in a row with too many rows, the worker picks rows first, until a batch has fewer.
 const maxOverfull = 2
 
 // sweepChunks sweeps one chunk after another. The limiter has already admitted the worker, which opens a session if

@@ -17,7 +17,7 @@ type Candidates struct {
 	ByKey bool
 }
 
-// CandidatesOf returns candidates for the job, and one for each partition of a table whose rows foreign keys delete or
+// CandidatesOf returns the job's candidates, followed by one for each partition whose rows foreign keys delete or
 // change with the job's rows.
 func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 	if !s.Refused.IsZero() {
@@ -37,7 +37,7 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 }
 
 // CascadedJobs returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
-// result to some relations; nil stands for all. Tables that the role cannot read are left out.
+// result to some relations; nil means all. Tables that the role cannot read are left out.
 func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
 	hidden := func(table int) bool {
 		return slices.ContainsFunc(s.Cascade.Reads(table), func(i int) bool { return !readable(j.Affected[i]) })

@@ -24,7 +24,7 @@ type Env struct {
 	Earlier map[string]time.Time
 	// DryRun is set if nothing is changed, so that fewer rights are needed.
 	DryRun bool
-	// AllRights makes Plan.Rights all that the role needs, whether or not it has them.
+	// AllRights lists in Plan.Rights every right the role needs, including those it already has.
 	AllRights bool
 	// Pipeline has all tasks. Their rules define which rows belong to rows on hold.
 	Holds    Holds
@@ -156,7 +156,7 @@ func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 type Except struct {
 	Task    string
 	Parents *Parents
-	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
+	// Condition is true for the retained rows. ParentIDs are the ids of the retained parents.
 	Condition        sqlexpr.Expr
 	ReadsDistributed bool
 	Rights           []string
@@ -205,23 +205,23 @@ func (p *Plan) DependsOn() []string {
 
 // Placeholders for arguments that are known only when a job runs.
 type (
-	// ParentIDs stands for the ids of the current parents.
+	// ParentIDs are the ids of the current parents.
 	ParentIDs struct{}
-	// IDs stands for the ids that a query is about, such as those in the names of work tables.
+	// IDs are the ids that a query is about, such as those in the names of work tables.
 	IDs struct{}
-	// RemoteIDs stands for those of these ids that are retained on their mid-sourcing servers. If there are none, the
-	// companion statement is left out.
+	// RemoteIDs are the IDs that are retained on their mid-sourcing servers. If there are none, the companion statement is
+	// left out.
 	RemoteIDs struct{}
-	// SucceededTask stands for whether the task of that name has succeeded in this run.
+	// SucceededTask is whether the task of that name has succeeded in this run.
 	SucceededTask string
-	// DryRunSet stands for the ids of the parents that the task of that name would delete or update.
+	// DryRunSet is the ids of the parents that the task of that name would delete or update.
 	DryRunSet string
-	// DryRunParents stands for the ids of the parents whose dependent rows the task of that name would delete. Unlike
-	// DryRunSet it includes parents that are retained themselves.
+	// DryRunParents is the ids of the parents whose dependent rows the task of that name would delete. Unlike DryRunSet it
+	// includes parents that are retained themselves.
 	DryRunParents string
-	// RolledUpFrom stands for the start of the period that the task of that name would roll up, or NULL.
+	// RolledUpFrom is the start of the period that the task of that name would roll up, or NULL.
 	RolledUpFrom string
-	// Lookup stands for the result of a query, which is run once in a task.
+	// Lookup is the result of a query, which is run once in a task.
 	Lookup string
 )
 

@@ -9,8 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compileParents compiles the parent set of a task. If the set is not applicable to the database, it adds notes and
-// returns nil.
+// compileParents adds notes and returns nil if the parents are not applicable to the database.
 func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
 	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
@@ -74,9 +73,9 @@ func (c *compiler) isParent() sqlexpr.Expr {
 	return sqlexpr.Join(" AND ", c.parentCondition(), chosen)
 }
 
-// linksToParent is the condition that a column refers to a row of the parent set. PostgreSQL hashes the ids once
-// per statement, and evaluates the rules for the parent of each matching row; without OFFSET it would read all
-// parents. For a table on another server, the parents are read first and their ids are sent there.
+// linksToParent is the condition that a column refers to one of the parents. PostgreSQL hashes the ids once per
+// statement, and evaluates the rules for the parent of each matching row; without OFFSET it would read all parents. For
+// a table on another server, the parents are read first and their ids are sent there.
 func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 	ids := sqlexpr.Arg(ParentIDs{}, "bigint[]")
 	if c.env.DryRun && !c.cannotJoin() {
@@ -133,9 +132,9 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 }
 
 // neededByRetained returns the logs without which another task could not find the dependent rows of parents that it
-// retained: rows that refer to a message know their delivery only by the message's log. If such rows may be hidden,
-// all logs of these parents are returned. It returns nil if no table has such rows. Notes are left to the other
-// task, which has them already.
+// retained: rows that refer to a message are linked to their delivery only through the message's log. If such rows may
+// be hidden, all logs of these parents are returned. It returns nil if no table has such rows. Notes are left to the
+// other task, which has them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil

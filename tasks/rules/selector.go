@@ -116,17 +116,17 @@ func (p *Plan) requireMappings(env Env) bool {
 
 // Family is a kind of table that the application and its customers may have any number of.
 type Family struct {
-	// Select returns those that the task cleans.
+	// Select returns the tables that the task cleans.
 	Select Selector
 	// Matches reports whether a table has the features of the family.
 	Matches func(t *campaign.Table) bool
 	// Noun and Criterion are for messages. Criterion says why the task does not clean such a table.
 	Noun, Criterion string
-	// Column has the date that tells the age of a row.
+	// Column is the date from which a row's age counts.
 	Column string
 }
 
-// Tables is a Selector. It notes the tables that look like the family but are not the task's.
+// Tables is a Selector. It adds a note for each table that matches the family but that the task does not clean.
 func (f Family) Tables(env Env, p *Plan) ([]*campaign.Table, error) {
 	found, err := f.Select(env, p)
 	if err != nil {

@@ -33,7 +33,7 @@ type Task struct {
 	// ParentSet is nil if the steps are independent. Otherwise the parents are deleted together with all rows that
 	// depend on them.
 	ParentSet *ParentSet
-	// Steps are executed in order. Steps on rows that depend on the parent set come first.
+	// Steps are executed in order. Steps on rows that depend on the parents come first.
 	Steps []Step
 	// RollUp describes rows that are replaced by their sums, if any.
 	RollUp *RollUp
@@ -49,10 +49,9 @@ type Task struct {
 	Basis string
 	// Revision is the stored form of a rule that can be changed or disabled. A run stops when it changes.
 	Revision string
-	// Undo is for how long the trash keeps what the task deletes, after the end of the run; nil if nobody said.
+	// Undo is how long the trash keeps deleted rows after the run ends; nil if not set.
 	Undo *time.Duration
-	// Advances is the option in which the reference time is stored if the task retained no row; the zero value stands
-	// for none.
+	// Advances is the option in which the reference time is stored if the task retained no row; the zero value means none.
 	Advances campaign.Option
 }
 
@@ -74,8 +73,8 @@ type Step struct {
 	On Selector
 	// Link is the column by which rows refer to the parents, if only such rows match.
 	Link string
-	// Message is the column with the id of a message's log, if only rows match whose message is of a delivery in the
-	// parent set.
+	// Message is the column with the id of a message's log, if only rows match whose message belongs to a delivery among
+	// the parents.
 	Message string
 	// OfParents is set if only the parents themselves match.
 	OfParents bool
@@ -85,11 +84,11 @@ type Step struct {
 	NeededBy *Task
 	// Update has the new values of rows; nil deletes them. Assignments to missing columns are left out.
 	Update []Assignment
-	// Partitions says what becomes of partitions of which all rows match, if the rules are a single age.
+	// Partitions is what to do with partitions whose rows all match, if the rules are a single age.
 	Partitions purge.Partitions
-	// Limit is the most rows that one statement may touch; 0 stands for 5,000.
+	// Limit is the most rows that one statement may touch; 0 means 5,000.
 	Limit int
-	// Paired is a table whose rows with the same ids are deleted, too.
+	// Paired is a table whose rows with the same ids are also deleted.
 	Paired *Paired
 	// ByKey is the integer column that a sweep uses if the rows are on another server; empty for the table's key.
 	ByKey string
@@ -190,8 +189,8 @@ func (t Task) OptionNames() []string {
 	return names
 }
 
-// delays returns the delays of a rule. The zero Option stands for comparing with the reference time itself. If
-// there are no delays, the rule does not depend on the reference time.
+// delays returns the delays of a rule. The zero Option means the reference time itself. If there are no delays, the
+// rule does not depend on the reference time.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {

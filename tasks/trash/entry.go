@@ -37,11 +37,11 @@ type Entry struct {
 	// Table is the schema and the name of Root, Parent that of the table of which a partition was a part, and Top that of
 	// the table of which Parent is a partition, or Parent itself.
 	Table, Parent, Top []string
-	// Gone is set if the rows' table does not exist any more, at least not by that name.
+	// Gone is set if the rows' table no longer exists under that name.
 	Gone bool
 }
 
-// Of reports whether the entry is of a table, or of a partition of it, named with or without its schema.
+// Of reports whether the entry's rows are from a table or one of its partitions, named with or without its schema.
 func (e Entry) Of(table string) bool {
 	is := func(name []string) bool {
 		return name != nil && (table == name[1] || table == name[0]+"."+name[1] || table == quoted(name...))
@@ -203,7 +203,7 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 	return rows, err
 }
 
-// Purged is what is gone for good.
+// Purged counts permanently deleted rows.
 type Purged struct {
 	Rows int64
 	Gone bool // nothing of the entry is left

@@ -415,11 +415,10 @@ func (r *Restore) insert(ctx context.Context, tx pgx.Tx, t target, rows []pgtype
 	return err
 }
 
-// mostLocked is how many rows of a restore may stay because another session locks what they need, before it gives up:
-// then that is not about single rows.
+// put gives up once mostLocked rows are locked by other sessions: by then the cause is not single rows.
 const mostLocked = 100
 
-// put moves rows back; where that fails, it tries halves of them, down to the rows that cannot come back.
+// put moves rows back. Where that fails, it tries halves, down to the rows that cannot be restored.
 func (r *Restore) put(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TID) error {
 	if len(rows) == 0 {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Schema is where the tables of the trash are. It belongs to the service's role, and nobody else has a right to it.
+// Schema is where the tables of the trash are. It belongs to the service's role, and no other role has rights on it.
 const Schema = "cleanupd_trash"
 
 // MaxKeep is the longest time for which a run may keep what it deletes.
@@ -39,7 +39,7 @@ func KeepProblem(keep *time.Duration) string {
 const BytesSQL = `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 WHERE c.relnamespace = to_regnamespace('cleanupd_trash') AND c.relkind = 'r'`
 
-// Size is how much of all runs is in the trash.
+// Size is the size of the trash of all runs.
 type Size struct {
 	Bytes, Rows int64
 	NextExpiry  *time.Time // nil if nothing expires
@@ -60,14 +60,13 @@ func DefaultMaxBytes(ctx context.Context, db campaign.Querier) (bytes int64, err
 	return bytes, err
 }
 
-// Can takes what one run deletes.
 type Can struct {
 	Pool *pgxpool.Pool
 	Run  string // its id
 }
 
-// Put makes a sweep move its rows, and those that go with them, to the trash, for some time after the run has ended.
-// The sweep must be undoable (purge.Sweep.NotUndoable).
+// Put sets s.Trash, so that deleted rows, and rows their foreign keys delete, stay in the trash for keep after the run
+// ends. The sweep must be undoable (purge.Sweep.NotUndoable).
 func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge.Sweep) error {
 	t := &purge.Trash{}
 	entry := func(relation, root string) (purge.TrashTable, error) {
@@ -116,8 +115,8 @@ func Count(b *pgx.Batch, d purge.Delta) {
 	}
 }
 
-// Prepare makes the schema of the trash, unless it is there or only is to be checked. It fails if the role may not, if
-// another role owns it, or if a publication of all tables would publish it.
+// Prepare creates the schema of the trash if it is missing and onlyCheck is not set. It fails if the role lacks the
+// right, if another role owns the schema, or if a publication of all tables would publish it.
 func Prepare(ctx context.Context, pool *pgxpool.Pool, onlyCheck bool) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := Unpublished(ctx, tx); err != nil {

@@ -32,7 +32,7 @@ const (
 	// duration.
 	window   = 12
 	quantile = 0.75
-	// quietEvery is how often all batches pause, so that commits are measured without any batch.
+	// quietEvery is how often all batches pause, to measure commits without our load.
 	quietEvery = 10 * time.Second
 )
 
