@@ -141,7 +141,7 @@ func unreadableEvent(problem error) Event {
 // documentsPerBatch is how many documents a transaction deletes, with their markers.
 const documentsPerBatch = 100
 
-// deleteFiles deletes documents. It reports those that cannot be deleted, and returns their sessions.
+// deleteFiles returns the sessions of documents it could not delete. It reports these as events, not as an error.
 func (e *erasure) deleteFiles(
 	ctx context.Context, root *os.Root, documents []gds.Document,
 ) (failed []string, err error) {

@@ -433,8 +433,7 @@ func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][
 	return only
 }
 
-// onlyDead returns the documents whose sessions are all confirmed and whose owners do not exist in this transaction
-// either, with these sessions.
+// onlyDead returns the documents whose sessions are all confirmed, and whose owners do not exist in this transaction.
 func onlyDead(
 	ctx context.Context, tx *forms.Transaction, documents map[string][]string, confirmed map[string]bool,
 ) (map[string][]string, error) {
