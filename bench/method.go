@@ -22,7 +22,7 @@ type Method struct {
 	// from is set if the statement has the greatest key of the previous statement as its parameter, and returns keys.
 	from  bool
 	tight bool
-	// pace is the service's pace; "" stands for pace.Balanced.
+	// pace is the service's pace; "" means pace.Balanced.
 	pace pace.Pace
 	// synchronous is set if each COMMIT waits for the disk, as by PostgreSQL's default, and each statement is a
 	// transaction. Otherwise commits are asynchronous, and perCommit statements share a transaction, as with the

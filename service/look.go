@@ -68,7 +68,7 @@ type lookedAt struct {
 	policies []store.Policy
 	holds    rules.Holds
 	readable bool // whether there is anything stored
-	hidden   bool // whether something is stored that may not be read
+	hidden   bool // whether something is stored that the role cannot read
 }
 
 // replace adds a policy in place of a stored one of the same name.
@@ -321,7 +321,6 @@ func exampleOf(
 	return example
 }
 
-// missingRights returns what the role lacks for a run of the tasks.
 func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (grants []string, err error) {
 	c.DryRun = false
 	env, err := cleanup.LoadEnv(ctx, c, c.Pool, holds)
@@ -408,7 +407,7 @@ func (j *lookJournal) Done() int64 { return j.task.RowsDeleted + j.task.RowsUpda
 
 func (*lookJournal) Proceed(ctx context.Context) error { return ctx.Err() }
 
-// History lets the default limits judge where nothing is stored.
+// History uses the default limits where nothing is stored.
 func (j *lookJournal) History(ctx context.Context) (*guard.History, error) {
 	if !j.judged {
 		return &guard.History{Limits: guard.DefaultLimits}, nil

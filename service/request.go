@@ -95,8 +95,8 @@ func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	return own && !field.IsList() && !field.IsMap() && hasField(m, rest)
 }
 
-// merge takes the fields that the mask names from given, where an absent field stands for its default, and all
-// others from stored. Without a mask it returns given.
+// merge takes the fields that the mask names from given, where an absent field means its default, and all others from
+// stored. Without a mask it returns given.
 func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	if mask == nil {
 		return given

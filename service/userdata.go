@@ -79,7 +79,7 @@ func (s *UserData) FindUserData(
 	if wrong != nil {
 		return nil, wrong
 	}
-	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // nobody searches without an entry in the audit
+	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // no search without an entry in the audit
 		return nil, err
 	}
 	found, err := s.forms.Find(ctx, query)
@@ -226,7 +226,7 @@ func firstProblems(problems []string) string {
 	return strings.Join(problems, "; ")
 }
 
-// orStopping tells the caller to try again if the call ended because this replica is stopping.
+// orStopping makes clients retry if the call ended because this replica is stopping.
 func orStopping(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
 		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")
@@ -333,7 +333,7 @@ func (s *UserData) VerifyErasure(
 		}
 		query = &q
 	}
-	// Nobody searches without an entry in the audit.
+	// No search without an entry in the audit.
 	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil {
 		return nil, err
 	}

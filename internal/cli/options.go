@@ -252,7 +252,7 @@ func optionValue(o protoreflect.Message, f protoreflect.FieldDescriptor) string 
 	return fmt.Sprintf("%d days", value.Int())
 }
 
-// setByRuns reports whether the setting is a time, which nobody else sets.
+// setByRuns reports whether the setting is a time, which only runs set.
 func setByRuns(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && f.Message().FullName() == "google.protobuf.Timestamp"
 }

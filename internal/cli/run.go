@@ -38,7 +38,7 @@ var exclusiveRunFlags = [][2]string{
 	{"preview", "accept-guard"},
 	{"preview", "request-id"},
 	{"older-than", "plan"},
-	{"detach", "database-url"}, // nobody would execute the run
+	{"detach", "database-url"}, // no server would execute the run
 }
 
 func NewRun() *cobra.Command {
@@ -437,8 +437,8 @@ func makeWay(
 	return nil, nil
 }
 
-// obstacle returns the run that nobody has and that therefore keeps others from starting: err says that it is active.
-// It is nil with a server, which resumes such a run by itself.
+// obstacle returns the run that no replica has and that therefore keeps others from starting: err says that it is
+// active. It is nil with a server, which resumes such a run by itself.
 func obstacle(ctx context.Context, server *rpc.Server, client cleanupd.Client, err error) *cleanupv1.Run {
 	if !server.InProcess() {
 		return nil
@@ -473,8 +473,8 @@ func resume(
 	return err
 }
 
-// cancelInterrupted cancels dry runs that nobody has if err says that there are too many. What they have counted is of
-// no use, since resuming one counts its current table again. It reports whether it cancelled any.
+// cancelInterrupted cancels dry runs that no replica has if err means that there are too many. What they have counted
+// is of no use, since resuming one counts its current table again. It reports whether it cancelled any.
 func cancelInterrupted(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, err error) (bool, error) {
 	if !server.InProcess() || status.Code(err) != codes.ResourceExhausted {
 		return false, nil

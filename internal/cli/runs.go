@@ -250,13 +250,13 @@ func withRun(
 	})
 }
 
-// Ids begin with the time, so that only their ends tell runs of one day apart. A whole id has 32 digits.
+// Ids begin with the time, so only their ends distinguish runs of one day. A whole id has 32 digits.
 var (
 	endOfID  = regexp.MustCompile(`^[0-9a-fA-F-]{4,31}$`)
 	tooShort = regexp.MustCompile(`^[0-9a-fA-F-]{1,3}$`)
 )
 
-// runID completes the end of a run's id. It leaves it to the server to judge what cannot be one.
+// runID completes the end of a run's id. The server rejects what cannot be one.
 func runID(ctx context.Context, client cleanupd.Client, given string) (string, error) {
 	if tooShort.MatchString(given) {
 		return "", flags.Errorf("the end of a run's id has at least 4 characters, and %q only %d", given, len(given))

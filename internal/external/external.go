@@ -1,5 +1,5 @@
 // Package external defines tasks of runs that work on another database, such as purges of AEM Forms. A package that
-// knows the other database implements Work; package runs adds the tasks to the pipeline, and the executors in
+// works on the other database implements Work; package runs adds the tasks to the pipeline, and the executors in
 // package tasks carry them out.
 package external
 
@@ -25,7 +25,6 @@ type Task struct {
 }
 
 type Work interface {
-	// Candidates returns the items that match the rule at a reference time.
 	Candidates(ctx context.Context, now time.Time) (*Candidates, error)
 	// Preview calls found once for each group of items, with how many rows of which tables the task would delete.
 	Preview(ctx context.Context, c *Candidates, found func(ctx context.Context, rows map[string]int64) error) error

@@ -82,7 +82,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	}
 	switch mode := config.ConnConfig.DefaultQueryExecMode; mode {
 	case pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec:
-		// arrays and JSON need types that only the server knows
+		// arrays and JSON need types that only the server has
 		return nil, Errorf(
 			"%s: default_query_exec_mode=%s is not supported; leave it out, or use cache_describe behind a pooler in "+
 				"session mode",

@@ -22,8 +22,8 @@ func Format[K any](key K) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Parse returns the zero key for an empty token, which stands for the first page. It fails with ErrInvalid, also for
-// a token of the zero key.
+// Parse returns the zero key for an empty token, which means the first page. It fails with ErrInvalid, also for a token
+// of the zero key.
 func Parse[K comparable](token string) (key K, err error) {
 	if token == "" {
 		return key, nil

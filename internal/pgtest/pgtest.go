@@ -272,8 +272,8 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// DoCounted is Do, after which the server counts what was done at once. PostgreSQL 14 cannot be told to: it counts half
-// a second later, when the session is asked something else, as by Until.
+// DoCounted is Do, after which the server counts what was done at once. PostgreSQL 14 cannot do that on request: it
+// counts half a second later, when the session is asked something else, as by Until.
 func (db *DB) DoCounted(sql string) {
 	db.t.Helper()
 	if db.Int("SELECT current_setting('server_version_num')::int") >= 150_000 {

@@ -118,7 +118,7 @@ func (v *formsDatabase) open(
 	if record != nil {
 		record = record.Copy()
 		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
-		record.ConnConfig.Tracer = tracer // the tracer for Forms, since these statements name the person, too
+		record.ConnConfig.Tracer = tracer // the tracer for Forms, since these statements also name the person
 		if v.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
 			v.Forms.Close()
 			return nil, err

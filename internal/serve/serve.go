@@ -223,7 +223,7 @@ type Config struct {
 	notify           notifyConfig
 	console          bool
 	inProcess        bool                  // no ports, and the name of the service is the stored one unless it is given
-	created          func(database string) // is told if the schema cleanupd was created; may be nil
+	created          func(database string) // called if the schema cleanupd was created; may be nil
 	tracer           pgx.QueryTracer       // for all databases except that of Forms; nil without tracing
 	formsTracer      pgx.QueryTracer
 

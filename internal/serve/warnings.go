@@ -52,8 +52,8 @@ func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) err
 	return err
 }
 
-// backupRoles selects roles that own tables outside the schema cleanupd and may not read all tables in it, so that
-// their pg_dump fails.
+// backupRoles selects roles that own tables outside the schema cleanupd and cannot read all tables in it, so that their
+// pg_dump fails.
 const backupRoles = `
 SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid =
 	c.relnamespace

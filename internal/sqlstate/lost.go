@@ -30,7 +30,7 @@ func Lost(err error) bool {
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 			pgconn.SafeToRetry(err)
-	// whole classes, since newer servers may have codes that the library does not know
+	// whole classes, since newer servers may have codes that the library lacks
 	case strings.HasPrefix(state, "08"), // connection exception
 		strings.HasPrefix(state, "53"),                     // disk full, out of memory, too many connections
 		strings.HasPrefix(state, "57P"),                    // shutdown, crash, starting up

@@ -1,4 +1,4 @@
-// Package timezone knows the IANA time zones, which are the same on every host.
+// Package timezone has the IANA time zones, which are the same on every host.
 package timezone
 
 import (

@@ -1,5 +1,5 @@
-// Package access authenticates callers and says what they may do. Callers show a client certificate, a static
-// token, or a JWT of an OpenID Connect issuer.
+// Package access authenticates callers and decides what they may do. Callers show a client certificate, a static token,
+// or a JWT of an OpenID Connect issuer.
 package access
 
 import (
@@ -80,8 +80,8 @@ type Config struct {
 	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; if empty, JWTs are not
 	// accepted.
 	Issuer, Audience string
-	// ClientID is the client id of the console at the issuer; if empty, nobody can sign in there. ClientSecretFile
-	// holds the client's secret; it is empty if the client has none.
+	// ClientID is the client id of the console at the issuer; if empty, signing in there is off. ClientSecretFile holds
+	// the client's secret; it is empty if the client has none.
 	ClientID, ClientSecretFile string
 	// RolesClaim names the claim with the role or a list of roles. It may be a path with dots; empty means roles.
 	RolesClaim string

@@ -162,7 +162,7 @@ func (l revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) err
 		if list.CheckSignatureFrom(issuer) != nil {
 			continue
 		}
-		// An expired list still tells which certificates were revoked.
+		// An expired list still shows which certificates were revoked.
 		if slices.ContainsFunc(
 			list.RevokedCertificateEntries,
 			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 },

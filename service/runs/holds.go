@@ -57,7 +57,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 		}
 	}
 	if h.Kind == store.HoldRecipients {
-		config.DryRun = true // so that it does not matter what the role may do to the tables
+		config.DryRun = true // so that missing rights on tables do not matter
 		env, err := cleanup.EnvOf(ctx, config, m.pool, catalog, rules.Holds{})
 		if err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ var kindsOfParents = map[string]string{
 }
 
 // validateHold also completes the names of the table and its columns. It fails with failure.Violations, or with a
-// failure.Precondition if the role may not read the columns.
+// failure.Precondition if the role cannot read the columns.
 func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
 	idsField := map[store.HoldKind]string{

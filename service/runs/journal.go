@@ -144,8 +144,8 @@ func (a *attempt) Proceed(ctx context.Context) error {
 	return e.settle(e.send(ctx))
 }
 
-// Count retries the statement after a transient error. Otherwise the caller would believe that the table whose rows
-// are counted caused the error.
+// Count retries the statement after a transient error. Otherwise the caller would assume that the table whose rows are
+// counted caused the error.
 func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
 	e := a.newEntry(d)
 	for try := 1; ; try++ {

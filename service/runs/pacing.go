@@ -166,7 +166,7 @@ func (m *Manager) tickPaces(ctx context.Context) error {
 }
 
 // leaveSilentReplicas ends the batch of a replica that no longer renews its lease on a paused run. No other replica
-// would do that, because nobody claims a paused run.
+// would do that, because no replica claims a paused run.
 func (m *Manager) leaveSilentReplicas(ctx context.Context) error {
 	found, err := store.FindLeftPaused(ctx, m.pool)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// DescribedPolicy is a policy with what an operator should know about it.
+// DescribedPolicy is a policy with its warnings and details.
 type DescribedPolicy struct {
 	policy.Policy
 	Warnings []message.Message
@@ -208,7 +208,7 @@ func isAboutPolicy(err error) bool {
 	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
 }
 
-// policyWarnings returns what an operator should know about a policy; table is nil if it does not exist.
+// The table is nil if it does not exist.
 func policyWarnings(
 	ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy, table *campaign.Table,
 ) (found []message.Message, err error) {
@@ -287,7 +287,7 @@ func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy)
 
 // covering returns the other tasks that change rows of the table.
 func covering(env rules.Env, self string, table *campaign.Table) (names []string) {
-	env.DryRun = true // so that it does not matter what the role may do to other tables
+	env.DryRun = true // so that missing rights on other tables do not matter
 	for _, t := range env.Pipeline {
 		if t.Name == self {
 			continue

@@ -195,7 +195,7 @@ type About struct {
 	Replicas []store.Replica
 	History  time.Duration
 	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
-	Undo     time.Duration // for how long the trash keeps what a run deletes whose request does not say so
+	Undo     time.Duration // how long the trash keeps the rows of a run whose request does not set it
 }
 
 func (m *Manager) About(ctx context.Context) (*About, error) {

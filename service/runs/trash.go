@@ -20,7 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// ErrNoTrash means that the trash has nothing of what was asked for.
 var ErrNoTrash = failure.New(failure.NotFound, "not in the trash: see cleanupd trash list")
 
 // UndoMaxBytes returns how large the trash may become.
@@ -31,8 +30,8 @@ func (m *Manager) UndoMaxBytes(ctx context.Context) (int64, error) {
 	return trash.DefaultMaxBytes(ctx, m.calls)
 }
 
-// withUndo returns tasks with the time for which the trash keeps what they delete: as the request for the run says, or
-// else the task's policy, the schedule, or the service.
+// withUndo returns tasks with how long the trash keeps their rows: as the request for the run says, or else the task's
+// policy, the schedule, or the service.
 func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []rules.Task {
 	tasks = slices.Clone(tasks)
 	for i, t := range tasks {
@@ -135,7 +134,7 @@ func (m *Manager) checkHeld(ctx context.Context, db campaign.Querier, entries ..
 }
 
 // held returns the entries that may have rows on hold: those whose table may have some. What a row in the trash refers
-// to may be there as well, so that the conditions of holds cannot tell for the row itself.
+// to may be there as well, so that the conditions of holds cannot decide for the row itself.
 func (m *Manager) held(
 	ctx context.Context, db campaign.Querier, entries []trash.Entry,
 ) (held []trash.Entry, err error) {
@@ -151,7 +150,7 @@ func (m *Manager) held(
 	if err != nil {
 		return nil, err
 	}
-	config.DryRun = true // so that it does not matter what the role may do to the tables
+	config.DryRun = true // so that missing rights on tables do not matter
 	var tables []string
 	for _, e := range entries {
 		tables = append(tables, e.Belongs())

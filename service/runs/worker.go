@@ -107,7 +107,7 @@ type claim struct {
 	unmet      map[string]bool          // the tasks that have failed, or were not run because another one failed
 	gaveUp     bool                     // whether a task failed because of too many failed attempts
 	cursor     purge.Cursor             // the position within the current task
-	undo       map[string]time.Duration // for how long each task keeps what it deletes
+	undo       map[string]time.Duration // how long the trash keeps the rows of each task
 	reason     string                   // why the run was last resumed
 	progressed atomic.Bool              // whether the run has made progress since it was claimed
 }

@@ -30,9 +30,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// gate decides about every call: admit, before anything of its request is read, and authorize once more when the
-// request has arrived. A REST request passes it twice: requireRole asks who calls, before the body is read, and then
-// admit decides about the call that the gateway makes of it, as about any other.
+// gate decides about every call: admit, before anything of its request is read, and authorize again when the request
+// has arrived. A REST request passes it twice: requireRole asks who calls, before the body is read, and then admit
+// decides about the call that the gateway makes of it, as about any other.
 type gate struct {
 	guard      *access.Guard
 	limits     *limits

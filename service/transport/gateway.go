@@ -71,8 +71,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, client))
 }
 
-// pipe is the listener in memory to which the gateway connects, and nobody else. Its connections are known by their
-// address.
+// pipe is the listener in memory to which only the gateway connects. Its connections are known by their address.
 type pipe struct{ *bufconn.Listener }
 
 func (p pipe) Accept() (net.Conn, error) {

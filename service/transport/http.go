@@ -64,7 +64,7 @@ func (g *gate) guarded(next http.Handler) http.Handler {
 		err := g.rescued(r.Method+" "+r.URL.Path, func() error { next.ServeHTTP(out, r); return nil })
 		switch {
 		case err == nil:
-		case out.started: // nobody may take half a response for a whole one
+		case out.started: // clients must not take half a response for a whole one
 			panic(http.ErrAbortHandler)
 		default:
 			writeError(out, r, toStatus(r.Context(), err))

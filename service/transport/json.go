@@ -33,7 +33,7 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		case err != nil:
 			return err
 		case len(strings.TrimSpace(string(body))) == 0:
-			return io.EOF // an empty body stands for an empty message
+			return io.EOF // an empty body means an empty message
 		case !json.Valid(body):
 			return errors.New("the body is not one JSON value")
 		}
@@ -60,7 +60,7 @@ func clamp(object []byte) (clamped []byte, ok bool) {
 		return nil, false
 	}
 	for name, value := range fields {
-		text, isText := value.(string) // protobuf's JSON accepts numbers as strings, too
+		text, isText := value.(string) // protobuf's JSON also accepts numbers as strings
 		if number, isNumber := value.(json.Number); isNumber {
 			text = number.String()
 		} else if !isText {

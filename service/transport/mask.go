@@ -17,7 +17,7 @@ import (
 	policies "github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// masked stands for a value that the caller may not see.
+// masked replaces a value that the caller must not see.
 const masked = "…"
 
 // isMasked reports whether the values of policies are hidden from the caller, because they may be personal data such

@@ -34,7 +34,7 @@ func AddAgesFlag(f *pflag.FlagSet, ages *Ages) {
 	flags.WithoutVariable(f, "older-than")
 }
 
-// AgeOf returns the value of the flag that stands for a policy by age.
+// AgeOf returns the value of the flag that describes a policy by age.
 func AgeOf(p *cleanupv1.Policy) string {
 	place := p.GetTable() + "." + p.GetOlderThan().GetColumn()
 	if days := p.GetOlderThan().GetDays(); days > 0 {

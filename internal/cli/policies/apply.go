@@ -231,8 +231,8 @@ func setResponse(p *cleanupv1.Policy) *cleanupv1.SetPolicyResponse {
 var errChanged = errors.New(
 	"nothing was changed: somebody else changed the same policies meanwhile; run the command again")
 
-// checkUnchanged fails if the policies to change are no longer those that were shown. Later changes are refused
-// because of the etags, unless somebody else creates a policy of the same name.
+// checkUnchanged fails if the policies to change are no longer those that were shown. Later changes are refused because
+// of the etags, unless someone else creates a policy of the same name.
 func (a *applier) checkUnchanged(changes []change) error {
 	now, err := a.stored()
 	if err != nil {

@@ -254,7 +254,7 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 // texts are the kinds of values that are read as texts where a text is expected.
 var texts = map[string]bool{"!!str": true, "!!int": true, "!!float": true, "!!bool": true, "!!timestamp": true}
 
-// target returns the node that n stands for, since n may be an alias.
+// target resolves n, which may be an alias.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

@@ -168,8 +168,8 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks whose trend the last forecast of any replica knows, and whether they fall
-// behind. Forecasts that are more than two days old do not count.
+// FallingBehindTasks returns the tasks whose trend the last forecast of any replica has, and whether they fall behind.
+// Forecasts that are more than two days old do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE trend <> '' AND forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)
@@ -185,9 +185,9 @@ func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bo
 	return tasks, err
 }
 
-// selectNights reads what the last runs did of each task, newest first, and how long the tasks worked, without
-// pauses. It leaves out runs that somebody cancelled, because they show nothing. A task that was not run was kept from
-// it by the failed task on which it depends, or else by the last one before it.
+// selectNights reads what the last runs did of each task, newest first, and how long the tasks worked, without pauses.
+// It leaves out cancelled runs, because they show nothing. A task that was not run was kept from it by the failed task
+// on which it depends, or else by the last one before it.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
@@ -289,8 +289,8 @@ type member struct {
 	nights []Night
 }
 
-// judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means
-// no limit. Without a schedule, the last runs show whether somebody starts them.
+// judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means no
+// limit. Without a schedule, the last runs show whether they are started by hand.
 func judge(now time.Time, pipeline []member, budget time.Duration, scheduled bool) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
@@ -360,7 +360,7 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][insig
 // start them.
 const lately = 48 * time.Hour
 
-// outlook judges a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
+// outlook assesses a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
 // expected.
 func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, runs bool) Outlook {
 	o := Outlook{Rate: rate}

@@ -38,10 +38,10 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// allSequences is a WITH clause. It selects the ascending sequences outside the system's schemas that do not start
-// over at their end. last_value is NULL if a sequence has not given a value, or if the role may not read it. A
-// column of a domain has the type on which the domain is based. The application takes the ids of all its tables,
-// which have 32 bits, from XtkNewId, to which no column refers.
+// allSequences is a WITH clause. It selects the ascending sequences outside the system's schemas that do not start over
+// at their end. last_value is NULL if a sequence has not given a value, or if the role cannot read it. A column of a
+// domain has the type on which the domain is based. The application takes the ids of all its tables, which have 32
+// bits, from XtkNewId, to which no column refers.
 const allSequences = `
 WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
@@ -75,7 +75,7 @@ sequences AS (
     AND c.relpersistence <> 't')
 `
 
-// Sequences returns the sequences that the role may read and that have given a value. The first ones are those that
+// Sequences returns the sequences that the role can read and that have given a value. The first ones are those that
 // will reach their limits first. Values per day are computed from the oldest sample that is between one and 30 days
 // old.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {

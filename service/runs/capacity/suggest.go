@@ -51,9 +51,9 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + task
 }
 
-// suggest returns nil if no policy is suggested. That is so for the application's own tables, because their rows
-// depend on each other without foreign keys, and unless all is set for tables within the limits, and for those whose
-// dates do not tell the age of a row.
+// suggest returns nil if no policy is suggested. That is so for the application's own tables, because their rows depend
+// on each other without foreign keys, and unless all is set for tables within the limits, and for those whose dates do
+// not show the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != insight.Ordinary && t.Kind != insight.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -121,8 +121,8 @@ func (c covered) ownsTable(t *Table) bool {
 }
 
 // These patterns match the names of date columns. A date of the last change is preferred, because a row that was
-// changed recently may still be needed. otherDate matches dates that do not tell the age of a row: plans and ends,
-// or dates of a person's life.
+// changed recently may still be needed. otherDate matches dates that do not show the age of a row: plans and ends, or
+// dates of a person's life.
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
@@ -134,7 +134,7 @@ var (
 var expiry = regexp.MustCompile(
 	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
-// expiryOf returns nil if no column tells when a row expires.
+// expiryOf returns nil if no column shows when a row expires.
 func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
 	i := slices.IndexFunc(dates, func(d insight.DateColumn) bool { return expiry.MatchString(d.Column) })
 	if i < 0 {
@@ -147,15 +147,14 @@ func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
 // rows.
 const maxAge = 40 * 365 * 24 * time.Hour
 
-// tellsAge reports whether a date may tell the age of rows. It must not be about a plan or a person, nor in the
-// future.
+// tellsAge reports whether a date may show the age of rows. It must not be about a plan or a person, nor in the future.
 func tellsAge(d insight.DateColumn, now time.Time) bool {
 	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
 	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
-// bestDate returns nil if no column tells the age of a row.
+// bestDate returns nil if no column shows the age of a row.
 func bestDate(dates []insight.DateColumn, now time.Time) *insight.DateColumn {
 	var best *insight.DateColumn
 	score := func(d *insight.DateColumn) (points int) {

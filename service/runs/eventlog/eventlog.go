@@ -1,6 +1,5 @@
-// Package eventlog lets any number of callers watch the events of runs: first those of the past, then new ones. A
-// replica reads the log of a run only once for all its watchers, when a connection that listens for
-// notifications says so.
+// Package eventlog lets any number of callers watch the events of runs: first past events, then new ones. A replica
+// reads the log of a run only once for all its watchers, when a connection that listens for notifications says so.
 package eventlog
 
 import (

@@ -39,7 +39,7 @@ type Options struct {
 type Target struct {
 	// Name is shown to people, in metrics and in the database. It has no secrets.
 	Name string
-	// Protection tells people how requests or mails are protected.
+	// Protection describes how requests or mails are protected.
 	Protection string
 
 	sender sender

@@ -29,7 +29,7 @@ type Schedule struct {
 	NextPlan        string         // the dry run whose plan the next run follows; "" if none
 	Pace            pace.Pace      // of a run; "" for the default of the service
 	Windows         []Window       // the windows in which a run may work; empty for always
-	Undo            *time.Duration // for how long the trash keeps what a run deletes; nil for the default of the service
+	Undo            *time.Duration // how long the trash keeps deleted rows; nil for the default of the service
 
 	NextRunTime *time.Time // nil if no run is due
 	LastRunID   string     // "" before the first run, or if that run was pruned

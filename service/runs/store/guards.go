@@ -257,8 +257,8 @@ func RecordJudgement(
 			)
 		}
 	}
-	// An accepted guard is released even if the task failed before the guards judged it, because they judge it again
-	// next time.
+	// An accepted guard is released even if the task failed before the guards checked it, because they check it again next
+	// time.
 	if o.Trips == nil && o.State != cleanup.NotRun && o.Reason != failure.ReasonPlanStale {
 		for _, a := range accepted {
 			b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task,

@@ -233,7 +233,7 @@ func ListEffectiveHolds(
 			if table.NowName == "" || namesake != 0 {
 				h.Rows = append(h.Rows, *held)
 			}
-		default: // a hold whose kind this version does not know holds everything
+		default: // a hold of a kind unknown to this version holds everything
 			h.Everything = true
 		}
 		list = append(list, h)

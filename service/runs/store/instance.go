@@ -178,7 +178,7 @@ type Replica struct {
 	SeenTime  time.Time
 }
 
-// RecordReplica stores that the replica is alive. It also deletes the replicas that have been silent for a day.
+// RecordReplica stores that the replica is alive. It also deletes the replicas without a record for a day.
 func RecordReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
 	_, err := db.Exec(
 		ctx,

@@ -29,7 +29,7 @@ const policyRevision = "md5(concat(rule - '{description,limit,undo}'::text[], re
 
 // Known is what a task has read and what may change while the task works.
 type Known struct {
-	// LastHold is the number of the newest hold that the task knows; nil if holds do not matter.
+	// LastHold is the number of the newest hold that the task has read; nil if holds do not matter.
 	LastHold *int64
 	// Policy and Revision are the policy that the task executes and the revision that it has read; nil if the task is
 	// no policy.

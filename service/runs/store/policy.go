@@ -23,11 +23,11 @@ func NoPolicy(name string) error { return fmt.Errorf("%w: %.64q", ErrNoPolicy, n
 
 type Policy struct {
 	policy.Policy
-	// Proven means that a run has executed the current rule by a saved plan.
+	// Proven means that a run that followed a saved plan has executed the current rule.
 	Proven bool
 }
 
-// Unproven returns a warning if no run has yet executed the rule by a saved plan.
+// Unproven returns a warning if no run that followed a saved plan has executed the rule yet.
 func (p Policy) Unproven() []message.Message {
 	if p.Proven {
 		return nil

@@ -130,8 +130,8 @@ type Result struct {
 	// RowsRestored came back from the trash. RowsExisting stayed there, since rows with their keys exist again.
 	RowsRestored int64 `json:"RowsRestored,omitempty"`
 	RowsExisting int64 `json:"RowsExisting,omitempty"`
-	// Detail says what was retained, or why the task was not run; "" if neither applies. Details has the same messages
-	// one by one.
+	// Detail is about retained rows, or why the task was not run; "" if neither applies. Details has the same messages one
+	// by one.
 	Detail  string            `json:"Detail,omitempty"`
 	Details []message.Message `json:"Details,omitempty"`
 	// Reason says for programs why the task was refused; "" if it was not. Metadata has the details.

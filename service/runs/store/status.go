@@ -23,7 +23,7 @@ type Status struct {
 
 	ScheduleEnabled float64  // 1 or 0
 	NextRunTime     *float64 // in Unix seconds; nil if no run is due
-	// Pace is that of the active run that deletes; "" without such a run. PausedByCaller and PausedBySchedule say
+	// Pace is the pace of the active run that deletes; "" without such a run. PausedByCaller and PausedBySchedule say
 	// since when it, or the run that waits for it, has been paused by a caller or by the schedule, in Unix seconds; 0 if
 	// none is.
 	Pace                             pace.Pace
