@@ -23,8 +23,8 @@ var addresses = rules.Task{
 	}},
 }
 
-// npai stands for "n'habite pas à l'adresse indiquée". The reference time of this run becomes the lower bound of
-// the next one, unless entries were retained.
+// npai is "n'habite pas à l'adresse indiquée". The reference time of this run becomes the lower bound of the next one,
+// unless entries were retained.
 var npai = rules.Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

@@ -46,11 +46,11 @@ const (
 const isIndexed = `EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey)
     AND i.indpred IS NULL AND i.indisvalid)`
 
-// findCascades returns the foreign keys of all schemas. It has partitioned tables instead of their partitions: a
-// key of one partition, or to one, counts as a key of all of them. It leaves out keys with PERIOD, which can only
-// refuse a DELETE; that shows when it is tried. If a column and its key have different collations, PostgreSQL
-// compares them by that of the key. COLLATE is added only where this matters, or where PostgreSQL would not know
-// which collation to use; anywhere else it would keep indexes from being used.
+// findCascades returns the foreign keys of all schemas. It has partitioned tables instead of their partitions: a key of
+// one partition, or to one, counts as a key of all of them. It leaves out keys with PERIOD, which can only refuse a
+// DELETE; that shows when it is tried. If a column and its key have different collations, PostgreSQL compares them by
+// that of the key. COLLATE is added only where this matters, or where PostgreSQL could not determine which collation to
+// use; anywhere else it would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,

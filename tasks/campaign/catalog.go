@@ -35,8 +35,8 @@ var knownTables = []string{
 type Catalog struct {
 	// Schema is the unquoted name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the unquoted names of other schemas with known tables, even if the role may not use them. If
-	// the scope says NoCampaign, they are all schemas with known tables. They are not read.
+	// OtherSchemas are the unquoted names of other schemas with known tables, even if the role cannot use them. If the
+	// scope says NoCampaign, they are all schemas with known tables. They are not read.
 	OtherSchemas []string
 	Role         string
 	// Version is server_version_num, which is 150004 for 15.4.
@@ -55,7 +55,7 @@ type Catalog struct {
 	mappingsErr         error
 }
 
-// findSchema ranks the schemas that hold known tables. Those that the role may use come first, then those with
+// findSchema ranks the schemas that hold known tables. Schemas that the role can use come first, then those with
 // NmsDelivery, then those on the search path; after that the number of known tables decides.
 const findSchema = `
 SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),

@@ -113,8 +113,8 @@ var idColumns = map[string]string{
 	"nmsremamatchrcp":     "ihypothesisid",
 }
 
-// namedKeys returns the integer columns that are keys by the application's naming. PostgreSQL itself knows no keys
-// of a foreign table, or of a partitioned table with a foreign partition.
+// namedKeys returns the integer columns that are keys by the application's naming. PostgreSQL itself has no keys of a
+// foreign table, or of a partitioned table with a foreign partition.
 func (t *Table) namedKeys() []string {
 	return slices.DeleteFunc(t.namedIDs(), func(id string) bool { return !t.HasInteger(id) })
 }

@@ -21,9 +21,9 @@ type Leaf struct {
 	// Rights are the role's rights to the leaf itself: rights to a table do not include its partitions. CanInsert is
 	// not set.
 	Rights
-	// Empty and From are known only where a right is missing and nobody has locked the leaf. From has the days before
-	// which a partition has no row, by the stored names of the columns that partition it; in some time zone, so
-	// within a day.
+	// Empty and From are known only where a right is missing and no session has locked the leaf. From has the days before
+	// which a partition has no row, by the stored names of the columns that partition it; in some time zone, so within a
+	// day.
 	Empty bool
 	From  map[string]time.Time
 }
@@ -49,7 +49,7 @@ const unusableLeaf = `(NOT has_table_privilege(c.oid, 'SELECT')
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (relation = c.oid OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
 
-// partitionBegins returns the first days, since 1970, of the ranges of a leaf c, by column. It knows those that are
+// partitionBegins returns the first days, since 1970, of the ranges of a leaf c, by column. It includes those that are
 // written in the ISO style and after Christ.
 const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - date '1970-01-01')
   FROM pg_partition_ancestors(c.oid) AS up (oid) JOIN pg_class p ON p.oid = up.oid

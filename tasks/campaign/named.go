@@ -62,20 +62,19 @@ type Column struct {
 	comparable string
 }
 
-// ColumnIdentity is SQL that tells a column a from another one of the same name that was added later or has another
-// type.
+// ColumnIdentity is SQL that distinguishes a column a from another one of the same name that was added later or has
+// another type.
 const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
 type tableName struct{ schema, name namePart }
 
-// namePart is one part of a name as a policy writes it. Without quotes, it may also stand for the same name in
-// lower case.
+// namePart is one part of a name as a policy writes it. Without quotes, it may also mean the same name in lower case.
 type namePart struct {
 	text   string
 	quoted bool
 }
 
-// folded returns the lower-case name that an unquoted part may also stand for, or the name itself.
+// folded returns the lower-case name that an unquoted part may also mean, or the name itself.
 func (p namePart) folded() string {
 	if p.quoted {
 		return p.text
@@ -83,7 +82,7 @@ func (p namePart) folded() string {
 	return strings.ToLower(p.text)
 }
 
-// candidates returns the unquoted names that a part may stand for, in order of preference.
+// candidates returns the unquoted names that a part may mean, in order of preference.
 func (p namePart) candidates() []string { return slices.Compact([]string{p.text, p.folded()}) }
 
 // namePattern matches one part of a name, in quotes or not, and the dot after it.
@@ -116,9 +115,9 @@ func BaseName(text string) string {
 	return n.name.text
 }
 
-// findNamed finds the relations that names stand for. A name is given as its text ($1), its schema ($2, or else
-// $3), and its base name ($4, or else $5). Without a schema, the name stands for a relation of the application's
-// schema ($6), or else of the first possible schema on the search path.
+// findNamed finds the relations that names mean. A name is given as its text ($1), its schema ($2, or else $3), and its
+// base name ($4, or else $5). Without a schema, the name means a relation of the application's schema ($6), or else of
+// the first possible schema on the search path.
 const findNamed = `
 SELECT given.text, found.oid
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])

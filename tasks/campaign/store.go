@@ -101,7 +101,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, maxInserts)
 }
 
-// ErrNoSequence means that the role may not use a sequence. The error's text has the missing GRANT.
+// The text of an ErrNoSequence has the missing GRANT.
 var ErrNoSequence = errors.New("the role cannot use the id sequence")
 
 type sequence struct {

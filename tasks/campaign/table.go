@@ -55,7 +55,7 @@ type Table struct {
 	hasZeroRecord bool
 }
 
-// Rights are what the role may do with the rows of a relation.
+// Rights are the role's rights on the rows of a relation.
 type Rights struct {
 	CanUse               bool // the relation's schema
 	CanSelect, CanInsert bool // on at least one column; CanSelect also needs CanUse
@@ -139,7 +139,7 @@ const materialized = "a materialized view"
 // ShowsAllRows reports whether a query returns all current rows.
 func (t *Table) ShowsAllRows() bool { return t.Kind != materialized && !t.RowSecurity }
 
-// Unreadable returns those columns, given by their unquoted names, that the role may not read.
+// Unreadable returns the columns (unquoted names) that the role cannot read.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

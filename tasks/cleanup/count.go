@@ -441,8 +441,8 @@ func (t *countedTask) related(relation string) (map[string]bool, error) {
 	return rules.RelatedRelations(jobs, relation), nil
 }
 
-// remarkUndated adds remarks on rows that a policy's rule never matches, since the column by which it judges their
-// age is NULL.
+// remarkUndated adds remarks on rows that a policy's rule never matches, since the column that it takes as their age is
+// NULL.
 func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 	if a.Task.Basis == "" || len(a.Jobs) == 0 {
 		return
@@ -474,7 +474,7 @@ func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 	}
 }
 
-// ageColumns returns the stored names of the columns by which a job judges the age of rows.
+// ageColumns returns the stored names of the columns that a job takes as the age of rows.
 func ageColumns(j rules.Job) (columns []string) {
 	for _, part := range slices.Concat(j.Step.Rules...) {
 		switch p := part.(type) {

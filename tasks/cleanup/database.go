@@ -228,7 +228,6 @@ func (j serverJournal) Log(ctx context.Context, messages ...message.Message) err
 	return j.Journal.Log(ctx, named...)
 }
 
-// basisOf returns what decides what a run does, apart from the rows and the time.
 func basisOf(c Config, env rules.Env) Basis {
 	b := Basis{
 		Version:  "unknown",

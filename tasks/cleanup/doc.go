@@ -1,17 +1,17 @@
-// Package cleanup carries out the tasks of a run one after another, or counts what they would do.
+// Package cleanup carries out the tasks of a run one after another, or counts for a dry run.
 //
 // # The life of a run
 //
 // A worker calls Execute, or DryRun. Both make a Run (run.go) and an Executor: one deletes (execute.go), one counts
 // (dry_run.go). Everything else is the same for both, so that a dry run meets the problems that the run will meet.
 //
-//  1. Run.Begin reads the catalog, the options and the holds, and judges what concerns the whole run: rights, clocks,
+//  1. Run.Begin reads the catalog, the options and the holds, and checks what concerns the whole run: rights, clocks,
 //     and the guards of a first run and of an idle application.
 //  2. Run.Tasks takes the tasks of the run in their order. Each try of one is an Attempt: it reads again what may have
 //     changed since (holds, policies, tables), compiles the task by package rules, compares it with the saved plan, and
 //     chooses the parents.
 //  3. The Executor does the attempt: rows of jobs, then what is rolled up (rollup.go), work tables (worktables.go,
-//     drop.go, lists.go), and VACUUM (vacuum.go). Before the executor changes anything, guards judge the figures that
+//     drop.go, lists.go), and VACUUM (vacuum.go). Before the executor changes anything, guards check the figures that
 //     they ask for (figures.go).
 //  4. What is retained, and why, is counted (retained.go) and becomes a part of the Outcome.
 //

@@ -78,8 +78,8 @@ func (x *counting) DoExternal(ctx context.Context, a *Attempt, o external.Task) 
 	})
 }
 
-// judgeItems judges how many items a task on another database would delete. before is how many of them earlier
-// tasks of a dry run would delete.
+// judgeItems checks how many items an external task would delete. before is how many of them earlier tasks of a dry run
+// would delete.
 func judgeItems(
 	ctx context.Context, a *Attempt, o external.Task, run string, before int64, showRefused bool,
 ) ([]guard.Trip, error) {

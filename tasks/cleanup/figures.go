@@ -284,7 +284,7 @@ func (f *figures) assume(
 // errEnough ends counting when more rows were found than needed.
 var errEnough = errors.New("enough")
 
-// ignoreUnreadable ignores that a relation is locked or dropped: the batches will find that, too.
+// ignoreUnreadable ignores that a relation is locked or dropped: the batches will also find that.
 func ignoreUnreadable(ctx context.Context, b *rules.Binder, err error, relation string) error {
 	if errors.Is(err, errEnough) || sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
 		campaign.Dropped(ctx, b.Pool, err, relation) {
@@ -387,8 +387,8 @@ func (f *figures) read(
 // ParentsAtOnce is the most parents for which one statement deletes rows: their ids are sent with every statement.
 const ParentsAtOnce = 20_000
 
-// estimateRows returns how many rows the jobs would delete, roughly; a negative number stands for unknown. Only
-// progress and the guards depend on it.
+// estimateRows returns roughly how many rows the jobs would delete; a negative number means unknown. Only progress and
+// the guards depend on it.
 func estimateRows(ctx context.Context, b *rules.Binder, jobs []rules.Job, parents rules.ChosenParents) int64 {
 	if len(jobs) == 0 {
 		return -1
@@ -413,9 +413,9 @@ func estimateRows(ctx context.Context, b *rules.Binder, jobs []rules.Job, parent
 	return int64(expected)
 }
 
-// sample returns a sweep to estimate instead of a job's. If rows depend on parents, its condition has only the ids:
-// the planner cannot know that the conditions by which these were found are redundant. If there are many ids it has
-// some of them, and factor scales the result.
+// sample returns a sweep to estimate instead of a job's. If rows depend on parents, its condition has only the ids: the
+// planner does not see that the conditions that found these are redundant. If there are many ids it has some of them,
+// and factor scales the result.
 func sample(
 	ctx context.Context, b *rules.Binder, j rules.Job, parents []int64,
 ) (s purge.Sweep, factor float64, err error) {

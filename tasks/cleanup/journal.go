@@ -30,9 +30,8 @@ var (
 	ErrPolicyChanged = errors.New("the policy was changed meanwhile")
 )
 
-// A Journal is where a run reports what it does, and by which it is controlled. Every method that returns an error
-// fails if another worker may have the run. What batches call may be called concurrently: Write and the methods from At
-// to Proceed.
+// A Journal records what a run does, and controls it. Every method that returns an error fails if another worker may
+// have the run. What batches call may be called concurrently: Write and the methods from At to Proceed.
 type Journal interface {
 	// TaskStarted reports that the task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
@@ -180,7 +179,7 @@ type Outcome struct {
 	// Problem is why the task failed; "" if it did not.
 	Problem  string
 	Retained purge.Retained
-	// Details say what was retained, or why the task was not run.
+	// Details are about retained rows, or why the task was not run.
 	Details []message.Message
 	// Reason and Metadata are those of a failure.Refusal; empty if the task was not refused. Trips are the guards that
 	// refused it.

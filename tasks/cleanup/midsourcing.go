@@ -158,7 +158,7 @@ type midSourcingPurge struct {
 	Remote  midSourcingDatabase
 	Journal Journal
 	Log     func(ctx context.Context, messages ...message.Message)
-	// Leftovers is set if deliveries that earlier runs left on servers are deleted, too.
+	// Leftovers is set if deliveries that earlier runs left on servers are also deleted.
 	Leftovers bool
 }
 

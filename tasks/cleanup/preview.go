@@ -71,7 +71,7 @@ type PreviewTable struct {
 	Remarks []string `json:"Remarks,omitempty"`
 }
 
-// SavedTask is what a task would do. A run by a saved plan does this and nothing else.
+// SavedTask is what a task would do. A run that follows the saved plan does this and nothing else.
 type SavedTask struct {
 	Basis Basis `json:"Basis"`
 	// Relations are the object ids of the relations that the task changes and reads, by their quoted names.
@@ -89,7 +89,7 @@ type SavedTask struct {
 	Tables []PreviewTable `json:"-"`
 }
 
-// Basis is what decides what a run does, apart from the rows and the time.
+// Basis is all that a run depends on, apart from the rows and the time.
 type Basis struct {
 	Version string `json:"Version"`
 	// Options are the effective delays, by name. Mappings are the tables that the delivery mappings name, by column.

@@ -47,7 +47,7 @@ type Config struct {
 	// that they require did not succeed.
 	Succeeded, Failed map[string]bool
 	Settings          purge.Settings
-	// Lock is the key of the advisory lock that all batches of the run share; 0 stands for none.
+	// Lock is the key of the advisory lock that all batches of the run share; 0 means none.
 	Lock        int64
 	MidSourcing MidSourcing
 	// NoCampaign is set if the database is not the application's, so that Pipeline has no tasks for it.
@@ -86,8 +86,8 @@ func (c Config) Scope() campaign.Scope {
 type Standby struct {
 	// Pool connects to the same database on the standby; nil without a standby.
 	Pool *pgxpool.Pool
-	// MaxWait is how long a dry run waits for the standby to replay what was written before the dry run began; 0
-	// stands for ten minutes.
+	// MaxWait is how long a dry run waits for the standby to replay what was written before the dry run began; 0 means ten
+	// minutes.
 	MaxWait time.Duration
 }
 
@@ -96,7 +96,7 @@ type Executor interface {
 	Try(ctx context.Context, task string, attempt func() error) error
 	// Do does the task of an attempt. done is false if there was nothing to do.
 	Do(ctx context.Context, a *Attempt) (done bool, err error)
-	// DoExternal does a task on another database. Its items are in a.Candidates.
+	// DoExternal does an external task. Its items are in a.Candidates.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t rules.Task, a *Attempt, o *Outcome) error
@@ -118,7 +118,7 @@ type Run struct {
 	Config   Config
 	Journal  Journal
 	Database *Database
-	// State is what attempts know of the tasks before theirs.
+	// State is the state of earlier tasks.
 	State rules.State
 	// ClockOffset is how far the clock of this process is ahead of the database's.
 	ClockOffset time.Duration
@@ -301,7 +301,7 @@ func (r *Run) readClock(ctx context.Context) error {
 	return nil
 }
 
-// warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is unknown.
+// warnOfOtherCleaner warns if the application also cleans the database. It fails if it cannot determine that.
 func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	var started bool
 	err := r.Database.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
@@ -331,8 +331,8 @@ func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	return err
 }
 
-// guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run
-// only warns.
+// guardStart checks the clock, whether the run is the first one, and whether the application is idle. A dry run only
+// warns.
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.History(ctx)
 	if err != nil {
@@ -452,9 +452,9 @@ type Attempt struct {
 	Jobs   []rules.Job
 	// Parents are the ids of the parents, as chosen at the beginning.
 	Parents []int64
-	// History is what guards compare with; nil if guards are not to judge.
+	// History is the guards' history; nil turns them off.
 	History *guard.History
-	// Candidates are those of a task on another database; nil for other tasks, and before they are known.
+	// Candidates are the items of an external task; nil for other tasks, and before they are known.
 	Candidates *external.Candidates
 	Cursor     *purge.Cursor
 
@@ -690,7 +690,7 @@ func (a *Attempt) isCredible(ctx context.Context, o rules.Orphan) (bool, error) 
 const maxWriting = 10 * time.Second
 
 // writers returns the transactions that may have written to the relations $1. If $2 is not NULL, it returns only
-// those of them that are in $2.
+// transactions in $2.
 const writers = `SELECT DISTINCT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND relation = ANY ($1::oid[]) AND pid IS DISTINCT FROM pg_backend_pid() AND granted

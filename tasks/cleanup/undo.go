@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// keeps returns for how long the task keeps what it deletes; 0 if it keeps nothing, as on mid-sourcing servers.
+// keeps returns how long the trash keeps the task's rows; 0 if it does not, as on mid-sourcing servers.
 func (a *Attempt) keeps() time.Duration { return keeps(a.Task) }
 
 func keeps(t rules.Task) time.Duration {
@@ -245,7 +245,7 @@ func (f *figures) width(ctx context.Context) (float64, error) {
 // trashed are how many rows of relations, by their quoted names, go to the trash.
 type trashed map[string]int64
 
-// whole stands for all rows of a relation, which goes to the trash with its indexes.
+// whole means all rows of a relation, which goes to the trash with its indexes.
 const whole = -1
 
 // bytes estimates what they take there.

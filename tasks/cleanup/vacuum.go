@@ -31,11 +31,11 @@ type Storage struct {
 
 func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
-// storages returns tables of the application's schema $1 and the service's own, and emptied tables ($3). If $2 is
-// set, it returns those that the role may vacuum, as their owner or, since PostgreSQL 17, by a grant; otherwise the
-// others. Emptied tables come first, in their order, and parents after their partitions. Unless $4 is set, it
-// returns only the emptied tables and their parents. Parents of foreign tables are left out, since ANALYZE would
-// read these from their server. Nothing in this query waits for a lock, as pg_partition_tree would.
+// storages returns tables of the application's schema $1 and the service's own, and emptied tables ($3). If $2 is set,
+// it returns tables that the role can vacuum, as their owner or, since PostgreSQL 17, by a grant; otherwise the others.
+// Emptied tables come first, in their order, and parents after their partitions. Unless $4 is set, it returns only the
+// emptied tables and their parents. Parents of foreign tables are left out, since ANALYZE would read these from their
+// server. Nothing in this query waits for a lock, as pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
   FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)),
@@ -64,7 +64,7 @@ func allStorage(
 }
 
 // emptiedStorage returns the emptied tables, given by their quoted names, and their parents, without those that the
-// role may not vacuum.
+// role cannot vacuum.
 func emptiedStorage(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
 	return listStorage(ctx, db, schema, true, emptied, false)
 }

@@ -36,7 +36,7 @@ type Limits struct {
 	// longest time since the application last wrote something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
-	// First turns on the guard of scheduled runs in a database that nobody has cleaned by hand.
+	// First turns on the guard of scheduled runs in a database that was never cleaned by hand.
 	First bool `json:"First"`
 }
 

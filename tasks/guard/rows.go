@@ -70,7 +70,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	return j, nil
 }
 
-// judgePolicy judges a policy whose rule has not run yet: any row trips the guard.
+// For a policy whose rule has not run yet, any row trips the guard.
 func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	if !r.Unproven {
 		return nil, nil
@@ -82,7 +82,7 @@ func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	return &Trip{Guard: Policy, Table: r.Table, Number: n}, nil
 }
 
-// judgeShare judges the share of a table's rows that would be deleted. All tasks and runs within SharePeriod count
+// judgeShare checks the share of a table's rows that would be deleted. All tasks and runs within SharePeriod count
 // together.
 func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate float64, j *Judgement) (*Trip, error) {
 	if h.MaxSharePercent == 0 || r.Empties {
@@ -137,7 +137,7 @@ func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, typical > 0, estimate, f.CountWithoutDelays)
 }
 
-// judgeCutoff judges the number of rows between a former cutoff and one that has moved too fast.
+// judgeCutoff checks the number of rows between a former cutoff and one that has moved too fast.
 func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	if !h.Cutoff {
 		return nil, nil

@@ -68,7 +68,7 @@ type RowExplanation struct {
 	// Table is the quoted name with the schema.
 	Table  string
 	Exists bool
-	// Key is the condition on a row r by which it was looked for.
+	// Key is the condition that was used to find a row r.
 	Key sqlexpr.Expr
 	// Uncovered is why nothing is explained, because no task covers the table; nil if one does.
 	Uncovered error

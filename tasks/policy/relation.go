@@ -16,8 +16,8 @@ type Relation struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
-	// Identity tells the table and its columns from others of the same names. It is as of when the policy was set or
-	// last read, and empty if there was no such table then.
+	// Identity distinguishes the table and its columns from others of the same names. It is as of when the policy was set
+	// or last read, and empty if there was no such table then.
 	Identity string `json:"identity"`
 }
 

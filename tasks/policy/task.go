@@ -92,9 +92,8 @@ func (p Policy) assignments() (assignments []rules.Assignment) {
 	return assignments
 }
 
-// tables returns the policy's table. It returns none if the table no longer exists, if no policy may change it, or
-// if the policy can no longer be applied to it. It fails if the name stands for a different table than when the
-// policy was set.
+// tables returns the policy's table. It returns none if the table no longer exists, if no policy may change it, or if
+// the policy can no longer be applied to it. It fails if the name means a different table than when the policy was set.
 func (p Policy) tables(env rules.Env, in *rules.Plan) ([]*campaign.Table, error) {
 	if err := p.requireSame(env.Catalog); err != nil {
 		return nil, err

@@ -166,10 +166,10 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	return nil
 }
 
-// queueAsOwner runs the statements as the table's owner if that is allowed. Triggers then run as the owner, too;
-// deferred triggers are fired before the role is reset, since before PostgreSQL 18 they run as the role that
-// commits. The relations are checked once more as the owner, because row security may hide rows from that role by
-// now. This is not a security boundary: a trigger may run RESET ROLE.
+// queueAsOwner runs the statements as the table's owner if that is allowed. Triggers then also run as the owner;
+// deferred triggers are fired before the role is reset, since before PostgreSQL 18 they run as the role that commits.
+// The relations are checked again as the owner, because row security may hide rows from that role by now. This is not a
+// security boundary: a trigger may run RESET ROLE.
 func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 	if w.info.owner == "" {
 		queue()

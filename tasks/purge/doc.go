@@ -8,7 +8,7 @@
 // the table is never searched again. The statement has the whole condition: a row that the application changes in
 // between is judged by its new state. The statements are in ../testdata/statements.sql, in full.
 //
-// purge does not know runs. Package rules compiles sweeps, and package cleanup runs or counts them. The caller
+// purge has no notion of runs. Package rules compiles sweeps, and package cleanup runs or counts them. The caller
 // provides the Ledger that counts a batch in its transaction, and the Bounds that a batch must not exceed. Package pace
 // sizes batches, and package throttle makes them wait.
 package purge

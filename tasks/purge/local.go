@@ -195,7 +195,7 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 // are, or some number above the limit if there are more. done is false if the table has to be swept instead.
 func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (done bool, err error) {
 	p, limit := l.progress, int64(cmp.Or(l.table.engine.findAtOnce, foundAtOnce))
-	// Rows that others changed in the meantime have moved. They are searched for once more.
+	// Rows that others changed in the meantime have moved. They are searched for again.
 	for again := true; ; {
 		rows, err := pass(limit)
 		switch {

@@ -21,9 +21,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Rows on another server have no usable TIDs. A sweep finds the keys of the obsolete rows in one window of keys
-// after another, and deletes or updates these rows. Every statement goes through this server, which knows where the
-// rows are.
+// Rows on another server have no usable TIDs. A sweep finds the keys of the obsolete rows in one window of keys after
+// another, and deletes or updates these rows. Every statement goes through this server, which locates them.
 
 // The width of windows of keys, and the most rows of a batch. The keys of a batch are written to the ledger.
 const (
@@ -38,7 +37,7 @@ const (
 const findKeysTimeout = 30 * time.Second
 
 // OtherServerError means that a sweep ended early, because a statement failed on the server that has the rows, or
-// because the rows have no key by which to find them. Obsolete rows remain.
+// because the rows have no key to find them. Obsolete rows remain.
 type OtherServerError struct {
 	Reason string
 	// Uncounted is how many rows may have been deleted or updated without being in the ledger.

@@ -27,8 +27,7 @@ var MaxAttempts = map[string]int{
 
 var errPersists = errors.New("still failing after retries")
 
-// Retry repeats a batch after transient errors, with random exponential backoff. name stands for the batch in
-// messages.
+// Retry repeats a batch after transient errors, with random exponential backoff. name identifies the batch in messages.
 func (e *Engine) Retry(ctx context.Context, name string, batch func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
@@ -100,7 +99,7 @@ func (e *Engine) prologue(calls ...string) string {
 type session struct {
 	engine *Engine
 	conn   *pgxpool.Conn
-	reads  time.Duration // how long a statement that reads much of a table may take; 0 stands for the usual timeout
+	reads  time.Duration // how long a statement that reads much of a table may take; 0 means the usual timeout
 	blocks int64         // how many blocks the table has that is read
 }
 

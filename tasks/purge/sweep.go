@@ -176,7 +176,7 @@ func (s *Sweep) matchSQL() sqlexpr.Expr {
 	return sqlexpr.Format("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
 }
 
-// maxRows is the most rows that a statement may pick. limit is the maximum in the settings; 0 stands for none.
+// maxRows is the most rows that a statement may pick. limit is the maximum in the settings; 0 means none.
 func (s *Sweep) maxRows(limit int) int {
 	rows := s.Limit
 	if limit > 0 {

@@ -16,13 +16,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// State is what a run knows about its tasks. All binders of a run share it.
+// State is the state of a run's tasks. All binders of the run share it.
 type State struct {
 	// Succeeded are the tasks that have succeeded, by name.
 	Succeeded map[string]bool
 	// RetainedParents are the tasks that retained parents, or may have done so under a previous worker.
 	RetainedParents map[string]bool
-	// DryRun is what only a dry run knows; nil in a run that deletes.
+	// DryRun is the state of a dry run; nil in a run that deletes.
 	DryRun *DryRun
 }
 
@@ -270,7 +270,7 @@ func (b *Binder) lookup(ctx context.Context, l Lookup) (value any, err error) {
 	return value, nil
 }
 
-// Among returns those of ids that the query finds.
+// Among returns the ids that the query finds.
 func (b *Binder) Among(ctx context.Context, db campaign.Querier, q sqlexpr.Expr, ids []int64) (map[int64]bool, error) {
 	query, err := b.Bind(ctx, q, ids)
 	if err != nil {

@@ -96,8 +96,8 @@ func OnRelation(relation string) func(Job) bool {
 	return func(j Job) bool { return j.Relation == relation }
 }
 
-// Touches reports whether a job deletes or updates rows of a table, given by its quoted name. Rows that are paired
-// with the job's own count, too.
+// Touches reports whether a job deletes or updates rows of a table, given by its quoted name. Rows paired with the
+// job's own also count.
 func Touches(j Job, table string) bool {
 	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }

@@ -126,7 +126,7 @@ type Job struct {
 	Affected []*campaign.Table
 	// ParentIDs is a query for the ids of the parents on which a row r depends; empty if it depends on none.
 	ParentIDs string
-	// Estimates says why the number of rows in a dry run may differ from that of a run; nil if it is exact.
+	// Estimates are the reasons why a dry run may count other rows than a run deletes; nil if it is exact.
 	Estimates []string
 	// Location says where the rows are; empty if they are on this server.
 	Location string
@@ -636,8 +636,8 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 
-// hidesRows reports whether a query may not show all rows of a table, which is the compiled one or one that its
-// rule reads. If so, it notes that the compiled table is not cleaned completely.
+// hidesRows reports whether queries of a table, the compiled one or one that its rule reads, might hide rows. If so, it
+// notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
 	switch {
 	case t.RowSecurity:

@@ -104,8 +104,8 @@ func (f holdFinder) newCompiler() *holdCompiler {
 	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
-// through is the condition that a column of r contains the key of a row of another table that is on hold, as
-// compiled by onHold. It is true for all rows if that table may not show all of its rows.
+// through is the condition that a column of r contains the key of a row of another table that is on hold, as compiled
+// by onHold. It is true for all rows if that table might hide rows.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -168,7 +168,7 @@ func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	skipped := &Plan{}
 	logs, err := step.On(f.env, skipped)
-	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned may have rows on hold, too
+	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned may also have rows on hold
 	paired, key, id := f.env.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
 	if err != nil || paired == nil || !paired.Has(key) || (paired != f.table && !slices.Contains(logs, f.table)) {
 		return nil, err
@@ -269,9 +269,9 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	return sqlexpr.Or(sides...)
 }
 
-// withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if
-// none can be. path has the tables through which foreign keys were followed, the last one by the key arrived: whether
-// the row is on hold since it refers by this key to a row on hold is judged for that row.
+// withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if none
+// can be. path has the tables through which foreign keys were followed, the last one by the key arrived: whether the
+// row is on hold because it refers by this key to a row on hold is decided for that row.
 func (c *holdCompiler) withChildren(r row, arrived *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
@@ -343,7 +343,7 @@ type HeldRows struct {
 	OID     uint32       `json:"-"`
 	Table   string       `json:"table"`
 	Columns []HeldColumn `json:"columns"`
-	// Instead is empty, or tells what became of the table of the hold, if this is another one with its name.
+	// Instead is empty, or what became of the hold's table, if this is another table with its name.
 	Instead string `json:"-"`
 }
 
@@ -376,7 +376,7 @@ func (h HeldRows) changed(t *campaign.Table) string {
 	return ""
 }
 
-// condition is the condition that a row is one of the rows on hold. It is true if this cannot be known.
+// condition is the condition that a row is one of the rows on hold. It is true if this cannot be determined.
 func (h HeldRows) condition(c *compiler, r row) sqlexpr.Expr {
 	held := c.env.Catalog.Table(h.Table)
 	if h.Instead != "" {

@@ -150,8 +150,8 @@ type linkedStep struct {
 	ids    []int64 // the ids of the parents on hold
 }
 
-// newHoldLinker finds the columns that link rows to deliveries, lists or workflows: those by which a task of the
-// pipeline deletes rows.
+// newHoldLinker finds the columns that link rows to deliveries, lists or workflows: the columns through which a task of
+// the pipeline deletes rows.
 func newHoldLinker(env Env) (l holdLinker, err error) {
 	l.env = env
 	for _, t := range env.Pipeline {

@@ -124,9 +124,8 @@ type SQL struct {
 	// Due is the SQL, written like Text, of the time from which the condition is true. It is empty if the condition
 	// does not change with time alone.
 	Due string
-	// Text is SQL in which {alias} stands for a table with that alias in a FROM, and {now} for the reference time. It
-	// must not become true because a row of such a table is missing, since row security may hide that row; use Orphan
-	// instead.
+	// Text is SQL in which {alias} is the alias of a table in a FROM, and {now} the reference time. It must not become
+	// true because a row of such a table is missing, since row security may hide that row; use Orphan instead.
 	Text string
 	// Reads are the tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source

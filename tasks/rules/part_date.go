@@ -146,7 +146,7 @@ func (p inWholePartition) option() campaign.Option { return p.age.option() }
 
 func (inWholePartition) columns() []string { return nil }
 
-// A partition's bounds are later than the date of the row, by which a reader can tell.
+// A partition's bounds are later than the date of the row.
 func (inWholePartition) trueFrom(*compiler, row) (unknown sqlexpr.Expr) { return unknown }
 
 // Never is a time that is never reached. The API cannot represent a later time, and PostgreSQL can still add a

@@ -9,8 +9,8 @@ import (
 )
 
 // Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are not links.
-// Orphan is not true if the parent table is empty, or if the role may not see all of its rows: a missing row then
-// proves nothing.
+// Orphan is not true if the parent table is empty, or if the role cannot see all of its rows: a missing row then proves
+// nothing.
 type Orphan struct {
 	noOption
 	Column string
@@ -68,8 +68,8 @@ func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone",
 
 func (p Orphan) columns() []string { return []string{p.Column} }
 
-// Unreferenced is true if no row of another table refers to the row by a foreign key. It is not applicable if there
-// is no such key, or if the role may not see all rows of the tables that have one.
+// Unreferenced is true if no row of another table refers to the row by a foreign key. It is not applicable if there is
+// no such key, or if the role cannot see all rows of the tables that have one.
 type Unreferenced struct{ noOption }
 
 func (Unreferenced) applies(c *compiler, r row) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Selector returns the tables of a step, and notes those that are missing. It fails if it needs the delivery
+// Selector returns the tables of a step, and adds notes about missing tables. It fails if it needs the delivery
 // mappings, which name logs, and they could not be read.
 type Selector func(env Env, p *Plan) ([]*campaign.Table, error)
 

@@ -23,8 +23,7 @@ type Number int64
 
 func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
-// Text is a value that PostgreSQL converts to the type of a column of a table that a policy names; nil stands for
-// NULL.
+// Text is a value that PostgreSQL converts to the type of a column of a table that a policy names; nil means NULL.
 type Text struct{ Value *string }
 
 func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
@@ -35,8 +34,8 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 	return typed(*v.Value, detail.Type), ok // the assignment fails if the value does not fit, rather than cut it off
 }
 
-// FromKey is a text in which "{key}" stands for the row's key, and "{hash}" for the MD5 of it in hexadecimal. The
-// table must have a single key.
+// FromKey is a text in which "{key}" is the row's key, and "{hash}" its MD5 in hexadecimal. The table must have a
+// single key.
 type FromKey string
 
 func (v FromKey) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {

@@ -56,7 +56,7 @@ func Format(format string, operands ...any) Expr {
 	return e
 }
 
-// mark stands for an Expr in text that is being formatted. SQL cannot contain it.
+// mark is the place of an Expr in text that is being formatted. SQL cannot contain it.
 const mark = "\x00"
 
 // marker writes mark, and calls a function, where fmt would write an operand.

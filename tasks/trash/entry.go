@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Entry is what a run deleted from one relation.
+// Entry is the trash of one relation and one run.
 type Entry struct {
 	ID      int64
 	Run     string
@@ -66,27 +66,27 @@ func (e Entry) Belongs() string {
 // rowsLeft is how many rows of an entry are in the trash.
 const rowsLeft = "rows_trashed - rows_restored - rows_purged - rows_expired"
 
-// selectEntries selects what the run $1 has in the trash, or all runs if it is "".
+// selectEntries selects the entries of the run $1, or of all runs if it is "".
 const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns, ` + rowsLeft + `,
   COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
   parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'),
   kind = 'ROWS' AND to_regclass(root) IS NULL
 FROM cleanupd.trash WHERE end_time IS NULL AND ($1::text = '' OR run_id::text = $1)`
 
-// Entries returns what a run has in the trash, or all runs if run is "", in the order of deletion.
+// Entries returns the entries of a run, or of all runs if run is "", in the order of deletion.
 func Entries(ctx context.Context, db campaign.Querier, run string) ([]Entry, error) {
 	rows, _ := db.Query(ctx, selectEntries+" ORDER BY id", run)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 }
 
-// Due returns what has waited for long enough, by the clock of the database.
+// Due returns the expired entries, by the clock of the database.
 func Due(ctx context.Context, db campaign.Querier) ([]Entry, error) {
 	rows, _ := db.Query(ctx, selectEntries+" AND expire_time <= clock_timestamp() ORDER BY id", "")
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 }
 
-// List returns a page of what a run has in the trash, or all runs if run is "", the last deletion first, and the token
-// of the next page, "" on the last page. It leaves out tables of which a run has deleted no row, and fails with
+// List returns a page of the entries of a run, or of all runs if run is "", the last deletion first, and the token of
+// the next page, "" on the last page. It leaves out tables of which a run has deleted no row, and fails with
 // pagetoken.ErrInvalid.
 func List(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]Entry, string, error) {
 	before, err := pagetoken.Parse[int64](token)

@@ -36,7 +36,7 @@ type relation struct {
 	Top string `json:"top,omitempty"`
 	// Renamed are its indexes and sequences, which got the entry's name with their place here.
 	Renamed []renamed `json:"renamed,omitempty"`
-	// Inherits are the quoted names of the tables that it inherits from, by which its rows would still be read.
+	// Inherits are the quoted names of the tables that it inherits from, through which its rows would still be read.
 	Inherits []string     `json:"inherits,omitempty"`
 	Keys     []constraint `json:"keys,omitempty"` // its foreign keys
 	// Owner, Query, Options and Grants are those of a view.
@@ -132,8 +132,8 @@ func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Durati
 	return err
 }
 
-// lent lets the owner of a table have a right, such as USAGE ON SCHEMA s, while it does something. Nobody else sees the
-// right: it is given and taken in one transaction.
+// lent grants the owner of a table a right, such as USAGE ON SCHEMA s, for the time of do. Nobody else sees the right:
+// it is given and taken in one transaction.
 func lent(ctx context.Context, tx pgx.Tx, right, owner string, do func() error) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("GRANT %s TO %s", right, owner)); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 )
 
 // MakeSchema makes a schema for rows that come back, unless it is there. Whoever else owned it could drop what comes
-// back, or could have made tables for it that tell them its rows.
+// back, or could have made tables for it that reveal its rows to them.
 func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 	var there, ours, may bool
 	var role, database string
@@ -82,7 +82,7 @@ func (e *Entry) Left(ctx context.Context, tx pgx.Tx) error {
 // key exists again, or the table refuses them.
 type Restored struct {
 	Rows, Existing, Failed int64
-	// Reasons are those of the first rows that failed.
+	// Reasons are why the first rows failed.
 	Reasons []string
 }
 
@@ -98,7 +98,7 @@ type Restore struct {
 	Keys []string
 
 	result Restored
-	locked int // how many rows stay because another session locks what they need
+	locked int // how many rows stay because of locks of other sessions
 }
 
 // target is what the table of an entry is in a transaction that has locked it.
@@ -112,7 +112,7 @@ type target struct {
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
 }
 
-// Run restores the rows. It may be called again for those that stayed, for example after other entries were restored.
+// Run may be called again for rows that remain, for example after other entries were restored.
 func (r *Restore) Run(ctx context.Context) (Restored, error) {
 	width, end := int64(16), int64(0) // blocks
 	for from := int64(0); ; {
@@ -274,7 +274,7 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 	return err
 }
 
-// find returns the rows of some blocks that may come back, and counts those that may not.
+// find returns the rows of some blocks to restore, and counts the others.
 func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64) (rows []pgtype.TID, err error) {
 	or := func(conditions []string, format string) string {
 		all := []string{"false"}
@@ -320,7 +320,7 @@ func (r *Restore) fail(rows int, reason string) {
 // errSuppressed means that a trigger of the table suppressed an INSERT.
 var errSuppressed = errors.New("a trigger of the table suppresses it")
 
-// batch moves the rows of some blocks back in one transaction, and leaves those that the table refuses.
+// batch moves the rows of some blocks back in one transaction, except rows that the table rejects.
 func (r *Restore) batch(ctx context.Context, from, to int64) error {
 	before, begun := r.result, time.Now()
 	err := r.Engine.InTx(ctx, func(tx pgx.Tx) error {

@@ -26,7 +26,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Set also accepts the name that JSON uses, such as PACE_GENTLE. An empty text stands for the default.
+// Set also accepts the name that JSON uses, such as PACE_GENTLE. An empty text means the default.
 func (p *Pace) Set(text string) error {
 	if text == "" {
 		*p = ""

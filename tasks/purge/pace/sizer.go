@@ -66,7 +66,7 @@ func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 	}
 	s.learn(d/time.Duration(statements), size, direct)
 	d -= min(s.fixed, d)
-	target := max(s.target, s.fixed) // a fixed cost varies, too
+	target := max(s.target, s.fixed) // a fixed cost also varies
 	room := s.windows.Max
 	if direct && !s.windows.Exact && largest > 0 {
 		room = min(room, s.room(min(span, s.Width), largest))

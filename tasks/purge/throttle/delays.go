@@ -12,9 +12,9 @@ const (
 
 // delays recognizes standbys whose lag does not depend on batches. A standby that is delayed on purpose
 // (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. A
-// standby whose replay is stuck (because of pg_wal_replay_pause, a query there, or the delay of the only
-// transaction) replays nothing. An overloaded standby falls further behind, or catches up while batches wait. The
-// primary does not know the settings of its standbys.
+// standby whose replay is stuck (because of pg_wal_replay_pause, a query there, or the delay of the only transaction)
+// replays nothing. An overloaded standby falls further behind, or catches up while batches wait. The primary does not
+// have the settings of its standbys.
 type delays struct {
 	known    map[int32]time.Duration // the delays of standbys that are delayed on purpose, by PID
 	observed map[int32]*observation  // standbys that are too far behind

@@ -9,7 +9,7 @@ import (
 type Limits struct {
 	// ReplicaLag is the lag of the database's slowest standby.
 	ReplicaLag time.Duration
-	// LagMustBeSeen makes a lag that the role may not see exceed the limit; otherwise it is reported once.
+	// LagMustBeSeen makes a lag that the role cannot see exceed the limit; otherwise it is reported once.
 	LagMustBeSeen bool
 	// LagIgnore are the application names of standbys whose lag does not count.
 	LagIgnore []string

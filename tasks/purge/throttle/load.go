@@ -16,7 +16,7 @@ type load struct {
 	waiting  int64         // other sessions of this database that wait for a lock on a relation, row or transaction
 	blocked  int64         // other sessions that wait for a lock of this service
 	standbys []standbyLoad // standbys that stream from the server, with the slowest first
-	hidden   bool          // the role may not see the lag of standbys
+	hidden   bool          // the role cannot see the lag of standbys
 	wal      int64         // the server's position in the WAL, in bytes
 	recovery bool          // the server is a standby
 }

@@ -15,7 +15,7 @@ import (
 const retainedEvery = 10 * time.Second
 
 type retainedWAL struct {
-	Subject string // what the one warning is for, by which it is not repeated
+	Subject string // identifies the warning, so that it is not repeated
 	Reason  string // why the server cannot remove it
 	Bytes   int64  // 0 if unknown
 	Size    string // Bytes in readable form, or "an unknown amount"

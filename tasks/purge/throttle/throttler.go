@@ -15,7 +15,7 @@ import (
 // sampleEvery is how often the server's load is sampled. Batches in between use the last sample.
 const sampleEvery = 250 * time.Millisecond
 
-// Recorder is told why batches wait, and may stop them.
+// Recorder receives why batches wait, and may stop them.
 type Recorder interface {
 	// Throttled reports why the next batch waits; the cause is empty when it no longer does.
 	Throttled(c Cause)
