@@ -240,7 +240,7 @@ func (e *erasure) eraseOrphans(ctx context.Context, ids []int64) error {
 	})
 }
 
-// orphansOf splits tasks into orphans and tasks that are retained, with events that explain what is not simply erased.
+// orphansOf splits tasks into orphans and tasks that are retained, with events about the latter.
 func orphansOf(tasks []forms.Task) (orphans []forms.Task, retained []int64, events []Event) {
 	for _, t := range tasks {
 		switch {
@@ -275,7 +275,7 @@ type ProcessManager interface {
 }
 
 const (
-	// terminateTimeout is how long a process instance may take to end after it was told to terminate.
+	// terminateTimeout is how long a process instance may take to end after the request to terminate.
 	terminateTimeout = 5 * time.Minute
 	statusInterval   = time.Second
 )

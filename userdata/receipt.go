@@ -105,7 +105,7 @@ var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended
 var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
 // Verify searches again for everything that the erasure was to erase, and adds the result to the receipt. The query
-// must be the erasure's, and only the caller knows its user id; it is nil for an erasure by ids.
+// must be the erasure's, which only the caller has; it is nil for an erasure by ids.
 func (m *Manager) Verify(ctx context.Context, id string, q *Query) (*Receipt, error) {
 	r, err := m.Receipt(ctx, id)
 	if err != nil {

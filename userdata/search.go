@@ -27,7 +27,7 @@ type Query struct {
 	PrincipalIDs []string
 }
 
-// Variable is a variable of a workflow, or stands for all of its variables if Name is empty.
+// Variable is a variable of a workflow, or all of its variables if Name is empty.
 type Variable struct{ Application, Workflow, Name string }
 
 func (v Variable) String() string {

@@ -35,8 +35,7 @@ type Config struct {
 	// Server is asked to erase process instances; if it is nil, they are erased directly in the Forms server's
 	// database.
 	Server ProcessManager
-	// Lease is how long a replica may be silent before any other replica may take over its erasure; 0 means
-	// DefaultLease.
+	// Lease is how long after the last renewal any other replica may take over an erasure; 0 means DefaultLease.
 	Lease time.Duration
 	// Own fails if nothing may be changed because the record belongs to another instance or is a copy; nil means it
 	// never fails.

@@ -32,7 +32,7 @@ func (m *Manager) Wake() {
 	}
 }
 
-// Work carries out erasures, also those that other replicas have left, until the context ends.
+// Work carries out erasures, including abandoned ones, until the context ends.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	if m.OnlyWoken {
 		select {
@@ -195,8 +195,9 @@ func (e *erasure) beat(ctx context.Context, db execer) error {
 	return err
 }
 
-// depose ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a
-// frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
+// depose ends the session that holds the erasure's lock if its replica has not renewed it for longer than a lease,
+// since a frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement
+// fails.
 func (e *erasure) depose(ctx context.Context, lock int64) error {
 	_, err := e.conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
 		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
@@ -240,7 +241,7 @@ func isTransient(err error) bool {
 	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
 }
 
-// record is what the service's own database knows of an erasure of one Forms database.
+// record is the service's own record of an erasure of one Forms database.
 type record struct{ id, formsID string }
 
 // execer is a pool, a connection or a transaction.

@@ -95,7 +95,7 @@ type Column struct {
 	Date   bool   // the column holds dates
 	// Instance says that the column of a workflow's table names the process instance that a row belongs to.
 	Instance bool
-	// Ambiguous says that the table is one of several whose names match that of a workflow's table.
+	// Ambiguous means that several tables match the name of a workflow's table.
 	Ambiguous bool
 }
 

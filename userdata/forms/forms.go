@@ -226,7 +226,7 @@ type dialect interface {
 	Before(c Column) string
 	Seconds(c Column) string
 
-	// missing returns those of the tables that do not exist.
+	// missing returns the tables that do not exist.
 	missing(ctx context.Context, tx *Transaction, tables []string) ([]string, error)
 	// tablesLike returns the tables whose names in lower case are among names, in the schema of tb_process_instance.
 	tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error)

@@ -173,7 +173,7 @@ func (mysqlDialect) Lost(err error) bool { return mysqlerr.Lost(err) || sqlstate
 
 func (mysqlDialect) duplicate(err error) bool { return mysqlerr.Is(err, mysqlerr.Duplicate) }
 
-// missing also fails if the user may not see whether a table exists, or if a table is unsuitable: rows behind a view
+// missing also fails if the user cannot see whether a table exists, or if a table is unsuitable: rows behind a view
 // would be retained, and changes outside InnoDB could not be rolled back.
 func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []string) (missing []string, err error) {
 	engines := map[string]string{}
