@@ -302,7 +302,7 @@ func (c criteria) search(ctx context.Context, tx *forms.Transaction) (*purgeSear
 	var ok bool
 	var names string
 	if s.date, ok, names = columnNamed(dates, c.DateColumn); !ok {
-		return nil, fmt.Errorf("%s has no date column %q any longer; its date columns are: %s", forms.InstanceTable,
+		return nil, fmt.Errorf("%s no longer has a date column %q; its date columns are: %s", forms.InstanceTable,
 			c.DateColumn, names)
 	}
 	columns, known, err := tx.WorkflowColumns(ctx, c.covers)

@@ -93,7 +93,7 @@ func (m *Manager) Find(ctx context.Context, q Query) (result *Found, err error) 
 }
 
 // ErrNotPrincipal means that a given principal does not belong to the user id.
-var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this user id")
+var ErrNotPrincipal = failure.Field("principal_ids", "is not a principal of this user id")
 
 // ErrNoVariable means that the database has no such workflow or variable.
 var ErrNoVariable = failure.New(failure.NotFound, "no such")

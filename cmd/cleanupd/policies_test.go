@@ -156,7 +156,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 		for _, want := range []string{
 			":18: policy wrong: olderThan.days: must be 0 to 24855",
 			":21: policy wrong: filters[1].values: must be one for EQUAL",
-			`:24: policy missing: table: there is no table "ordrs", or the role may not use its schema (did you mean orders?)`,
+			`:24: policy missing: table: there is no table "ordrs", or the role cannot use its schema (did you mean orders?)`,
 		} {
 			if code != 2 || out != "" || strings.Count(errs, "\n") != 3 || !strings.Contains(errs, file+want) {
 				t.Errorf("%s: %d %s %s", how, code, out, errs)
@@ -327,7 +327,7 @@ func TestPoliciesAreListed(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)
 	if code, out, errs := f.do("set", "-f", f.file("policies:\n- {name: old-orders, table: orders, enabled: true, "+
-		"olderThan: {column: placed, days: 30}}")); code != 0 || !strings.Contains(errs, "no run has followed a saved plan") ||
+		"olderThan: {column: placed, days: 30}}")); code != 0 || !strings.Contains(errs, "no run has followed a saved") ||
 		!strings.Contains(out, "old-orders") {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}

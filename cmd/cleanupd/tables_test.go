@@ -116,7 +116,7 @@ policies:
       column: placed
       days: 365
   # public.visit: SIZE, about 0 rows
-  # valid_until: by its name, when a row expires; no index begins with it, so that runs read the whole table` +
+  # valid_until: by its name, when a row expires; no index begins with it, so runs read the whole table` +
 		`; to keep expired rows for longer, give more days, or take at
   - name: visit
     table: public.visit
@@ -126,7 +126,7 @@ policies:
       column: valid_until
       days: 1
   # public.voucher: SIZE, about 0 rows
-  # expiresAt: by its name, when a row expires; no index begins with it, so that runs read the whole table
+  # expiresAt: by its name, when a row expires; no index begins with it, so runs read the whole table
   - name: voucher
     table: public.voucher
     description: 'Suggested: no task covers it.'
@@ -135,7 +135,7 @@ policies:
       column: expiresAt
       hours: 0
   # public.zone: SIZE, about 0 rows
-  # valid_to: by its name, when a row expires; no index begins with it, so that runs read the whole table
+  # valid_to: by its name, when a row expires; no index begins with it, so runs read the whole table
   - name: zone
     table: public.zone
     description: 'Suggested: no task covers it.'

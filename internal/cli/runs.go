@@ -35,7 +35,7 @@ func NewRuns() *cobra.Command {
 		Use:   "runs [list | show ID | watch ID | pause ID | resume ID | pace ID PACE | cancel ID]",
 		Short: "List, show, watch, pause, resume and cancel the runs of a server",
 		Long: "List, show, watch, pause, resume and cancel the runs of a server.\n" +
-			"The end of an id, from 4 characters on, stands for the run whose id alone ends with it.",
+			"The end of an id, from 4 characters on, means the run whose id alone ends with it.",
 		Example: "  cleanupd runs\n  cleanupd runs --state failed --since 7d\n" +
 			"  cleanupd runs show 1f104d\n  cleanupd runs watch " +
 			"01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +

@@ -32,7 +32,7 @@ func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-var ErrPrimary = errors.New("the server is no standby: it is not in recovery")
+var ErrPrimary = errors.New("the server is not a standby: it is not in recovery")
 
 // InRecovery fails with ErrPrimary if the server is not a standby.
 func InRecovery(ctx context.Context, conn *pgconn.PgConn) error {

@@ -63,9 +63,10 @@ var (
 	)
 	UndoNeedsOwner = rows.warning(
 		"UNDO_NEEDS_OWNER",
-		"{tables}: rows can come back only into another schema: the role is not a member of their owner {owner}; {statement}",
+		"rows of {tables} can be restored only into another schema: the role is not a member of their owner {owner}; "+
+			"{statement}",
 		"A restore inserts rows as the owner of their table, whose triggers and defaults it runs.",
-		"Execute the statement, or be content with `cleanupd trash restore --into`.",
+		"Execute the statement, or restore with `cleanupd trash restore --into`.",
 	)
 	RowsLocked = rows.warning(
 		"ROWS_LOCKED",

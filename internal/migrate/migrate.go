@@ -33,11 +33,11 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 		}
 		user := pgx.Identifier{conn.Config().User}.Sanitize()
 		if len(grant) > 0 {
-			return fmt.Errorf("the role %s may not create the schema cleanupd (%s): let the owner of the database run: %s",
+			return fmt.Errorf("the role %s cannot create the schema cleanupd (%s): have the database's owner run: %s",
 				user, pgErr.Message, grant[0])
 		}
 		return fmt.Errorf(
-			"the role %[1]s may not use or update the schema cleanupd (%[2]s): run `cleanupd migrate --database-url URL` "+
+			"the role %[1]s cannot use or update the schema cleanupd (%[2]s): run `cleanupd migrate --database-url URL` "+
 				"as the owner of the schema, then "+
 				"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
 				"SCHEMA cleanupd TO %[1]s",

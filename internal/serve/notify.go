@@ -32,7 +32,7 @@ func (c *notifyConfig) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.caFile, "notify-ca", "",
 		"a file with the certificate authorities of the hosts in --notify (default those of the system)")
 	f.BoolVar(&c.insecure, "notify-insecure", false,
-		"send notifications to other hosts without TLS, too: to http://, and to mail servers without STARTTLS; never "+
+		"also send notifications to other hosts without TLS: to http://, and to mail servers without STARTTLS; never "+
 			"with a password")
 }
 

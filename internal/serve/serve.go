@@ -188,7 +188,7 @@ func (c *Config) noteGiven(f *pflag.FlagSet) {
 func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
 	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag,
 		"a batch waits while a standby that streams from the database lags more than this, in addition to its "+
-			"configured delay; 0: no limit. If given, a lag that the role may not see counts as too much")
+			"configured delay; 0: no limit. If given, a lag that the role cannot see counts as too much")
 	f.StringArrayVar(&l.LagIgnore, "lag-ignore", nil,
 		"the application_name of a standby whose lag does not count; may be given several times")
 	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions,

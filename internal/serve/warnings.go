@@ -73,7 +73,7 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 	}
 	if len(roles) > 0 {
 		log.Warn(
-			"pg_dump and vacuumdb of the whole database fail as these roles, which may not read the schema cleanupd",
+			"pg_dump and vacuumdb of the whole database fail as these roles, which cannot read the schema cleanupd",
 			"roles", strings.Join(roles, ", "),
 			"remedy", "pg_dump -N cleanupd; vacuumdb -N cleanupd, from version 16 on")
 	}

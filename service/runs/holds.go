@@ -126,7 +126,7 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
 		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
 	case field != "" && slices.Contains(h.IDs, 0):
-		wrong.Add(field, "contains 0, which is no valid id")
+		wrong.Add(field, "contains 0, which is not an id")
 	case h.Kind == store.HoldTable:
 		problem, err := findTable(ctx, db, c, h)
 		if err != nil {

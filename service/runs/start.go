@@ -165,7 +165,7 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		case a.Guard == guard.Clock || a.Guard == guard.First || a.Guard == guard.Idle:
 			wrong.Addf(field+"guard", "%s cannot be accepted, only set", a.Guard)
 		case a.Guard == guard.Policy:
-			wrong.Add(field+"guard", "need not be accepted: a run by a saved plan passes it")
+			wrong.Add(field+"guard", "need not be accepted: a run that follows a saved plan passes it")
 		case !slices.Contains(acceptable, a.Guard):
 			wrong.Addf(field+"guard", "is missing or unknown; the guards that can be accepted are %v", acceptable)
 		case a.Table == "":

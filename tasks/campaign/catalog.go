@@ -14,7 +14,7 @@ import (
 // ErrNotCampaign means that the database has none of the application's tables.
 var ErrNotCampaign = failure.New(
 	failure.Precondition,
-	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role "+
+	"this is not a Campaign database: none of the known tables was found; check the database's name, and that the role "+
 		"may use the schema that holds NmsDelivery",
 )
 

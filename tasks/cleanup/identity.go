@@ -55,7 +55,7 @@ func (x *counting) remarkUnidentified(ctx context.Context, a *Attempt) {
 	rows, _ := x.run.Database.Pool.Query(ctx, unidentified, relations, actions)
 	_, err := pgx.ForEachRow(rows, []any{&number, &refusing}, func() error {
 		changes[number-1].remark(fmt.Sprintf(
-			"%s is published and has no replica identity, so that the server refuses this: ALTER TABLE %[1]s REPLICA "+
+			"%s is published and has no replica identity, so the server rejects this: ALTER TABLE %[1]s REPLICA "+
 				"IDENTITY FULL helps, or USING INDEX with a unique index",
 			refusing,
 		))

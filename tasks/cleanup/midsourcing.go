@@ -215,7 +215,7 @@ func (p *midSourcingPurge) Run(ctx context.Context, parents rules.ChosenParents)
 		ids := slices.Sorted(maps.Keys(d))
 		if p.Config.keeps(account) {
 			p.Log(ctx,
-				message.Infof("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them",
+				message.Infof("%d deliveries of the mid-sourcing account %q are retained, with all that belongs to them",
 					len(d), account))
 			r.IDs = rules.Without(r.IDs, ids)
 			continue

@@ -306,7 +306,7 @@ func (x *counting) measure(ctx context.Context, t *table, undo bool) {
 		return
 	}
 	if *absent {
-		t.remark("unlogged: the standby has none of the rows, so that sizes are not known")
+		t.remark("unlogged: the standby has none of the rows, so sizes are unknown")
 		return
 	}
 	if t.Action == ActionDrop {

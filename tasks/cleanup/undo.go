@@ -53,7 +53,7 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 		}
 		for _, t := range j.Affected {
 			if j.Set == nil && t != j.Table && t.Location != "" {
-				return nil, notUndoable(a.Task, j.Name, fmt.Sprintf("rows of %s, on another server, go with its rows", t.Name))
+				return nil, notUndoable(a.Task, j.Name, fmt.Sprintf("its rows cascade to rows of %s on another server", t.Name))
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 				return err
 			}
 			if !may {
-				return notUndoable(a.Task, j.Name, fmt.Sprintf("the role may not lock rows of %[1]s, which takes UPDATE of a "+
+				return notUndoable(a.Task, j.Name, fmt.Sprintf("the role cannot lock rows of %[1]s without UPDATE of a "+
 					"column (GRANT UPDATE ON %[1]s)", j.Cascade.Tables[i]))
 			}
 		}
@@ -414,10 +414,10 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 }
 
 // onlyDefinition is why a view of another role cannot be undone.
-const onlyDefinition = "only its owner can make the view again, of which the trash keeps the definition"
+const onlyDefinition = "only its owner can create the view again; the trash keeps its definition"
 
 func partitionsStay(t rules.Task, table string) error {
-	return notUndoable(t, table, "its partitions would stay where they are")
+	return notUndoable(t, table, "its partitions would not move")
 }
 
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.

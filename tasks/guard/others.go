@@ -72,7 +72,8 @@ func (h *History) JudgeFirst() string {
 	if !h.First || !h.Unattended {
 		return ""
 	}
-	return "no run by hand or of a saved plan has succeeded in this database: start one with `cleanupd run --preview`"
+	return "no run started by hand or following a saved plan has succeeded in this database: " +
+		"start one with `cleanupd run --preview`"
 }
 
 // JudgeClock returns what is wrong with the clocks; "" if nothing is. offset is how far the clock of this process

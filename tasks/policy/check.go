@@ -166,7 +166,7 @@ func (c *checker) find(field, name string) *campaign.Table {
 		if c.similar != nil {
 			hint = c.similar(name)
 		}
-		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema%s", name, hint)
+		c.wrong.Addf(field, "there is no table %.64q, or the role cannot use its schema%s", name, hint)
 	}
 	return nil
 }
@@ -265,7 +265,7 @@ func (c *checker) checkDates() {
 func (c *checker) checkOrder(field string, column campaign.Column) {
 	if column.Operator("=") == "" {
 		c.wrong.Addf(field,
-			"%s is %s, a type without a default B-tree operator class, so that its values cannot be compared",
+			"%s is %s, a type without a default B-tree operator class, so its values cannot be compared",
 			column.Name, column.Full)
 	}
 }
@@ -291,13 +291,13 @@ func (c *checker) checkOrphan() {
 	isForeign := func(l campaign.Leaf) bool { return l.Location == campaign.Foreign }
 	if slices.ContainsFunc(parent.Leaves, isForeign) {
 		c.wrong.Addf("policy.orphan_of.parent_table",
-			"%s, or a part of it, is a foreign table: the other server may hide rows, so that a missing row proves nothing",
+			"%s, or a part of it, is a foreign table: the other server may hide rows, so a missing row proves nothing",
 			parent.Quoted())
 	}
 	if parent.RowSecurity {
 		c.wrong.Addf(
 			"policy.orphan_of.parent_table",
-			"row security may hide rows of %s, so that a missing row proves nothing: make "+
+			"row security may hide rows of %s, so a missing row proves nothing: make "+
 				"the role %s the owner of the table, or grant it BYPASSRLS",
 			parent.Quoted(),
 			c.env.Catalog.Role,
@@ -439,7 +439,7 @@ func (c *checker) unassignable(column campaign.Column, a Assign) string {
 	}
 	switch {
 	case column.Referenced:
-		return "a foreign key refers to it, so that rows of other tables would change with it, or keep it from changing"
+		return "a foreign key refers to it, so rows of other tables would change with it, or prevent the change"
 	case column.Unique && a.ValueFromKey != "" && !column.Primary: // each row has another value
 	case column.Unique && (a.Value != nil || column.NullCollides):
 		return "a primary key, unique index or exclusion constraint depends on it"
@@ -521,7 +521,7 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 		pgerrcode.IsInsufficientResources(refused.Code) {
 		return err
 	}
-	c.wrong.Addf(field, "PostgreSQL refuses it: %s", sqlstate.Explain(err))
+	c.wrong.Addf(field, "PostgreSQL rejects it: %s", sqlstate.Explain(err))
 	return nil
 }
 

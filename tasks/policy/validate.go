@@ -105,7 +105,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 			checkName(wrong, fmt.Sprintf("policy.keep_newest.per[%d]", i), column)
 		}
 		if p.orderBy() == "" {
-			wrong.Add("policy.keep_newest.order_by", "is missing, and there is no olderThan whose column it could be")
+			wrong.Add("policy.keep_newest.order_by", "is missing, and there is no olderThan column to use")
 		} else {
 			checkName(wrong, "policy.keep_newest.order_by", p.orderBy())
 		}

@@ -196,7 +196,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	case info.also: // whose command cannot be part of the statement that fills the trash
 		why = "has a rule DO ALSO"
 	case info.owner != "" && info.triggers:
-		why = fmt.Sprintf("has triggers, so that its rows are deleted as its owner %s, who has no right to the trash",
+		why = fmt.Sprintf("has triggers, so its rows are deleted as its owner %s, who has no right to the trash",
 			info.owner)
 	}
 	if why != "" {

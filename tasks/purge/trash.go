@@ -46,7 +46,7 @@ type TrashColumn struct{ Name, Kept string }
 type Trashed struct{ Entry, Rows int64 }
 
 // ErrNotKept means that foreign keys or triggers deleted rows that are not in the trash.
-var ErrNotKept = fmt.Errorf("the trash would not have all rows that go with these: %w", ErrTookMore)
+var ErrNotKept = fmt.Errorf("the trash would lack rows that are deleted with these: %w", ErrTookMore)
 
 // each returns SQL for each column, separated by commas.
 func (t TrashTable) each(sql func(i int, c TrashColumn) string) string {

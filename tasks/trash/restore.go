@@ -34,7 +34,7 @@ func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 		return failure.New(failure.Precondition, fmt.Sprintf("the schema %s belongs to another role: name one that does "+
 			"not exist, or that %s owns", quoted(schema), role))
 	case !may:
-		return failure.New(failure.Precondition, fmt.Sprintf("the role may not make the schema: CREATE SCHEMA %s "+
+		return failure.New(failure.Precondition, fmt.Sprintf("the role cannot create the schema: CREATE SCHEMA %s "+
 			"AUTHORIZATION %s, or GRANT CREATE ON DATABASE %s TO %[2]s", quoted(schema), role, database))
 	}
 	_, err = db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema))

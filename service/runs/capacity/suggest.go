@@ -196,7 +196,7 @@ func whyColumn(d insight.DateColumn) string {
 	case d.Indexed:
 		return why + "; an index begins with it"
 	}
-	return why + "; no index begins with it, so that runs read the whole table"
+	return why + "; no index begins with it, so runs read the whole table"
 }
 
 // policyNames returns a name of a policy for each table, by table. Each name is unique, and no existing policy has

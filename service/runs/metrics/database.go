@@ -90,7 +90,7 @@ var (
 		[]string{"task"}, nil,
 	)
 	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started",
-		"Whether the application's own workflow cleanup is started, so that two cleanups work on one database: 1 or 0.",
+		"Whether the application's own workflow cleanup is started, so two cleanups work on one database: 1 or 0.",
 		nil, nil)
 	guardRefused = prometheus.NewDesc(
 		"cleanupd_guard_refused",
