@@ -198,7 +198,7 @@ type GetForecastResponse struct {
 	Sequences []*SequenceForecast `protobuf:"bytes,3,rep,name=sequences,proto3" json:"sequences,omitempty"`
 	// The whole database.
 	Database *DatabaseForecast `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
-	// Which sequences are not shown, since the role of the service may not read them, with the GRANT that helps; empty if
+	// Which sequences are not shown, since the role of the service cannot read them, with the GRANT that helps; empty if
 	// all are.
 	SequencesProblem string `protobuf:"bytes,5,opt,name=sequences_problem,json=sequencesProblem,proto3" json:"sequences_problem,omitempty"`
 	unknownFields    protoimpl.UnknownFields

@@ -42,9 +42,9 @@ const (
 	GuardKind_GUARD_KIND_BYTES GuardKind = 5
 	// Clocks that differ: see Guards.max_clock_difference. It cannot be accepted.
 	GuardKind_GUARD_KIND_CLOCK GuardKind = 6
-	// A database that nobody has used: see Guards.max_idle. It cannot be accepted.
+	// A database that has not been used: see Guards.max_idle. It cannot be accepted.
 	GuardKind_GUARD_KIND_IDLE GuardKind = 7
-	// A scheduled run in a database that nobody has cleaned by hand: see Guards.first. It cannot be accepted.
+	// A scheduled run in a database that was never cleaned by hand: see Guards.first. It cannot be accepted.
 	GuardKind_GUARD_KIND_FIRST GuardKind = 8
 	// A policy whose rule has not run yet would change rows, in a run that follows no saved plan. It cannot be accepted, and
 	// has no setting: a run with `plan` passes it.
@@ -138,8 +138,8 @@ type Guards struct {
 	// The smallest number of process instances of AEM Forms for which `share` and `cutoff` trip for a purge: 0 or more;
 	// default 100.
 	MinProcessInstances *int64 `protobuf:"varint,9,opt,name=min_process_instances,json=minProcessInstances,proto3,oneof" json:"min_process_instances,omitempty"`
-	// Whether `first` refuses scheduled runs without a saved plan until a run that somebody started by hand, or that
-	// followed a saved plan, has succeeded in this database; default true.
+	// Whether `first` refuses scheduled runs without a saved plan until a run started by hand, or that followed a saved
+	// plan, has succeeded in this database; default true.
 	First         *bool `protobuf:"varint,10,opt,name=first,proto3,oneof" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

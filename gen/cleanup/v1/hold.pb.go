@@ -255,7 +255,7 @@ type Hold_Everything struct {
 
 type Hold_Rows struct {
 	// Rows of any table, with the rows that refer to them by foreign keys of any kind, directly or through others. At
-	// most 100 holds of rows can be in force. FAILED_PRECONDITION if the role may not read the columns.
+	// most 100 holds of rows can be in force. FAILED_PRECONDITION if the role cannot read the columns.
 	Rows *HeldTableRows `protobuf:"bytes,15,opt,name=rows,proto3,oneof"`
 }
 

@@ -603,7 +603,7 @@ func (x *ExplainedStatement) GetPartitionCount() int32 {
 // ExplainRowRequest identifies a row.
 type ExplainRowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
+	// The name of the table in the schema of the application; SCHEMA.TABLE is also accepted.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
 	// All columns of one of the table's unique keys. Over REST, GET also accepts them as VALUE or
 	// COLUMN=VALUE,COLUMN=VALUE. Without a key: INVALID_ARGUMENT with the keys of the table.

@@ -188,7 +188,7 @@ type Policy struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Whether runs execute the task. If false, only dry runs that name the task do.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// The largest number of rows of a statement: 1 to 1,000,000. 0 stands for the default, 5,000.
+	// The largest number of rows of a statement: 1 to 1,000,000. 0 means the default, 5,000.
 	Limit int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Rows whose date is strictly older. Absent: rows of any age.
 	OlderThan *OlderThan `protobuf:"bytes,6,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
@@ -533,7 +533,7 @@ func (x *Filter) GetValues() []string {
 }
 
 // OrphanOf is true of rows whose parent row does not exist. NULL, 0, ” and the zero UUID are no link. If the parent
-// table is missing, empty, or has rows that the role may not see, no row matches.
+// table is missing, empty, or has rows that the role cannot see, no row matches.
 type OrphanOf struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The column with the link; required.
@@ -672,7 +672,7 @@ type Assign struct {
 	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
 	// The value, as PostgreSQL reads it for the type of the column. Absent: NULL, if the column allows it.
 	Value *string `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
-	// A text, instead of a value, in which `{key}` stands for the row's primary key and `{hash}` for the MD5 of that in
+	// A text, instead of a value, in which `{key}` is the row's primary key and `{hash}` its MD5 in
 	// hexadecimal, such as `deleted-{key}`: each row gets another value, so that the column may be unique. The key must be
 	// one integer or UUID, and the column a text that is long enough for the longest key.
 	ValueFromKey  string `protobuf:"bytes,3,opt,name=value_from_key,json=valueFromKey,proto3" json:"value_from_key,omitempty"`

@@ -103,8 +103,8 @@ type TrashEntry struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it is deleted for good; absent while the run works.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Of a partition: the partitioned table, quoted, with its schema. A request that names that table is about all of its
-	// partitions, too.
+	// Of a partition: the partitioned table, quoted, with its schema. A request that names that table also covers all of
+	// its partitions.
 	ParentTable   string `protobuf:"bytes,9,opt,name=parent_table,json=parentTable,proto3" json:"parent_table,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
