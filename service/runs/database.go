@@ -32,7 +32,7 @@ var awaitedStates = map[string]string{
 // errStandby says that a COMMIT took too long because it waits for a synchronous standby.
 var errStandby = errors.New("the commit waits for a synchronous standby (SyncRep)")
 
-// awaited returns what has to be waited for after an error, or "" if the error has another reason.
+// awaited returns the reason to wait after an error; "" if there is none.
 func awaited(err error) string {
 	var connect *pgconn.ConnectError
 	switch cause := awaitedStates[sqlstate.Of(err)]; {

@@ -100,7 +100,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 	return stored, m.awaitBatches(ctx, "")
 }
 
-// kindsOfParents are the holds that keep, with rows of these tables, what belongs to them without foreign keys.
+// kindsOfParents are the holds on rows of these tables that also retain rows that belong to them without foreign keys.
 var kindsOfParents = map[string]string{
 	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
 }
@@ -250,7 +250,7 @@ func isReadable(r rune) bool {
 
 // checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.
 func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Pool, h *store.Hold) error {
-	config.DryRun = true // so that it does not matter what the role may do to the tables
+	config.DryRun = true // so that missing rights on tables do not matter
 	env, err := cleanup.LoadEnv(ctx, config, pool, rules.Holds{Names: []string{""}, Rows: []rules.HeldRows{*h.Rows}})
 	switch {
 	case err != nil:

@@ -230,7 +230,7 @@ func (a *attempt) follow(i *store.Instructions) error {
 	return nil
 }
 
-// progressed records that the database accepted what the run wrote, so that the run no longer counts as waiting.
+// progressed records that the database accepted a write, so that the run no longer counts as waiting.
 func (a *attempt) progressed() {
 	if !a.claim.progressed.Swap(true) {
 		a.m.setWaits(a.claim.RunID, "")

@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// RestoreRequest says what comes back from the trash.
+// RestoreRequest selects entries of the trash.
 type RestoreRequest struct {
 	Run           string
 	Tasks, Tables []string // empty for all
@@ -51,7 +51,7 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 	if entries, err = req.choose(entries); err != nil {
 		return nil, err
 	}
-	slices.Reverse(entries) // what others refer to was deleted last
+	slices.Reverse(entries) // referenced rows were deleted last
 	new := store.NewRun{
 		Slots:       store.DeletingSlots,
 		RequestedBy: req.RequestedBy,
@@ -152,7 +152,7 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 // restorePasses is how often entries are tried again as long as rows come back: rows may need rows of others first.
 const restorePasses = 10
 
-// restore brings back what the run's request names, task by task.
+// restore restores the entries that the run's request names, task by task.
 func (a *attempt) restore(ctx context.Context) error {
 	if a.claim.Resumed {
 		if err := a.awaitPredecessor(ctx); err != nil {

@@ -4,10 +4,10 @@
 //
 // Package service calls the Manager, whose methods stand in a file for each subject. Calls only change what is stored;
 // each replica's worker (worker.go) finds it there. It claims a run for the duration of a lease. Each claim begins a
-// new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease
-// loses its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and reports to
-// itself what happens (journal.go): with each batch it writes the counts, and reads whether the run was paused or
-// cancelled, or has another pace.
+// new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease loses
+// its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and is its journal
+// (journal.go): with each batch it writes the counts, and reads whether the run was paused or cancelled, or has another
+// pace.
 package runs
 
 import (
@@ -162,7 +162,7 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Metrics returns metrics about what this replica did, and about what the database says of all replicas.
+// Metrics returns metrics of this replica's work, and of the database's figures about all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 
 // Own fails with a failure.Refusal if another instance owns the database, or it is a copy.

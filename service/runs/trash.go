@@ -40,7 +40,7 @@ func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []
 	return tasks
 }
 
-// PurgeTrash deletes what is in the trash for good: what matches all that is given. It fails with ErrNoTrash.
+// PurgeTrash permanently deletes the trash that matches all conditions. It fails with ErrNoTrash.
 func (m *Manager) PurgeTrash(
 	ctx context.Context, run, table string, olderThan time.Duration, where map[string]string,
 ) (rows, entries int64, err error) {
@@ -182,8 +182,7 @@ func namesHeld(h rules.Holds, e trash.Entry) bool {
 	})
 }
 
-// expireTrash drops what has waited in the trash for long enough, unless a hold may be about its rows or a run restores
-// it.
+// expireTrash drops expired entries, unless a hold may be about its rows or a run restores it.
 func (m *Manager) expireTrash(ctx context.Context) error {
 	entries, err := trash.Due(ctx, m.pool)
 	if err != nil || len(entries) == 0 {

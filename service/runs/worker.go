@@ -321,13 +321,13 @@ func (m *Manager) release(ctx context.Context, c *claim) {
 	_ = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return store.ReleaseLease(ctx, tx, c.Epoch) })
 }
 
-// interruption says why an attempt ended before the run did.
+// interruption is why an attempt ended before the run did.
 type interruption struct {
 	err error
-	// awaited says what the database was waited for; "" for any other reason. If it is set, the attempt does not count
+	// awaited is why the database had to be waited for; "" for any other reason. If it is set, the attempt does not count
 	// as failed.
 	awaited string
-	// later says what had to be waited for after that.
+	// later is the reason to wait after that.
 	later string
 }
 
@@ -449,7 +449,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 	return nil
 }
 
-// setWaits stores what a run waits for; cause is "" if it does not wait.
+// setWaits stores why a run waits; cause is "" if it does not.
 func (m *Manager) setWaits(id uuid.UUID, cause string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -185,9 +185,9 @@ func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bo
 	return tasks, err
 }
 
-// selectNights reads what the last runs did of each task, newest first, and how long the tasks worked, without pauses.
-// It leaves out cancelled runs, because they show nothing. A task that was not run was kept from it by the failed task
-// on which it depends, or else by the last one before it.
+// selectNights reads the results of the last runs for each task, newest first, and how long the tasks worked, without
+// pauses. It leaves out cancelled runs, because they show nothing. A task that was not run was kept from it by the
+// failed task on which it depends, or else by the last one before it.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
@@ -234,7 +234,7 @@ func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error
 	return found, nil
 }
 
-// Trend says whether runs keep up with what becomes obsolete.
+// Trend is whether runs keep up with rows that become obsolete.
 type Trend string
 
 const (

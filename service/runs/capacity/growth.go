@@ -133,7 +133,7 @@ FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
 WHERE t.name = ANY ($1::text[])
 ORDER BY t.name, s.time`
 
-// readHistory returns the last 30 days, by name of the table. It only has points at which the size had changed.
+// readHistory returns the last 30 days, by name of the table. It only has points where the size had changed.
 func readHistory(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
 	rows, _ := db.Query(ctx, selectHistory, names, now.Add(-historyDays*day))
 	history := map[string][]Point{}

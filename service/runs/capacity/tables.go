@@ -157,7 +157,7 @@ const (
 // Key is the position of a table in a list. It remains valid if tables change or are dropped.
 type Key struct {
 	Order Order
-	// Value is what the list is ordered by; unknown values come last.
+	// Value is the list's sort key; unknown values come last.
 	Value   int64
 	Unknown bool
 	Name    string

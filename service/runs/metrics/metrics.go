@@ -1,5 +1,5 @@
-// Package metrics has the Prometheus metrics of runs: what this replica did, what the database says about all
-// replicas, and the pools of connections. Package runs updates the first kind, and registers all of them.
+// Package metrics has the Prometheus metrics of runs: of this replica's work, of all replicas from the database, and of
+// the pools of connections. Package runs updates the first kind, and registers all of them.
 package metrics
 
 import (

@@ -246,8 +246,8 @@ type occurrence struct {
 	tasks []store.Result
 }
 
-// judge returns what has to be reported about a run. failedBefore are those of its tasks that failed when they were
-// last executed before. A run that failed only because of guards is not reported as failed as well.
+// judge returns the causes to report a run. failedBefore are its tasks that failed when they were last executed before.
+// A run that failed only because of guards is not reported as failed as well.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	if bounds.OnlyScheduled && run.RequestedBy != store.RequestedBySchedule {
 		return nil

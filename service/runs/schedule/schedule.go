@@ -25,7 +25,7 @@ type Schedule struct {
 	Enabled         bool
 	MaxDuration     time.Duration  // of a run; 0 for no limit
 	ContinueOnError bool           // whether a run continues after a failed task
-	PauseStopsClock bool           // whether MaxDuration leaves out the time in which the run is paused
+	PauseStopsClock bool           // whether MaxDuration leaves out pauses
 	NextPlan        string         // the dry run whose plan the next run follows; "" if none
 	Pace            pace.Pace      // of a run; "" for the default of the service
 	Windows         []Window       // the windows in which a run may work; empty for always

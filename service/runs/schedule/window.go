@@ -58,7 +58,7 @@ func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	return wrong
 }
 
-// Phase is a time in which the same windows are open.
+// During a Phase, the same windows are open.
 type Phase struct {
 	Open  bool      // whether a window is open
 	Pace  pace.Pace // of the first open window; "" for the pace of the schedule

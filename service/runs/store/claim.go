@@ -177,9 +177,9 @@ func (e Epoch) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return args
 }
 
-// inEpoch also requires that the server is the one on which the epoch began. If the worker's connections now lead
-// to another server, that server may lack what the worker has written. The start time identifies the server: it
-// does not change while the server runs, and every role may read it, even where timelines are hidden.
+// inEpoch also requires that the server is the one on which the epoch began. If the worker's connections now lead to
+// another server, that server may lack the worker's writes. The start time identifies the server: it does not change
+// while the server runs, and every role may read it, even where timelines are hidden.
 const inEpoch = "id = @run_id AND epoch = @epoch AND server_start = pg_postmaster_start_time()"
 
 // newEpoch takes the number from the clock, so that no two epochs have the same number, not even after a restore or

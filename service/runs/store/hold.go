@@ -150,8 +150,8 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
-// selectEffective also reads what the relation and the columns of a hold are called at present, and the object id of
-// another relation that has the name by now.
+// selectEffective also reads the current names of the relation and the columns of a hold, and the object id of another
+// relation that has the name by now.
 const selectEffective = `
 SELECT last, id::text, reason, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''),
   rows, COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),

@@ -27,7 +27,7 @@ const (
 // disabled.
 const policyRevision = "md5(concat(rule - '{description,limit,undo}'::text[], relations))"
 
-// Known is what a task has read and what may change while the task works.
+// Known is what a task has read that may change while it works.
 type Known struct {
 	// LastHold is the number of the newest hold that the task has read; nil if holds do not matter.
 	LastHold *int64
@@ -195,7 +195,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o cleanup.
 		args["details"] = o.Details
 	}
 	retained := ""
-	if o.State != cleanup.Cancelled { // the batches have already counted what the task retained
+	if o.State != cleanup.Cancelled { // the batches have already counted the retained rows
 		retained = setRetained + ", "
 		addRetained(args, o.Retained)
 	}

@@ -36,7 +36,7 @@ type NewRun struct {
 	DryRun          bool
 	ContinueOnError bool
 	MaxDuration     time.Duration   // 0 for no limit
-	PauseStopsClock bool            // whether MaxDuration leaves out the time in which the run is paused
+	PauseStopsClock bool            // whether MaxDuration leaves out pauses
 	Pace            pace.Pace       // "" for pace.Balanced
 	Phase           *schedule.Phase // the current phase of the schedule's windows; nil if no windows apply to the run
 	RequestedBy     string
@@ -331,7 +331,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	return nil
 }
 
-// SavedPlan returns what the dry run has found, keyed by task.
+// SavedPlan returns the results of the dry run by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]cleanup.SavedTask, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)

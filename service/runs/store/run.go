@@ -95,7 +95,7 @@ type Run struct {
 	PauseStopsClock bool `json:"PauseStopsClock,omitempty"`
 	// Undo is how long the trash keeps deleted rows, the maximum of the run's tasks; 0 if it does not.
 	Undo time.Duration `json:"Undo,omitempty"`
-	// Restore is what the run brings back from the trash; nil if it deletes.
+	// Restore selects the trash that the run restores; nil if it deletes.
 	Restore      *RestoreParams `json:"Restore,omitempty"`
 	LastSequence int64          `json:"-"`
 	Results      []Result       `json:"Results"`

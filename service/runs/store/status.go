@@ -62,7 +62,7 @@ type Retained struct {
 	Tables                                        float64 // tables whose sweep did not reach the end
 }
 
-// LastRetained returns what the last run of each task retained. Dry runs and restores do not count.
+// LastRetained returns the rows that the last run of each task retained. Dry runs and restores do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,

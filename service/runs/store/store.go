@@ -2,8 +2,8 @@
 // holds, and the data that guards compare with. Only the packages audit, capacity and userdata also have tables
 // there.
 //
-// Its functions take the connection, pool or transaction to use, so that the caller decides which writes are
-// atomic. What a worker writes is fenced by the epoch in which it claimed its run.
+// Its functions take the connection, pool or transaction to use, so that the caller decides which writes are atomic. A
+// worker's writes are fenced by the epoch of its claim.
 package store
 
 import (

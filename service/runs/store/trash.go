@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RestoreParams says what a run brings back from the trash.
+// RestoreParams selects the trash that a run restores.
 type RestoreParams struct {
 	Run     string   `json:"run"`
-	Entries []int64  `json:"entries"`        // in the order in which they come back
+	Entries []int64  `json:"entries"`        // in the order of the restore
 	Keys    []string `json:"keys,omitempty"` // the only rows of one table; nil for all
 	Into    string   `json:"into,omitempty"` // a new schema; "" for the original tables
 }
@@ -34,7 +34,7 @@ func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err 
 	return open, err
 }
 
-// closeTrash lets what a run has deleted expire some time after its end, and entries without rows at once.
+// closeTrash lets a run's trash expire some time after its end, and entries without rows at once.
 func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp()
 			+ CASE WHEN kind = 'ROWS' AND rows_trashed = 0 THEN interval '0' ELSE keep END
