@@ -33,7 +33,7 @@ type Database struct {
 	// only in a dry run.
 	Predecessors func(task string) []rules.Task
 
-	trash    *trashGate // for tasks that keep what they delete; nil if none can
+	trash    *trashGate // for tasks with undo; nil if there are none
 	config   Config
 	journal  Journal
 	recorder *recorder

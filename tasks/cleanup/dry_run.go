@@ -121,7 +121,7 @@ func (x *counting) Do(ctx context.Context, a *Attempt) (done bool, err error) {
 	return t.count(ctx)
 }
 
-// count counts what the task would do. done is false if there was nothing to do.
+// done is false if there was nothing to do.
 func (t *countedTask) count(ctx context.Context) (done bool, err error) {
 	if t.parents, err = t.chooseParents(ctx); err != nil {
 		return false, err
@@ -362,7 +362,7 @@ func (t *table) remark(text string) {
 	}
 }
 
-// addCaveats adds remarks on what else the database would do with the rows of a job, which is not counted.
+// addCaveats adds remarks on further effects of the database on the rows of a job, which are not counted.
 func (t *table) addCaveats(j rules.Job) {
 	if j.NoTIDs {
 		t.remark("rows are " + j.Location + ": what another server does with them is not known")

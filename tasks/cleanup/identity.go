@@ -37,8 +37,8 @@ WHERE c.relkind = 'r' AND c.relreplident <> 'f'
       AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
 ORDER BY 1, 2`
 
-// remarkUnidentified adds remarks about published relations without a replica identity, for which the server
-// refuses what the task does. It does so even if no row is obsolete.
+// remarkUnidentified adds remarks about published relations without a replica identity, for which the server rejects
+// the task's statements. It does so even if no row is obsolete.
 func (x *counting) remarkUnidentified(ctx context.Context, a *Attempt) {
 	if !x.run.Database.Env.Catalog.Publishes {
 		return

@@ -179,14 +179,14 @@ type midSourcingServer interface {
 	Purge(ctx context.Context, ids []int64) (purged []int64, summary midSourcingSummary, err error)
 }
 
-// midSourcingSummary is what was done on a server, or would be.
+// midSourcingSummary is what a run did on a server, or would do.
 type midSourcingSummary struct {
 	// Verb is "purged" or "would purge".
 	Verb             string
 	Deleted, Updated int64
 }
 
-// midSourcingResult is what remains to be done in the main database.
+// midSourcingResult is the rest of the work, in the main database.
 type midSourcingResult struct {
 	IDs []int64
 	// Dependent counts deliveries that are left out because a server failed or retained them.

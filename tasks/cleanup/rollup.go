@@ -113,7 +113,7 @@ func (p *rollUpPeriod) Rules() rules.Rules {
 	return rules.Rules{{rules.Since(p.Date, p.Since), rules.Past(p.Date)}}
 }
 
-// Rule describes the rows, and what becomes of them.
+// Rule describes the rows, and what happens to them.
 func (p *rollUpPeriod) Rule() string {
 	period := "since the last time"
 	if p.starts() {

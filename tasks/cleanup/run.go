@@ -55,7 +55,7 @@ type Config struct {
 	// Log receives panics with their stacks; nil for slog.Default().
 	Log *slog.Logger
 
-	// TrashMaxBytes is how large the trash of all runs may become, if a task keeps there what it deletes.
+	// TrashMaxBytes is how large the trash of all runs may become, if a task has undo.
 	TrashMaxBytes int64
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the file system, for which it locks the
 	// table exclusively.

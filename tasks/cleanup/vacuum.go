@@ -124,8 +124,8 @@ func (c VacuumCommander) Groups(tables []Storage) (groups []vacuumGroup) {
 	return groups
 }
 
-// PrepareVacuum returns the tables to vacuum, and logs how many belong to other roles. Those from which the run deleted
-// most come first. There are none if the option XtkCleanup_NoStats turns vacuuming off.
+// PrepareVacuum returns the tables to vacuum, and logs how many belong to other roles. Tables from which the run
+// deleted most come first. There are none if the option XtkCleanup_NoStats turns vacuuming off.
 func PrepareVacuum(ctx context.Context, a *Attempt, truncate bool) (c VacuumCommander, tables []Storage, err error) {
 	env := a.Binder.Env
 	c = VacuumCommander{Catalog: env.Catalog, Truncate: truncate}
@@ -221,8 +221,8 @@ func (o *VacuumOutput) Flush() (messages []string) {
 	return messages
 }
 
-// vacuumAll vacuums or analyzes tables as the option XtkCleanup_NoStats says. It takes one table after another, to
-// show progress, and begins with those from which the run deleted most. SKIP_LOCKED keeps it from waiting.
+// vacuumAll vacuums or analyzes tables as the option XtkCleanup_NoStats says. It takes one table after another, to show
+// progress, and begins with the tables from which the run deleted most. SKIP_LOCKED keeps it from waiting.
 func (t *executedTask) vacuumAll(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil

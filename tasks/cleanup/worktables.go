@@ -18,7 +18,7 @@ import (
 type WorkTableKind struct {
 	Drop   rules.Drop
 	Tables []campaign.WorkTable
-	// Unused returns which of some tables are unused; nil if the database does not show that.
+	// Unused returns the unused ones of some tables; nil if the database does not show that.
 	Unused unusedWorkTables
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// batchResult is what the statements of a batch did.
+// batchResult is the result of a batch's statements.
 type batchResult struct {
 	begun               time.Time
 	picked, changed     int64 // rows that the sweep picked, and that it deleted or updated

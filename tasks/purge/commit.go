@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Commit commits a batch, together with what it has done. Bounds are asked first; then the ledger's statement is sent
-// with the COMMIT, and fails if the batch must not be committed.
+// Commit commits a batch, together with its counts. Bounds are checked first; then the ledger's statement is sent with
+// the COMMIT, and fails if the batch must not be committed.
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	release := func() {}
 	if e.Bounds != nil {

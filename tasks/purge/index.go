@@ -76,7 +76,7 @@ func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	return scan, err
 }
 
-// chooseIndex returns the names of the indexes by which the planner would find the rows, and about where in the
+// chooseIndex returns the names of the indexes that the planner would use to find the rows, and about where in the
 // table the rows are. index is empty if the whole table should be read.
 func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, about extent, err error) {
 	if info.blocks <= smallTable {
@@ -96,7 +96,7 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 	return index, about, nil
 }
 
-// indexes returns the names of the table's indexes by which a plan finds its rows.
+// indexes returns the names of the table's indexes that a plan uses to find its rows.
 func (t *table) indexes(ctx context.Context, plan node) (names string, err error) {
 	used := plan.indexes()
 	if len(used) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Partitions says what becomes of a partition whose rows are all older than the cutoff.
+// Partitions is what to do with a partition whose rows are all older than the cutoff.
 type Partitions string
 
 const (

@@ -74,7 +74,7 @@ func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp 
 // chunk is the part [from, to) of an axis that a worker still has to do.
 type chunk struct{ from, to int64 }
 
-// progress distributes the chunks of an axis to workers, and records what they have done.
+// progress distributes the chunks of an axis to workers, and records their results.
 type progress struct {
 	unit string
 

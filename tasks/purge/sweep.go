@@ -39,8 +39,8 @@ type Sweep struct {
 	Older *Older
 	// Narrowed is set if Without or And has added conditions.
 	Narrowed bool
-	// Partition is set for a partition of the rule's table, and Partitions says what becomes of it if all of its rows
-	// are older.
+	// Partition is set for a partition of the rule's table, and Partitions is what to do with it if all of its rows are
+	// older.
 	Partition  bool
 	Partitions Partitions
 	// Key has the columns that identify a row in messages; if there are none, the row's TID does.

@@ -282,8 +282,8 @@ type node struct {
 	Relationship string `json:"Parent Relationship"`
 }
 
-// indexes returns the indexes by which the plan finds rows. Subqueries are left out: they may read the same table
-// by other indexes.
+// indexes returns the indexes that the plan uses to find rows. Subqueries are left out: they may read the same table by
+// other indexes.
 func (n node) indexes() (names []string) {
 	if n.Relationship == "SubPlan" || n.Relationship == "InitPlan" {
 		return nil

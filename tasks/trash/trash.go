@@ -24,10 +24,10 @@ import (
 // Schema is where the tables of the trash are. It belongs to the service's role, and no other role has rights on it.
 const Schema = "cleanupd_trash"
 
-// MaxKeep is the longest time for which a run may keep what it deletes.
+// MaxKeep is the longest time that rows may wait in the trash.
 const MaxKeep = 90 * 24 * time.Hour
 
-// KeepProblem returns "" if a run may keep what it deletes for this time, or if none is given.
+// KeepProblem returns "" if rows may wait in the trash for this time, or if none is given.
 func KeepProblem(keep *time.Duration) string {
 	if keep == nil || 0 <= *keep && *keep <= MaxKeep {
 		return ""
