@@ -268,7 +268,7 @@ func testAmbiguousTableNames(t *testing.T, on engine) {
 	}
 	candidates, err := f.task(rule).Candidates(t.Context(), now)
 	if err != nil || len(candidates.Items) != 0 || len(candidates.Notes) != 2 ||
-		!strings.Contains(candidates.Notes[0].Text, "several tables have the name") {
+		!strings.Contains(candidates.Notes[0].Text, "several tables are named") {
 		t.Errorf("the candidates of a purge are %+v %v", candidates, err)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{7, 8}})

@@ -142,7 +142,7 @@ func TestNotificationOfAKilledServer(t *testing.T) {
 	first = startServer(t, args...)
 	mu.Unlock()
 	first.log.wait(t.Context(),
-		`msg=notifications target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`)
+		`msg="notification settings" target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`)
 	run := detach(t, first, "sessions")
 	if id := wait(); id != run+"/run.failed" {
 		t.Errorf("received %s", id)

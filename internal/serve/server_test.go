@@ -50,12 +50,12 @@ func TestStartIsLogged(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		" msg=cleanupd version=", " instance=production\n",
-		" msg=database host=", " name=" + db.Name + " server_version=",
+		` msg="starting cleanupd" version=`, " instance=production\n",
+		` msg="connected to the database" host=`, " name=" + db.Name + " server_version=",
 		` msg="role in the database" name=` + campaigndb.Role + " superuser=false\n",
-		" msg=schedule kept=true enabled=true next_run_time=2",
-		" msg=access tls=false authentication=none console=true\n",
-		" msg=notifications target=none\n",
+		` msg="schedule settings" kept=true enabled=true next_run_time=2`,
+		` msg="access settings" tls=false authentication=none console=true` + "\n",
+		` msg="notification settings" target=none` + "\n",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log.String())
