@@ -400,7 +400,7 @@ func TestOldRuns(t *testing.T) {
 	f.clock = f.clock.Add(25 * time.Hour)
 	f.step()
 	expect(t, "old runs", r.take())
-	if !strings.Contains(f.log.String(), "are not notified\" runs=2") {
+	if !strings.Contains(f.log.String(), "missed more than a day ago\" runs=2") {
 		t.Errorf("the log has %s", f.log)
 	}
 }
