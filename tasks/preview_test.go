@@ -257,7 +257,7 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 // set one.
 func TestPreviewOfPublishedTables(t *testing.T) {
 	t.Parallel()
-	const help = "has no replica identity, so that the server refuses this: ALTER TABLE xtkreject REPLICA IDENTITY " +
+	const help = "has no replica identity, so the server rejects this: ALTER TABLE xtkreject REPLICA IDENTITY " +
 		"FULL helps"
 	for name, c := range map[string]struct {
 		sql      string

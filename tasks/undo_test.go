@@ -223,7 +223,7 @@ func TestNoUndoOfALaterTable(t *testing.T) {
 			if err := undo(t, j, 1<<30, true, oldRows); err != nil {
 				t.Fatal(err)
 			}
-			if said := j.details[oldRows.TaskName()]; !strings.Contains(said, "a run would refuse this") {
+			if said := j.details[oldRows.TaskName()]; !strings.Contains(said, "a run with undo would be refused") {
 				t.Errorf("the dry run says %q, want that a run would refuse it", said)
 			}
 			err := undo(t, newJournal(db), 1<<30, false, oldRows)
