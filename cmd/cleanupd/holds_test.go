@@ -85,7 +85,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)
 	for command, want := range map[string]string{
-		"--rows order.customer=17": `--rows: there is no table "order", or the role may not use its schema (did you ` +
+		"--rows order.customer=17": `--rows: there is no table "order", or the role cannot use its schema (did you ` +
 			`mean orders?)`,
 		"--rows orders.custmer=17":  `--rows: "public"."orders" has no column "custmer"`,
 		"--table order":             `--table: there is no table "order" (did you mean orders?)`,

@@ -138,7 +138,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 	// what a server has stored is hidden from the role, and that is said
-	look(0, "--older-than login.at=700d", "may not read the schema cleanupd", "Total: 10 rows would be deleted")
+	look(0, "--older-than login.at=700d", "cannot read schema cleanupd", "Total: 10 rows would be deleted")
 	if out := look(0, "", "Stored policies are not shown, since the role may not read the schema cleanupd",
 		"suggested policies"); strings.Contains(out, "No policy is stored") {
 		t.Errorf("policies are hidden, and said not to exist:\n%s", out)

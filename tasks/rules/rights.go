@@ -86,6 +86,6 @@ func RightsError(grants []string) error {
 	if len(grants) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the role lacks rights, nothing was changed; let an owner of the tables run: %s",
+	return fmt.Errorf("the role lacks rights; nothing was changed; have the tables' owner execute: %s",
 		strings.Join(slices.Sorted(slices.Values(AddGrants(nil, grants...))), "; "))
 }

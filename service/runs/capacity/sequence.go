@@ -110,7 +110,7 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 	if err := db.QueryRow(ctx, allSequences+hidden).Scan(&role, &names); err != nil || len(names) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("sequences that the role may not read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
+	return fmt.Sprintf("sequences that the role cannot read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
 		len(names), strings.Join(names, ", "), role), nil
 }
 
