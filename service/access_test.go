@@ -382,7 +382,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	certFile, keyFile := ca.Files(ca.Server())
-	guard, err := access.Open(t.Context(), access.Config{
+	authenticator, err := access.Open(t.Context(), access.Config{
 		Log:      log,
 		ClientCA: ca.File(),
 		ClientRoles: []string{
@@ -399,7 +399,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveAs(t, database(t), false, nil, transport.Config{Guard: guard, TLS: own})
+	return serveAs(t, database(t), false, nil, transport.Config{Authenticator: authenticator, TLS: own})
 }
 
 func (s shown) tls(ca *testca.CA) *tls.Config {
@@ -682,13 +682,13 @@ func TestNoChangeWithoutAudit(t *testing.T) {
 // However often a caller is refused, the audit and the log say so once, and later how often.
 func TestRefusalsFillNothing(t *testing.T) {
 	t.Parallel()
-	guard, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})
+	authenticator, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log lines
 	s := serveAs(t, database(t), true, nil,
-		transport.Config{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		transport.Config{Authenticator: authenticator, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for token, want := range map[string]codes.Code{
 		"secret-viewer": codes.PermissionDenied,
 		"secret-nobody": codes.Unauthenticated,
@@ -738,7 +738,7 @@ func TestAuditInTheLog(t *testing.T) {
 		}
 	})
 	s := serveAs(t, database(t), true, nil,
-		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		transport.Config{Authenticator: &access.Authenticator{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	setPolicy(t, s, &cleanupv1.Policy{
 		Name: "audit", Table: "XtkAudit", OlderThan: olderThan("tsChanged", 30),
 	})

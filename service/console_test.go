@@ -23,11 +23,11 @@ func withConsole(t *testing.T, c access.Config) *server {
 func console(t *testing.T, c access.Config) transport.Config {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
-	guard, err := access.Open(t.Context(), c)
+	authenticator, err := access.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return transport.Config{Guard: guard, Console: true}
+	return transport.Config{Authenticator: authenticator, Console: true}
 }
 
 func TestConsoleIsServed(t *testing.T) {

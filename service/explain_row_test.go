@@ -416,11 +416,11 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 // without the key.
 func TestExplainRowByText(t *testing.T) {
 	t.Parallel()
-	guard, err := access.Open(t.Context(), access.Config{Log: slog.New(slog.DiscardHandler), TokenFile: tokenFile(t)})
+	authenticator, err := access.Open(t.Context(), access.Config{Log: slog.New(slog.DiscardHandler), TokenFile: tokenFile(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveAs(t, database(t), false, nil, transport.Config{Guard: guard})
+	s := serveAs(t, database(t), false, nil, transport.Config{Authenticator: authenticator})
 	s.db.Do(
 		"INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('123', now() + interval '1 hour'); INSERT INTO " +
 			"NmsDelivery (iDeliveryId) VALUES (7)",

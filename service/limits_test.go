@@ -81,7 +81,8 @@ func TestTooLarge(t *testing.T) {
 // A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, database(t), true, nil, transport.Config{Guard: &access.Guard{}, TurnTimeout: time.Hour})
+	s := serveAs(t, database(t), true, nil,
+		transport.Config{Authenticator: &access.Authenticator{}, TurnTimeout: time.Hour})
 	tx := s.db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	const more = 10
 	rejected, served := make(chan string, transport.MaxCalls+more), make(chan struct{}, transport.MaxCalls+more)
@@ -241,8 +242,8 @@ func (s *server) queued(t *testing.T) (id string) {
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	config := transport.Config{
-		Guard:    &access.Guard{},
-		Timeouts: transport.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond},
+		Authenticator: &access.Authenticator{},
+		Timeouts:      transport.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond},
 	}
 	t.Run("cut off", func(t *testing.T) {
 		s := serveAs(t, database(t), true, nil, config)
@@ -309,7 +310,7 @@ func TestSlowClients(t *testing.T) {
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
 	s := serveAs(t, database(t), true, nil,
-		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: 3 * time.Second}})
+		transport.Config{Authenticator: &access.Authenticator{}, Timeouts: transport.Timeouts{Stall: 3 * time.Second}})
 	id := s.queued(t)
 	s.db.Do(
 		`INSERT INTO cleanupd.event (run_id, sequence, body)
@@ -371,7 +372,7 @@ func TestQuietStream(t *testing.T) {
 	db := database(t)
 	id := serve(t, db, true).queued(t)
 	s := serveAs(t, db, true, nil,
-		transport.Config{Guard: &access.Guard{}, TLS: own, Timeouts: transport.Timeouts{Stall: time.Second}})
+		transport.Config{Authenticator: &access.Authenticator{}, TLS: own, Timeouts: transport.Timeouts{Stall: time.Second}})
 	event := func(sequence int) {
 		db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id,
 			sequence)

@@ -61,7 +61,7 @@ type server struct {
 func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
 func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager) *server {
-	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
+	return serveAs(t, db, idle, forms, transport.Config{Authenticator: &access.Authenticator{}})
 }
 
 // The client of the test has no CA and no credentials.

@@ -268,11 +268,11 @@ func TestPauseOfAQueuedRun(t *testing.T) {
 // and the run has who paused it.
 func TestWhoMayPace(t *testing.T) {
 	t.Parallel()
-	guard, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})
+	authenticator, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveAs(t, database(t), true, nil, transport.Config{Guard: guard})
+	s := serveAs(t, database(t), true, nil, transport.Config{Authenticator: authenticator})
 	as := func(who string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
 	}

@@ -100,7 +100,7 @@ func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 	t.Parallel()
 	var log told
 	s := serveAs(t, database(t), true, nil,
-		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		transport.Config{Authenticator: &access.Authenticator{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
 	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")
 	var header metadata.MD

@@ -84,7 +84,7 @@ func replicaProcess(database string) error {
 	}
 	defer pool.Close()
 	r, err := newReplica(ctx, fmt.Sprint(os.Getpid()), pool, nil,
-		transport.Config{Guard: &access.Guard{}, Console: true})
+		transport.Config{Authenticator: &access.Authenticator{}, Console: true})
 	if err != nil {
 		return err
 	}

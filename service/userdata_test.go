@@ -29,7 +29,7 @@ import (
 
 func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
-	return formsServerAs(t, transport.Config{Guard: &access.Guard{}})
+	return formsServerAs(t, transport.Config{Authenticator: &access.Authenticator{}})
 }
 
 func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {

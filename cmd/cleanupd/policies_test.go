@@ -243,7 +243,7 @@ COMMIT;
 }
 
 // grants has the membership that detaching partitions takes, also that without which runs delete rows instead of whole
-// partitions, as a comment; and what undo takes: locks of rows that foreign keys delete, and as a comment what brings rows back.
+// partitions, as a comment; and the rights to lock rows that foreign keys delete with undo, and, as a comment, to bring them back.
 func TestGrantsBeyondDeleting(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)

@@ -72,7 +72,7 @@ func (c *accessConfig) serverConfig(
 ) (out transport.Config, err error) {
 	c.Log = log
 	out = transport.Config{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
-	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
+	if out.Authenticator, err = access.Open(ctx, c.Config); err != nil {
 		return out, flags.Errorf(
 			"--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w",
 			err)
@@ -82,7 +82,7 @@ func (c *accessConfig) serverConfig(
 			return out, flags.Errorf("--tls-cert, --tls-key: %w", err)
 		}
 	}
-	if c.insecure || (out.TLS != nil && out.Guard.Asks()) {
+	if c.insecure || (out.TLS != nil && out.Authenticator.Asks()) {
 		return out, nil
 	}
 	for flag, l := range map[string]net.Listener{"--grpc-listen": grpc, "--http-listen": http} {

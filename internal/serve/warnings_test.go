@@ -83,7 +83,7 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 		// rows that came back into a schema of the service are no others'
 		{
 			"CREATE SCHEMA back AUTHORIZATION " + service + "; SET ROLE " + service + "; CREATE TABLE back.log (id int)",
-			"those to tables of " + service,
+			"its rights on tables of " + service,
 		},
 		{"COMMENT ON TABLE back.log IS 'rows of public.log'", ""},
 	} {

@@ -90,17 +90,18 @@ type Config struct {
 	Log              *slog.Logger
 }
 
-type Guard struct {
+// Authenticator finds out who calls, and with which role. What each role may do is in transport.rules.
+type Authenticator struct {
 	certificates *certificates
 	tokens       *file[[]token]
 	issuer       *issuer
 }
 
 // Open reads the files, and fails if anything is wrong with the configuration.
-func Open(ctx context.Context, c Config) (g *Guard, err error) {
-	g = &Guard{}
+func Open(ctx context.Context, c Config) (a *Authenticator, err error) {
+	a = &Authenticator{}
 	if c.ClientCA != "" {
-		if g.certificates, err = newCertificates(c); err != nil {
+		if a.certificates, err = newCertificates(c); err != nil {
 			return nil, err
 		}
 	} else if len(c.ClientRoles) > 0 || c.ClientCRL != "" {
@@ -108,7 +109,7 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 			"roles of client certificates, and what is revoked, are of no use without their authorities")
 	}
 	if c.TokenFile != "" {
-		if g.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {
+		if a.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {
 			return nil, err
 		}
 	}
@@ -116,27 +117,29 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 		return nil, errors.New("an OpenID Connect issuer needs an audience, and an audience an issuer")
 	}
 	if c.Issuer != "" {
-		g.issuer, err = newIssuer(ctx, c)
+		a.issuer, err = newIssuer(ctx, c)
 	}
-	return g, err
+	return a, err
 }
 
-func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
+func (a *Authenticator) Asks() bool {
+	return a.certificates != nil || a.tokens != nil || a.issuer != nil
+}
 
 // Identify uses the authorization header. Without one it uses the certificates that the client presented, of which
 // the client's own comes first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
-func (g *Guard) Identify(
+func (a *Authenticator) Identify(
 	ctx context.Context, address string, shown []*x509.Certificate, authorization []string,
 ) (Caller, error) {
 	c := Caller{Role: Admin, Address: address}
 	var err error
 	switch {
-	case !g.Asks():
+	case !a.Asks():
 	case len(authorization) > 0:
-		c.Subject, c.Role, c.By, err = g.bearer(ctx, authorization)
-	case len(shown) > 0 && g.certificates != nil:
+		c.Subject, c.Role, c.By, err = a.bearer(ctx, authorization)
+	case len(shown) > 0 && a.certificates != nil:
 		c.By = "certificate"
-		c.Subject, c.Role, err = g.certificates.identify(shown)
+		c.Subject, c.Role, err = a.certificates.identify(shown)
 	default:
 		err = ErrNone
 	}
@@ -146,20 +149,22 @@ func (g *Guard) Identify(
 	return c, nil
 }
 
-func (g *Guard) bearer(ctx context.Context, authorization []string) (subject string, role Role, by string, err error) {
+func (a *Authenticator) bearer(ctx context.Context, authorization []string) (
+	subject string, role Role, by string, err error,
+) {
 	scheme, secret, _ := strings.Cut(authorization[0], " ")
 	if len(authorization) > 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return "", Nobody, "", fmt.Errorf("%w: send one authorization: Bearer …", ErrInvalid)
 	}
-	if g.tokens != nil {
-		if t, ok := find(g.tokens.get(), secret); ok {
+	if a.tokens != nil {
+		if t, ok := find(a.tokens.get(), secret); ok {
 			return "token:" + t.name, t.role, "token", nil
 		}
 	}
-	if g.issuer == nil {
+	if a.issuer == nil {
 		return "", Nobody, "", ErrInvalid
 	}
-	subject, role, err = g.issuer.identify(ctx, secret)
+	subject, role, err = a.issuer.identify(ctx, secret)
 	return subject, role, "jwt", err
 }
 

@@ -176,14 +176,14 @@ func roleOf(claim any) (role Role) {
 
 // Methods returns the accepted kinds of credentials, as in Caller.By. If there are none, callers need no
 // credentials.
-func (g *Guard) Methods() (methods []string) {
-	if g.certificates != nil {
+func (a *Authenticator) Methods() (methods []string) {
+	if a.certificates != nil {
 		methods = append(methods, "certificate")
 	}
-	if g.tokens != nil {
+	if a.tokens != nil {
 		methods = append(methods, "token")
 	}
-	if g.issuer != nil {
+	if a.issuer != nil {
 		methods = append(methods, "jwt")
 	}
 	return methods
@@ -200,15 +200,15 @@ type Authorization struct {
 }
 
 // Authorization returns nil if sign-in is not configured. It fails with ErrUnavailable.
-func (g *Guard) Authorization(ctx context.Context) (*Authorization, error) {
-	if g.issuer == nil || g.issuer.clientID == "" {
+func (a *Authenticator) Authorization(ctx context.Context) (*Authorization, error) {
+	if a.issuer == nil || a.issuer.clientID == "" {
 		return nil, nil
 	}
-	client, err := g.issuer.client(ctx, "")
+	client, err := a.issuer.client(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	return &Authorization{client.Endpoint.AuthURL, client.ClientID, strings.Join(scopes, " "), g.issuer.audience}, nil
+	return &Authorization{client.Endpoint.AuthURL, client.ClientID, strings.Join(scopes, " "), a.issuer.audience}, nil
 }
 
 // Grant is what a browser got from the issuer: the code of a redirect and its verifier, or a refresh token.
@@ -226,11 +226,11 @@ type Signed struct {
 }
 
 // Exchange returns the JWT for the configured audience. It fails with ErrInvalid or ErrUnavailable.
-func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
-	if g.issuer == nil || g.issuer.clientID == "" {
+func (a *Authenticator) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
+	if a.issuer == nil || a.issuer.clientID == "" {
 		return nil, fmt.Errorf("%w: signing in with an issuer is not configured", ErrInvalid)
 	}
-	client, err := g.issuer.client(ctx, grant.RedirectURI)
+	client, err := a.issuer.client(ctx, grant.RedirectURI)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	}
 	identity, _ := given.Extra("id_token").(string)
 	for _, token := range []string{given.AccessToken, identity} {
-		if _, _, err = g.issuer.identify(ctx, token); err == nil {
+		if _, _, err = a.issuer.identify(ctx, token); err == nil {
 			return &Signed{token, given.RefreshToken, given.ExpiresIn}, nil
 		}
 	}

@@ -33,7 +33,7 @@ import (
 const grace = 10 * time.Second
 
 var (
-	// Another replica has to continue the run.
+	// The run goes on later, in another attempt: the pipeline stops without recording anything, as after a lost lease.
 	errStopping = fmt.Errorf("%w: this replica is stopping", cleanup.ErrLost)
 	errPaused   = fmt.Errorf("%w: the run is paused", cleanup.ErrLost)
 )

@@ -34,12 +34,12 @@ import (
 // has arrived. A REST request passes it twice: requireRole asks who calls, before the body is read, and then admit
 // decides about the call that the gateway makes of it, as about any other.
 type gate struct {
-	guard      *access.Guard
-	limits     *limits
-	rejections *rejections
-	timeouts   Timeouts
-	db         audit.DB
-	log        *slog.Logger
+	authenticator *access.Authenticator
+	limits        *limits
+	rejections    *rejections
+	timeouts      Timeouts
+	db            audit.DB
+	log           *slog.Logger
 }
 
 // guardedServer has all methods of its services behind the gate.
@@ -166,7 +166,7 @@ func (g *gate) identify(ctx context.Context) (c access.Caller, err error) {
 	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
 		shown = info.State.PeerCertificates
 	}
-	return g.guard.Identify(ctx, hostOf(from.Addr.String()), shown,
+	return g.authenticator.Identify(ctx, hostOf(from.Addr.String()), shown,
 		metadata.ValueFromIncomingContext(ctx, "authorization"))
 }
 
@@ -320,7 +320,7 @@ func (g *gate) requireRole(role access.Role, next http.Handler) http.Handler {
 		if r.TLS != nil {
 			shown = r.TLS.PeerCertificates
 		}
-		c, err := g.guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
+		c, err := g.authenticator.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
 		switch {
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -186,7 +186,7 @@ func console() http.Handler {
 // methods answers which credentials are accepted, and where a browser goes to sign in. The caller needs no
 // credentials.
 func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
-	authorization, err := g.guard.Authorization(r.Context())
+	authorization, err := g.authenticator.Authorization(r.Context())
 	if err != nil {
 		g.log.Warn("could not offer sign-in with the issuer", "error", err)
 	}
@@ -194,7 +194,7 @@ func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 		Methods []string              `json:"methods"` // certificate, token, jwt; if empty, everyone is an admin
 		OIDC    *access.Authorization `json:"oidc,omitempty"`
 		Problem string                `json:"problem,omitempty"`
-	}{append([]string{}, g.guard.Methods()...), authorization, ""}
+	}{append([]string{}, g.authenticator.Methods()...), authorization, ""}
 	if err != nil {
 		answer.Problem = "the OpenID Connect issuer does not answer"
 	}
@@ -225,7 +225,7 @@ func (g *gate) exchange(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, status.Error(codes.InvalidArgument, "either code or refreshToken must be given"))
 		return
 	}
-	signed, err := g.guard.Exchange(r.Context(), grant)
+	signed, err := g.authenticator.Exchange(r.Context(), grant)
 	if err != nil {
 		g.reject(w, r, credentialsStatus(err))
 		return

@@ -73,8 +73,8 @@ type Config struct {
 	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
 	Metrics prometheus.Collector
 	// Audit is where the audit is stored.
-	Audit audit.DB
-	Guard *access.Guard
+	Audit         audit.DB
+	Authenticator *access.Authenticator
 	// TLS is for both listeners; nil means plain text.
 	TLS *tls.Config
 	// HTTPLoopback means that HTTP listens on a loopback address, so that only requests to a loopback host are served.
@@ -109,12 +109,12 @@ func NewServer(c Config) (*Server, error) {
 	}
 	timeouts := c.Timeouts.withDefaults()
 	g := &gate{
-		guard:      c.Guard,
-		limits:     &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}},
-		rejections: &rejections{counts: map[rejection]int{}},
-		timeouts:   timeouts,
-		db:         c.Audit,
-		log:        c.Log,
+		authenticator: c.Authenticator,
+		limits:        &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}},
+		rejections:    &rejections{counts: map[rejection]int{}},
+		timeouts:      timeouts,
+		db:            c.Audit,
+		log:           c.Log,
 	}
 	s := &Server{
 		grpc: grpc.NewServer(
