@@ -243,7 +243,8 @@ COMMIT;
 }
 
 // grants has the membership that detaching partitions takes, also that without which runs delete rows instead of whole
-// partitions, as a comment; and the rights to lock rows that foreign keys delete with undo, and, as a comment, to bring them back.
+// partitions, as a comment; and what undo takes: to lock rows that foreign keys delete, and, as a comment, to bring
+// rows back.
 func TestGrantsBeyondDeleting(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)

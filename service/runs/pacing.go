@@ -27,8 +27,8 @@ const (
 
 // Pause stores that the run is paused, and returns when no replica works on it any more. The worker reads this with its
 // next batch (attempt.follow), or during a long statement (attempt.watchInstructions). Its attempt ends with errPaused,
-// as after a lost lease: no task or run is recorded as ended, and nobody claims the run until it is resumed. Pause fails
-// with store.ErrNotFound, or errEnded.
+// as after a lost lease: no task or run is recorded as ended, and nobody claims the run until it is resumed. Pause
+// fails with store.ErrNotFound, or errEnded.
 func (m *Manager) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
 	run, err := m.changeRun(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.RequestedBySchedule {
