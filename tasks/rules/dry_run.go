@@ -90,7 +90,7 @@ func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted s
 // maxForeseen is how long a condition may be that foresees what a policy deletes, in bytes of SQL. What leads to longer
 // ones, such as a hold with foreign keys in circles, multiplies with each policy and key, until planning takes all
 // memory.
-const maxForeseen = 8 << 10
+const maxForeseen = 2 << 10
 
 // deletedAlone is the condition that the rule of a policy deletes a row.
 func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact bool) {
