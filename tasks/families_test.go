@@ -46,7 +46,7 @@ func TestLookAlikesAreTold(t *testing.T) {
 	for table, date := range similarTables {
 		hints, policy := 0, "run --older-than "+table+"."+date+"=AGE"
 		for _, line := range j.logs {
-			if strings.HasPrefix(line, "INFO table "+table+" ") && strings.HasSuffix(line, policy) {
+			if strings.HasPrefix(line, "INFO skipped "+table+": ") && strings.HasSuffix(line, policy) {
 				hints++
 			}
 		}

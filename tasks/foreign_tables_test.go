@@ -230,7 +230,7 @@ func TestRefusedElsewhere(t *testing.T) {
 				here.MoveAway(far, "nmssubscription")
 			},
 			"subscriptions",
-			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows retained: 2"},
+			[]string{"nmssubscription (in a foreign table)", "no integer key", "obsolete rows retained: 2"},
 		},
 		"a trigger": {
 			func(here, far *pgtest.DB) {
@@ -248,7 +248,7 @@ func TestRefusedElsewhere(t *testing.T) {
 			here.MoveAway(far, "nmsvisitor")
 			here.Superuser("ALTER SERVER far OPTIONS (SET dbname 'no_such_database')")
 		}, "visitors", []string{
-			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows retained: unknown",
+			"nmsvisitor (in a foreign table)", "could not connect", "obsolete rows retained: unknown",
 		}},
 		"coalescing": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsEmailErrorStat (tsDate) VALUES ('2000-01-01')")
@@ -295,7 +295,7 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 			VALUES (1, 1, 6, '2025-12-31'), (2, 1, 1, '2025-12-31'), (3, 2, 6, '2026-02-01')`,
 	)
 	j, err := run(t, here, nil, "expired-deliveries")
-	j.checkProblem(t, "expired-deliveries", "old is in a foreign table")
+	j.checkProblem(t, "expired-deliveries", "old (in a foreign table)")
 	if err == nil {
 		t.Error("the run succeeded")
 	}

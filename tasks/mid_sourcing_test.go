@@ -190,7 +190,7 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 			}, "deliveries")
 			j.checkState(t, "deliveries", cleanup.Succeeded)
 			j.checkDeleted(t, "deliveries", 8)
-			j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "kept")
+			j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "retained")
 			j.checkNoLog(t, "WARNING")
 			if !dryRun {
 				checkRows(t, here, deliveriesLeft, "2", "4")

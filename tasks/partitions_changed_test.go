@@ -39,14 +39,14 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 		"none": {"", "", []string{"0"}, 1, purge.Retained{}},
 		"detached, and its table gone": {
 			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2; ALTER TABLE NmsBroadLogRcp RENAME TO other",
-			"log2 was detached from nmsbroadlogrcp",
+			"log2: it was detached from nmsbroadlogrcp",
 			[]string{"0", "2"},
 			2,
 			purge.Retained{Dependent: 1, Tables: 1},
 		},
 		"detached": {
 			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2",
-			"log2 was detached from nmsbroadlogrcp",
+			"log2: it was detached from nmsbroadlogrcp",
 			[]string{"0", "2"},
 			2,
 			purge.Retained{Dependent: 1, Tables: 1},
@@ -54,7 +54,7 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 		"replaced": {
 			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2; ALTER TABLE log2 RENAME TO older; CREATE TABLE log2 (LIKE " +
 				"older); INSERT INTO log2 SELECT * FROM older",
-			"log2 was detached from nmsbroadlogrcp",
+			"log2: it was detached from nmsbroadlogrcp",
 			[]string{"0", "2"},
 			3,
 			purge.Retained{Dependent: 1, Tables: 1},
@@ -62,7 +62,7 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 		"moved to another table": {
 			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2; CREATE TABLE archive (LIKE old) PARTITION BY RANGE " +
 				"(iBroadLogId); ALTER TABLE archive ATTACH PARTITION log2 FOR VALUES FROM (100) TO (200)",
-			"log2 was detached from nmsbroadlogrcp",
+			"log2: it was detached from nmsbroadlogrcp",
 			[]string{"0", "2"},
 			2,
 			purge.Retained{Dependent: 1, Tables: 1},
@@ -89,7 +89,7 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 			2,
 			purge.Retained{Dependent: 1},
 		},
-		"dropped": {"DROP TABLE log2", "log2 was dropped", []string{"0"}, 1, purge.Retained{}},
+		"dropped": {"DROP TABLE log2", "log2: it was dropped", []string{"0"}, 1, purge.Retained{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +204,7 @@ func TestPartitionThatIsDetachedBeforeItsDrop(t *testing.T) {
 			}
 			checkCount(t, db, 1, "SELECT count(*) FROM audit2")
 			checkCount(t, db, 1, "SELECT count(*) FROM audit1")
-			if !j.said("WARNING", "audit2 was detached from xtkaudit") {
+			if !j.said("WARNING", "audit2: it was detached from xtkaudit") {
 				t.Errorf("no warning of the detached partition: %q", j.logs)
 			}
 		})

@@ -186,7 +186,6 @@ func TestMissingRightsAgree(t *testing.T) {
 	items.OrphanOf = &policy.OrphanOf{Column: "cart", ParentTable: "cart", ParentColumn: "id"}
 	all := []string{
 		"SELECT, DELETE customer", "SELECT cart", "SELECT item", "SELECT visit", "SELECT visit_all", "SELECT note",
-		"SELECT invoice", "SELECT copy",
 	}
 	for name, c := range map[string]struct {
 		policy policy.Policy
@@ -195,14 +194,13 @@ func TestMissingRightsAgree(t *testing.T) {
 	}{
 		"cascades": {old, "", all},
 		"half granted": {old, "GRANT SELECT ON customer, item, visit TO ?; GRANT DELETE ON customer TO ?", []string{
-			"SELECT cart", "SELECT visit_all", "SELECT note", "SELECT invoice", "SELECT copy",
+			"SELECT cart", "SELECT visit_all", "SELECT note",
 		}},
 		"circle":         {trees, "", []string{"SELECT, DELETE tree", "SELECT twig", "SELECT leaf"}},
-		"orphans":        {carts, "", []string{"SELECT, DELETE cart", "SELECT customer", "SELECT item", "SELECT copy"}},
+		"orphans":        {carts, "", []string{"SELECT, DELETE cart", "SELECT customer", "SELECT item"}},
 		"orphans, alone": {items, "", []string{"SELECT, DELETE item", "SELECT cart"}},
 		"undo": {kept, "DROP TABLE note", []string{
 			"SELECT, DELETE customer", "SELECT, UPDATE cart", "SELECT, UPDATE item", "SELECT, UPDATE visit", "SELECT visit_all",
-			"SELECT invoice", "SELECT copy",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +212,7 @@ func TestMissingRightsAgree(t *testing.T) {
 				if err == nil {
 					return nil
 				}
-				_, said, _ := strings.Cut(err.Error(), "let an owner of the tables run: ")
+				_, said, _ := strings.Cut(err.Error(), "have the tables' owner execute: ")
 				for s := range strings.SplitSeq(said, "; ") {
 					list = append(list, s)
 				}
@@ -242,7 +240,7 @@ func TestMissingRightsAgree(t *testing.T) {
 					t.Errorf("when it is %s (-want +got):\n%s", where, diff)
 				}
 			}
-			for _, statement := range want {
+			for _, statement := range append(want, "GRANT SELECT ON invoice, copy TO "+role) { // which only keep rows
 				db.Do(statement)
 			}
 			if err := checkPolicy(t, db.For(role), c.policy); err != nil {
@@ -293,7 +291,7 @@ func TestCascadesThroughHiddenTables(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.checkLog(t, "WARNING", `cannot read all rows of "public"."cart"`)
+				j.checkLog(t, "WARNING", `rows of "public"."cart"`, "cannot read completely")
 				if want := map[bool]int64{false: 2}[isDry]; j.deleted["customers"] != 1 || j.cascaded["customers"] != want {
 					t.Errorf("dry run %t: %d and %d rows", isDry, j.deleted["customers"], j.cascaded["customers"])
 				}

@@ -26,7 +26,7 @@ var advice = map[string]string{
 	pgerrcode.InvalidColumnReference: "where the table is published, the row filter or the " +
 		"column list of the publication " +
 		"needs other columns than its replica identity has: ALTER TABLE … REPLICA IDENTITY FULL, or change the publication",
-	pgerrcode.InsufficientPrivilege: "the role lacks a right: let an owner of the table GRANT it",
+	pgerrcode.InsufficientPrivilege: "the role lacks a right: have the table's owner GRANT it",
 	pgerrcode.DiskFull: "the disk of the database server is full: make room there, and run the cleanup " +
 		"again",
 	pgerrcode.OutOfMemory: "the database server is out of memory: lower work_mem or its load, " +

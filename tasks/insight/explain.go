@@ -75,7 +75,7 @@ func DescribeTask(
 		skips.add(n.Text)
 	}
 	for _, grant := range a.Plan.Rights {
-		skips.add("the task fails before it deletes anything; let an owner of the tables run: " + grant)
+		skips.add("the task fails before it deletes anything; have the tables' owner execute: " + grant)
 	}
 	if a.Plan.Rights != nil {
 		return e, nil

@@ -175,7 +175,7 @@ func (f *Forecaster) questions(
 // skipped. It is empty if a run could do it.
 func obstacle(p *rules.Plan) string {
 	if len(p.Rights) > 0 {
-		return "the role lacks rights; let an owner of the tables run: " + strings.Join(p.Rights, "; ")
+		return "the role lacks rights; have the tables' owner execute: " + strings.Join(p.Rights, "; ")
 	}
 	if len(p.SkippedTables) == 0 || len(p.Jobs) > 0 || len(p.Partitionless) > 0 {
 		return ""

@@ -66,7 +66,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 	}
 	if grants := rules.AddGrants(compiled.Rights, whole...); len(grants) > 0 {
 		return failure.New(failure.Precondition,
-			"the role lacks rights; let an owner of the tables run: "+strings.Join(grants, "; "))
+			"the role lacks rights; have the tables' owner execute: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
 }

@@ -99,5 +99,5 @@ func (c *checker) unreadable() error {
 		grants = append([]string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, role)}, grants...)
 	}
 	return failure.New(failure.Precondition,
-		"the role cannot find the rows; let an owner of the table run: "+strings.Join(grants, "; "))
+		"the role cannot find the rows; have the table's owner execute: "+strings.Join(grants, "; "))
 }
