@@ -203,6 +203,27 @@ func TestUndoOfAPlan(t *testing.T) {
 	}
 }
 
+// The rights for undo can be listed by a role that has none of them yet, and where keys lead in a circle.
+func TestRightsForUndoOfACircle(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, _, _ := replica(t, db, "a", nil)
+	owner := db.Role("clinic")
+	db.Superuser(`CREATE SCHEMA lab; CREATE TABLE lab.sample (id int PRIMARY KEY, at timestamptz);
+		CREATE TABLE lab.message (id int PRIMARY KEY, at timestamptz, reply_to int REFERENCES lab.message ON DELETE CASCADE,
+			sample int REFERENCES lab.sample ON DELETE CASCADE);
+		ALTER TABLE lab.message OWNER TO ` + owner + "; ALTER TABLE lab.sample OWNER TO " + owner)
+	for table, want := range map[string]string{"sample": owner, "message": `"lab"."message"`} {
+		grants, err := m.PolicyGrants(t.Context(), policy.Policy{
+			Name: "p", Table: "lab." + table, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}, Undo: new(time.Hour),
+		})
+		if got := strings.Join(grants, "\n"); err != nil || !strings.Contains(got, want) ||
+			!strings.Contains(got, `GRANT USAGE ON SCHEMA "lab"`) {
+			t.Errorf("the rights for %s are %s: %v", table, got, err)
+		}
+	}
+}
+
 // A policy without undo of its own takes the rights for that of the service.
 func TestRightsForUndoOfTheService(t *testing.T) {
 	t.Parallel()
@@ -228,7 +249,7 @@ func TestRightsForUndoOfTheService(t *testing.T) {
 		_, err = m.SetPolicy(t.Context(), runs.PolicyChange{
 			Name: "p", Make: func(*policy.Policy) (policy.Policy, error) { return p, nil },
 		})
-		if refused := err != nil && strings.Contains(err.Error(), `run: GRANT UPDATE ON "public"."shop_item"`); (undo > 0) !=
+		if refused := err != nil && strings.Contains(err.Error(), `execute: GRANT UPDATE ON "public"."shop_item"`); (undo > 0) !=
 			refused || (undo == 0 && err != nil) {
 			t.Errorf("undo %v: %v", undo, err)
 		}

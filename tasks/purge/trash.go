@@ -147,10 +147,10 @@ func (s *Sweep) taking() (queries, kept string) {
 	return ",\n" + strings.Join(all, ",\n"), "ARRAY[" + strings.Join(counts, ", ") + "]"
 }
 
-// Below returns the tables that lose rows by keys, each after all tables by whose rows it loses them. No table may be
-// reached from itself.
+// Below returns the tables that lose rows by keys, each after all tables by whose rows it loses them; none if keys lead
+// from a table back to itself.
 func (c *Cascade) Below() (tables []int) {
-	if c == nil {
+	if c == nil || !c.nested() {
 		return nil
 	}
 	var visit func(table int)

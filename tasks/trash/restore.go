@@ -173,8 +173,11 @@ func (s Stranger) Grant() string { return fmt.Sprintf("GRANT %s TO %s", s.Owner,
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
 			array_agg(DISTINCT name ORDER BY name)
-		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name) JOIN pg_roles o ON o.oid = c.relowner
-		WHERE NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`) GROUP BY o.rolname ORDER BY 1`, tables)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
+			CROSS JOIN LATERAL (SELECT format('"%s"."%s"', replace(nspname, '"', '""'), replace(relname, '"', '""')) AS name)
+				AS quoted -- to_regclass takes USAGE of the schema
+		WHERE name = ANY ($1) AND NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`)
+		GROUP BY o.rolname ORDER BY 1`, tables)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranger])
 }
 
