@@ -416,7 +416,8 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 // without the key.
 func TestExplainRowByText(t *testing.T) {
 	t.Parallel()
-	authenticator, err := access.Open(t.Context(), access.Config{Log: slog.New(slog.DiscardHandler), TokenFile: tokenFile(t)})
+	authenticator, err := access.Open(t.Context(),
+		access.Config{Log: slog.New(slog.DiscardHandler), TokenFile: tokenFile(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // grace is how long a statement may keep running after shutdown begins.
@@ -49,6 +50,8 @@ type attempt struct {
 	// happened. Otherwise the progress of a task could follow its end.
 	writing sync.Mutex
 	task    taskProgress
+
+	existing []trash.Entry // of a restore: those of which rows stay, because their keys exist again
 
 	mu         sync.Mutex
 	stopReason string // "" if the run need not stop

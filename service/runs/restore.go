@@ -226,6 +226,9 @@ func (a *attempt) restoreTask(
 			entries[i].Rows -= r.Rows
 			r.Rows += before.Rows
 			results[i] = r
+			if r.Existing > 0 && !slices.ContainsFunc(a.existing, func(o trash.Entry) bool { return o.ID == e.ID }) {
+				a.existing = append(a.existing, e)
+			}
 		}
 		if !came {
 			break
@@ -285,7 +288,7 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 			return r, err
 		}
 	}
-	restore := trash.Restore{Engine: engine, Entry: e}
+	restore := trash.Restore{Engine: engine, Entry: e, Existing: a.existing}
 	if keys := a.claim.Restore.Keys; len(keys) > 0 {
 		restore.Keys = keys
 	}

@@ -76,7 +76,8 @@ func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.
 	strangers, err := trash.Strangers(ctx, db, tables)
 	for _, s := range strangers {
 		grants = append(grants, fmt.Sprintf("-- %s; -- optional: what undo brings back into %s is inserted as their owner; "+
-			"without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON DATABASE)", s.Grant(), strings.Join(s.Tables, ", ")))
+			"without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON DATABASE)",
+			s.Grant(), strings.Join(s.Tables, ", ")))
 	}
 	return grants, err
 }

@@ -96,6 +96,9 @@ type Restore struct {
 	Entry  Entry
 	// Keys are the only values of the table's key, of one column, whose rows come back, as text; nil for all.
 	Keys []string
+	// Existing are entries of the run of which rows stay, because their keys exist again: the rows that referred to these
+	// stay as well, since they would belong to others.
+	Existing []Entry
 
 	result Restored
 	locked int // how many rows stay because of locks of other sessions
@@ -110,6 +113,7 @@ type target struct {
 	lost            []string // columns of the entry for which the table has no place
 	key             string   // the column of the first unique key with one column
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
+	parents         []string // conditions that a row t of the trash refers to a row that stays in the trash
 }
 
 // Run may be called again for rows that remain, for example after other entries were restored.
@@ -271,10 +275,54 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 				strings.Join(same, " AND ")))
 		}
 	}
+	if err == nil {
+		err = r.matchParents(ctx, tx, t)
+	}
 	if err == nil && r.Keys != nil && t.key == "" {
 		err = fmt.Errorf("%s has no key of one column", r.Entry.Root)
 	}
 	return err
+}
+
+// parentsSQL selects the foreign keys of the table $1: the quoted name of the table that each refers to, the columns,
+// and those that they refer to.
+const parentsSQL = `SELECT format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
+  ARRAY(SELECT quote_ident(attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
+    ON attrelid = k.conrelid AND attnum = n ORDER BY i),
+  ARRAY(SELECT quote_ident(attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
+    ON attrelid = k.confrelid AND attnum = n ORDER BY i)
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.contype = 'f' AND k.conrelid = to_regclass($1)`
+
+func (r *Restore) matchParents(ctx context.Context, tx pgx.Tx, t *target) error {
+	if r.Existing == nil {
+		return nil
+	}
+	var (
+		parent        string
+		columns, keys []string
+	)
+	texts := func(alias string, columns []string) string {
+		return alias + "." + strings.Join(columns, "::text, "+alias+".") + "::text"
+	}
+	rows, _ := tx.Query(ctx, parentsSQL, r.Entry.Root)
+	_, err := pgx.ForEachRow(rows, []any{&parent, &columns, &keys}, func() error {
+		for _, e := range r.Existing {
+			if e.Root == parent && r.Entry.has(columns) && e.has(keys) {
+				t.parents = append(t.parents, fmt.Sprintf("(%s) IN (SELECT %s FROM %s AS p)", texts("t", columns),
+					texts("p", keys), e.table()))
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// has reports whether the rows have some columns, given by their quoted names.
+func (e *Entry) has(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(e.Columns, func(c column) bool { return c.Name == name })
+	})
 }
 
 // find returns the rows of some blocks to restore, and counts the others.
@@ -292,17 +340,20 @@ func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64)
 		keyed = fmt.Sprintf("t.%s::text = ANY ($3::text[])", t.key)
 		args = append(args, r.Keys)
 	}
-	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
-		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), r.Entry.table(), keyed)
+	query := fmt.Sprintf("SELECT t.ctid, %s, %s, COALESCE(%s, false) FROM %s AS t "+
+		"WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
+		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), or(t.parents, "%s"), r.Entry.table(), keyed)
 	var (
-		row          pgtype.TID
-		lost, exists bool
+		row                    pgtype.TID
+		lost, exists, orphaned bool
 	)
 	found, _ := tx.Query(ctx, query, args...)
-	_, err = pgx.ForEachRow(found, []any{&row, &lost, &exists}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&row, &lost, &exists, &orphaned}, func() error {
 		switch {
 		case exists:
 			r.result.Existing++
+		case orphaned:
+			r.fail(1, "it refers to a row that stays in the trash, because its key exists again")
 		case lost:
 			r.fail(1, fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(t.lost, ", ")))
 		default:
