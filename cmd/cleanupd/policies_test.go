@@ -267,7 +267,8 @@ GRANT SELECT, DELETE ON "public"."event_old" TO "neolane";
 COMMIT;
 `
 	undo := "-- GRANT " + owner + ` TO neolane; -- optional: what undo brings back into "public"."line" is inserted as ` +
-		"their owner; without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON DATABASE)\n"
+		"their owner; without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON " +
+		"DATABASE)\n"
 	for further, want := range map[string]string{
 		"": both + undo + "-- GRANT " + owner +
 			` TO neolane; -- optional: drops partitions of "public"."event" whole, which only ` +
