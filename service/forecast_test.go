@@ -69,6 +69,50 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// What guards will refuse in the next scheduled run is not in balance: every task before the first run by hand, and then
+// the policies whose rule has never run.
+func TestForecastOfWhatGuardsRefuse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first   bool // there was a run by hand
+		refused []string
+	}{
+		"before the first run": {false, []string{"audit-trail", "policy/events"}},
+		"after it":             {true, []string{"policy/events"}},
+	} {
+		s := campaign(t)
+		s.db.Do(`CREATE TABLE cus_event (id bigint PRIMARY KEY, at timestamptz NOT NULL);
+			INSERT INTO cus_event VALUES (1, '2000-01-01')`)
+		setPolicy(t, s, &cleanupv1.Policy{
+			Name: "events", Table: "cus_event", Enabled: true, OlderThan: olderThan("at", 30),
+		})
+		if c.first {
+			if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+		if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+			Schedule: &cleanupv1.Schedule{Cron: "0 3 * * *", Enabled: true},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused []string
+		for _, task := range []string{"audit-trail", "policy/events"} {
+			if forecastOf(t, f, task).GetBound() == cleanupv1.ForecastBound_FORECAST_BOUND_FAILING {
+				refused = append(refused, task)
+			}
+		}
+		if !slices.Equal(refused, c.refused) {
+			t.Errorf("%s, refused are %q, want %q: %v", name, refused, c.refused, f.GetTasks())
+		}
+	}
+}
+
 // A task that runs do not reach names the one that fails before it. If none does, the whole run was refused; a policy
 // that fails keeps no task from running.
 func TestForecastOfTasksThatAreNotReached(t *testing.T) {

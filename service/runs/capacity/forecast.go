@@ -94,13 +94,24 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		return nil, err
 	}
 	made := &Forecast{Time: tasks.Now()}
+	proven, err := store.ProvenBases(ctx, f.Pool)
+	if err != nil {
+		return nil, err
+	}
+	refusesAll, err := store.NextIsUnattended(ctx, f.Pool)
+	if err != nil {
+		return nil, err
+	}
+	guarded := plan.Enabled && plan.NextPlan == "" // a plan passes these guards
+	refusesAll = refusesAll && guarded
 	var members []member
 	for _, t := range config.Pipeline {
 		due, err := tasks.Task(ctx, t)
 		if err != nil {
 			return nil, fmt.Errorf("forecast %s: %w", t.Name, err)
 		}
-		members = append(members, member{due, nights[t.Name]})
+		basis, isPolicy := proven[t.Name]
+		members = append(members, member{due, nights[t.Name], refusesAll || guarded && isPolicy && basis != t.Basis})
 	}
 	next := made.Time
 	scheduled := plan.Enabled && plan.NextRunTime != nil
@@ -285,8 +296,9 @@ type Outlook struct {
 
 // member is a task of a pipeline with its past nights, newest first.
 type member struct {
-	due    insight.Due
-	nights []Night
+	due     insight.Due
+	nights  []Night
+	refused bool // guards refuse the task in the next scheduled run
 }
 
 // judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means no
@@ -380,6 +392,10 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 	}
 	if !runs && m.hasWork() {
 		o.Bound = NotScheduled
+		return o
+	}
+	if m.refused && m.due.Now > 0 {
+		o.Trend, o.Bound = FallingBehind, Failing
 		return o
 	}
 	first := slices.IndexFunc(left[:], func(rows float64) bool { return rows >= 1 })

@@ -39,7 +39,7 @@ func (y year) made(budget time.Duration, rate func(day int) float64, judged func
 				due.PerDay[i] = y[len(y)-1]
 			}
 		}
-		judged(day, judge(start, []member{{due, nights}}, budget, true)[0], backlog)
+		judged(day, judge(start, []member{{due: due, nights: nights}}, budget, true)[0], backlog)
 	}
 }
 
@@ -132,20 +132,20 @@ func TestFailingTasks(t *testing.T) {
 		{Start: now.AddDate(0, 0, -2), Bound: Failing},
 		{Start: now.AddDate(0, 0, -3), Rows: 9},
 	}
-	o := judge(now, []member{{due, failed}}, 0, true)[0]
+	o := judge(now, []member{{due: due, nights: failed}}, 0, true)[0]
 	if o.Trend != FallingBehind || o.Bound != Failing || !o.At.Equal(now.AddDate(0, 0, -2)) {
 		t.Errorf("%+v", o)
 	}
 	behind := []Night{{Start: now.AddDate(0, 0, -1), Bound: NotReached, FailingTask: "sessions"}, failed[1], failed[2]}
-	o = judge(now, []member{{due, behind}}, 0, true)[0]
+	o = judge(now, []member{{due: due, nights: behind}}, 0, true)[0]
 	if o.Trend != FallingBehind || o.Bound != NotReached || o.FailingTask != "sessions" {
 		t.Errorf("not reached: %+v", o)
 	}
 	due.Now = 0
-	if o = judge(now, []member{{due, failed}}, 0, true)[0]; o.Trend != InBalance {
+	if o = judge(now, []member{{due: due, nights: failed}}, 0, true)[0]; o.Trend != InBalance {
 		t.Errorf("without anything to do: %+v", o)
 	}
-	if o = judge(now, []member{{insight.Due{}, nil}}, 0, true)[0]; o.Trend != Unknown {
+	if o = judge(now, []member{{}}, 0, true)[0]; o.Trend != Unknown {
 		t.Errorf("nothing is known: %+v", o)
 	}
 }
@@ -155,7 +155,7 @@ func TestARunThatIsStartedByHand(t *testing.T) {
 	t.Parallel()
 	work := insight.Due{Known: true, Now: 1}
 	ran := []Night{{Start: now.AddDate(0, 0, -1)}}
-	if o := judge(now, []member{{work, ran}, {work, nil}}, 0, false); o[1].Trend != InBalance {
+	if o := judge(now, []member{{due: work, nights: ran}, {due: work}}, 0, false); o[1].Trend != InBalance {
 		t.Errorf("%+v", o)
 	}
 }
@@ -165,18 +165,20 @@ func TestNothingIsScheduled(t *testing.T) {
 	t.Parallel()
 	known := insight.Due{Known: true}
 	work := insight.Due{Known: true, Dated: true, PerDay: [insight.ForecastDays]int64{7: 1}}
+	run := func(days int) []Night { return []Night{{Start: now.AddDate(0, 0, -days)}} }
 	for what, c := range map[string]struct {
 		m         member
 		scheduled bool
 		trend     Trend
 		bound     Bound
 	}{
-		"never run":        {member{work, nil}, false, Unknown, NotScheduled},
-		"run last week":    {member{work, []Night{{Start: now.AddDate(0, 0, -7)}}}, false, Unknown, NotScheduled},
-		"run by hand":      {member{work, []Night{{Start: now.AddDate(0, 0, -1)}}}, false, InBalance, ""},
-		"scheduled":        {member{work, nil}, true, InBalance, ""},
-		"nothing to do":    {member{known, nil}, false, InBalance, ""},
-		"obsolete already": {member{insight.Due{Known: true, Now: 1}, nil}, false, Unknown, NotScheduled},
+		"never run":        {member{due: work}, false, Unknown, NotScheduled},
+		"run last week":    {member{due: work, nights: run(7)}, false, Unknown, NotScheduled},
+		"run by hand":      {member{due: work, nights: run(1)}, false, InBalance, ""},
+		"scheduled":        {member{due: work}, true, InBalance, ""},
+		"refused":          {member{due: insight.Due{Known: true, Now: 1}, refused: true}, true, FallingBehind, Failing},
+		"nothing to do":    {member{due: known}, false, InBalance, ""},
+		"obsolete already": {member{due: insight.Due{Known: true, Now: 1}}, false, Unknown, NotScheduled},
 	} {
 		if o := judge(now, []member{c.m}, 0, c.scheduled)[0]; o.Trend != c.trend || o.Bound != c.bound {
 			t.Errorf("%s: %q %q, want %q %q", what, o.Trend, o.Bound, c.trend, c.bound)

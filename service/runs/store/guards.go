@@ -137,6 +137,18 @@ func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis s
 	return basis, err
 }
 
+// ProvenBases returns the bases that provenBasis does, by the tasks of all policies.
+func ProvenBases(ctx context.Context, db campaign.Querier) (map[string]string, error) {
+	rows, _ := db.Query(ctx, "SELECT $1 || name, proven_basis FROM cleanupd.policy", policy.Prefix)
+	var task, basis string
+	bases := map[string]string{}
+	_, err := pgx.ForEachRow(rows, []any{&task, &basis}, func() error {
+		bases[task] = basis
+		return nil
+	})
+	return bases, err
+}
+
 // NextIsUnattended reports whether the next scheduled run would be unattended if it followed no saved plan.
 func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
