@@ -69,7 +69,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// What guards will refuse in the next scheduled run is not in balance: every task before the first run by hand, and then
+// What guards will refuse in the next scheduled run is not in balance: all tasks before the first run by hand, and then
 // the policies whose rule has never run.
 func TestForecastOfWhatGuardsRefuse(t *testing.T) {
 	t.Parallel()
