@@ -113,13 +113,14 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	return p, nil
 }
 
-// Check fails with failure.Violations, whose fields begin with the name of a policy, if a given policy cannot be for
-// the database. It does not mind which rights the role lacks to change rows.
+// Check fails with failure.Violations, whose fields begin with the name of a policy, if given policies cannot be for
+// the database, and with rules.MissingRights for what the role lacks to run them all.
 func (l Look) Check(ctx context.Context) error {
 	p, err := l.prepare(ctx)
 	if err != nil {
 		return err
 	}
+	p.config.DryRun = false
 	return l.check(ctx, p)
 }
 
@@ -273,7 +274,7 @@ func (l Look) check(ctx context.Context, p prepared) error {
 	return l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error { return one.Check(ctx, tx, env) })
 }
 
-// eachPolicy calls do for the given policies. It fails with all their violations.
+// eachPolicy calls do for the given policies. It fails with all their violations and missing rights.
 func (l Look) eachPolicy(
 	ctx context.Context, p prepared, do func(tx pgx.Tx, one policy.Policy, env rules.Env) error,
 ) error {
@@ -284,24 +285,35 @@ func (l Look) eachPolicy(
 	if err != nil {
 		return err
 	}
-	var wrong failure.Violations
+	var (
+		wrong   failure.Violations
+		missing rules.MissingRights
+	)
 	for _, m := range l.Policies {
 		one := policyOf(m)
 		err := one.Validate()
 		if err == nil {
 			err = pgx.BeginFunc(ctx, l.Pool, func(tx pgx.Tx) error { return do(tx, one, env) })
 		}
-		var of failure.Violations
+		var (
+			of    failure.Violations
+			lacks rules.MissingRights
+		)
 		switch kinded := failure.Kinded(nil); {
 		case errors.As(err, &of):
 			for _, v := range of {
 				wrong.Add(one.Name+strings.TrimPrefix(v.Field, "policy"), v.Problem)
 			}
+		case errors.As(err, &lacks):
+			missing = rules.AddGrants(missing, lacks...)
 		case errors.As(err, &kinded) && kinded.Kind() == failure.Precondition:
 			return fmt.Errorf("policy %s: %w", one.Name, err)
 		case err != nil:
 			return err
 		}
+	}
+	if missing != nil {
+		return errors.Join(wrong.Err(), missing)
 	}
 	return wrong.Err()
 }

@@ -90,6 +90,11 @@ func TestMissingRightsAreNamedAtOnce(t *testing.T) {
 	tree := policy.Policy{Name: "p", Table: "tree", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
 	err = checkPolicy(t, db.For(role), tree)
 	checkError(t, err, `GRANT SELECT, DELETE ON "public"."tree"`, `GRANT SELECT ON "public"."leaf"`)
+	db.Do("CREATE SCHEMA lab; CREATE TYPE lab.state AS ENUM ('open'); CREATE TABLE lab.result (state lab.state, at date)")
+	tree.Table = "lab.result"
+	tree.Filters = []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{"open"}}}
+	err = checkPolicy(t, db.For(role), tree) // its values cannot be read without the schema
+	checkError(t, err, `GRANT USAGE ON SCHEMA "lab"`, `GRANT SELECT, DELETE ON "lab"."result"`)
 }
 
 // checkPolicy checks a policy as when it is set.

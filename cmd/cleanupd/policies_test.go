@@ -200,6 +200,59 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	}
 }
 
+// apply names the rights that all policies of a file lack at once, each once, and what is wrong with others.
+func TestApplyNamesAllMissingRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	role := db.Role("cleaner")
+	db.Superuser("GRANT CREATE ON DATABASE " + db.Name + " TO " + role)
+	db.Do(`CREATE SCHEMA lab; CREATE SCHEMA ward;
+		CREATE TYPE lab.state AS ENUM ('open', 'closed');
+		CREATE TABLE lab.result (id int PRIMARY KEY, state lab.state, patient int, at timestamptz);
+		CREATE TABLE ward.patient (id int PRIMARY KEY, name text, seen timestamptz);
+		CREATE TABLE ward.visit (id int PRIMARY KEY, patient int REFERENCES ward.patient ON DELETE CASCADE);
+		CREATE TABLE ward.document (visit int REFERENCES ward.visit)`)
+	f := &policyFiles{T: t, db: db, dir: t.TempDir()}
+	const policies = `policies:
+- {name: closed, table: lab.result, olderThan: {column: at, days: 30},
+   filters: [{column: state, op: EQUAL, values: [closed]}]}
+- {name: names, table: ward.patient, olderThan: {column: seen, days: 9}, assign: [{column: name, value: x}]}
+- {name: newest, table: lab.result, keepNewest: {per: [patient], orderBy: at, count: 3}}
+- {name: orphans, table: lab.result, orphanOf: {column: patient, parentTable: ward.patient, parentColumn: id}}
+- {name: patients, table: ward.patient, olderThan: {column: seen, days: 30}}
+`
+	const wrong = "- {name: wrong, table: lab.result, olderThan: {column: tat, days: 30}}\n"
+	want := strings.ReplaceAll("the role lacks rights; have the tables' owner execute: "+
+		`GRANT USAGE ON SCHEMA "lab" TO "~"; GRANT SELECT, DELETE ON "lab"."result" TO "~"; `+
+		`GRANT USAGE ON SCHEMA "ward" TO "~"; GRANT SELECT, UPDATE, DELETE ON "ward"."patient" TO "~"; `+
+		`GRANT SELECT ON "ward"."visit" TO "~"`+"\n", "~", role)
+	both := f.file(policies + wrong)
+	check := func(server ...string) {
+		t.Helper()
+		code, out, errs := cleanupd(t, append([]string{"policies", "apply", both, "--yes"}, server...)...)
+		if code != 2 || out != "" || strings.Count(errs, "\n") != 2 || !strings.HasSuffix(errs, want) ||
+			!strings.Contains(errs, `policy wrong: olderThan.column: "lab"."result" has no column "tat"`) {
+			t.Errorf("%v: %d %s%s, want %s", server, code, out, errs, want)
+		}
+	}
+	url := []string{"--database-url", db.As(role)}
+	check(url...)
+	f.replica = startServer(t, url...)
+	check("--server", f.grpc)
+	file := f.file(policies)
+	for _, server := range [][]string{url, {"--server", f.grpc}} {
+		code, out, errs := cleanupd(t, append([]string{"policies", "apply", file, "--yes"}, server...)...)
+		if code != 1 || out != "" || errs != "cleanupd: "+want {
+			t.Errorf("%v: %d %s%s, want %s", server, code, out, errs, want)
+		}
+	}
+	_, grants, _ := strings.Cut(want, "execute: ")
+	db.Do(grants)
+	if code, out, errs := f.do("apply", file, "--yes"); code != 0 {
+		t.Errorf("once they are granted: %d %s %s", code, out, errs)
+	}
+}
+
 // grants prints one script for all policies of a file, which says each grant once, and nothing if one is wrong.
 func TestGrantsOfAFile(t *testing.T) {
 	t.Parallel()

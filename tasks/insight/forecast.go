@@ -175,7 +175,7 @@ func (f *Forecaster) questions(
 // skipped. It is empty if a run could do it.
 func obstacle(p *rules.Plan) string {
 	if len(p.Rights) > 0 {
-		return "the role lacks rights; have the tables' owner execute: " + strings.Join(p.Rights, "; ")
+		return rules.MissingRights(p.Rights).Error()
 	}
 	if len(p.SkippedTables) == 0 || len(p.Jobs) > 0 || len(p.Partitionless) > 0 {
 		return ""

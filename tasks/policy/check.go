@@ -41,32 +41,36 @@ func hints(ctx context.Context, db campaign.Querier) func(name string) string {
 	}
 }
 
-// Check checks a policy that Validate has accepted against a database. It fails with failure.Violations, or, if the
-// role lacks rights, with a failure.Precondition that has the GRANT statements. It does not evaluate the rule for
-// any row.
+// Check checks a policy that Validate has accepted against a database. It fails with failure.Violations, or with
+// rules.MissingRights. It does not evaluate the rule for any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env, similar: hints(ctx, tx)}
 	if !c.checkTable() {
 		return c.wrong.Err()
 	}
 	c.checkColumns()
-	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx), c.checkPartitions(ctx)); err != nil {
+	if err := c.checkPartitions(ctx); err != nil {
+		return err
+	}
+	var compiled *rules.Plan
+	if c.wrong == nil { // rights come before what is evaluated, which fails without them
+		var err error
+		if compiled, err = rules.Compile(p.Task(), env); err != nil {
+			return err
+		}
+		whole, err := c.missingSelect(ctx, compiled.Jobs)
+		if err != nil {
+			return err
+		}
+		if missing := rules.AddGrants(compiled.Rights, whole...); len(missing) > 0 {
+			return rules.MissingRights(missing)
+		}
+	}
+	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
 		return err
 	}
 	if c.wrong != nil {
 		return c.wrong.Err()
-	}
-	compiled, err := rules.Compile(p.Task(), env)
-	if err != nil {
-		return err
-	}
-	whole, err := c.missingSelect(ctx, compiled.Jobs)
-	if err != nil {
-		return err
-	}
-	if grants := rules.AddGrants(compiled.Rights, whole...); len(grants) > 0 {
-		return failure.New(failure.Precondition,
-			"the role lacks rights; have the tables' owner execute: "+strings.Join(grants, "; "))
 	}
 	return c.checkParts(ctx, compiled)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -79,6 +80,24 @@ func AddGrants(list []string, more ...string) []string {
 		}
 	}
 	return list
+}
+
+// MissingRights are the GRANT statements for what a role lacks.
+type MissingRights []string
+
+const lacksRights = "the role lacks rights; have the tables' owner execute: "
+
+func (m MissingRights) Error() string { return lacksRights + strings.Join(m, "; ") }
+
+func (MissingRights) Kind() failure.Kind { return failure.Precondition }
+
+// ParseMissingRights returns the MissingRights with this text; nil if it is that of another error.
+func ParseMissingRights(text string) MissingRights {
+	grants, is := strings.CutPrefix(text, lacksRights)
+	if !is {
+		return nil
+	}
+	return strings.Split(grants, "; ")
 }
 
 // RightsError returns an error that names the missing rights, given as GRANT statements; nil if none is missing.

@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // ErrDiffers is returned by a dry run of apply if the stored policies differ from the file.
@@ -140,19 +141,28 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 }
 
 // check lets the server check all policies of the file, and returns them as it would store them. The error joins the
-// mistakes of all policies.
+// mistakes of all policies, and the rights that they lack.
 func (a *applier) check(entries []entry) (checked []*cleanupv1.Policy, err error) {
-	var wrong []error
+	var (
+		wrong   []error
+		missing rules.MissingRights
+	)
 	for _, e := range entries {
 		resp, err := a.client.SetPolicy(a.cmd.Context(),
 			&cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw())
+		lacks := rules.ParseMissingRights(status.Convert(err).Message())
 		switch {
+		case lacks != nil:
+			missing = rules.AddGrants(missing, lacks...)
 		case isRefusal(err):
 			wrong = append(wrong, e.explain(err))
 		case err != nil:
 			return nil, err
 		}
 		checked = append(checked, resp.GetPolicy())
+	}
+	if missing != nil {
+		wrong = append(wrong, missing)
 	}
 	return checked, errors.Join(wrong...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // LookAt lends a look connections to a database that can only read.
@@ -61,6 +62,7 @@ func lend(
 func explainLook(err error, file []entry) error {
 	var (
 		wrong failure.Violations
+		lacks rules.MissingRights
 		field *failure.FieldError
 	)
 	switch {
@@ -78,6 +80,9 @@ func explainLook(err error, file []entry) error {
 				where += ": " + path
 			}
 			each = append(each, flags.Errorf("%s: %s", where, v.Problem))
+		}
+		if errors.As(err, &lacks) {
+			each = append(each, lacks)
 		}
 		return errors.Join(each...)
 	}
