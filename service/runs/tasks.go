@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // TaskList has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
@@ -142,34 +143,58 @@ func (s TaskSource) Resolve(
 }
 
 // selectKeepers finds, among the tables with the names $1 in lower case, those with foreign keys that keep rows of
-// other tables from being deleted.
-const selectKeepers = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
-  JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
-WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
-  AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
+// other tables from being deleted. A table counts with those whose rows are deleted with its rows, as in
+// campaign.Table.Keeping.
+const selectKeepers = `WITH RECURSIVE key AS (
+  SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid)::oid AS child,
+    COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid AS parent, k.confdeltype AS action
+  FROM pg_constraint k WHERE k.contype = 'f' AND ` + sqlexpr.Enforced + `
+), going (top, name, oid) AS (
+  SELECT oid, lower(relname), oid FROM pg_class WHERE lower(relname) = ANY ($1::text[]) AND relkind IN ('r', 'p')
+  UNION SELECT g.top, g.name, k.child FROM going g JOIN key k ON k.parent = g.oid AND k.action = 'c'
+)
+SELECT DISTINCT keeping.name, kept.name
+FROM key k JOIN going kept ON kept.oid = k.parent JOIN going keeping ON keeping.oid = k.child
+WHERE k.action IN ('a', 'r') AND keeping.top <> kept.top AND k.child <> kept.top`
 
-// readKeepers returns, by table, the tables whose rows keep its rows from being deleted. All names are in lower
-// case.
-func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
-	keepers := map[string][]string{}
+// readKeepers returns, by table, the tables whose rows keep its rows from being deleted, directly or through others of
+// them. All names are in lower case.
+func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string]map[string]bool, error) {
+	keepers := map[string]map[string]bool{}
 	if len(names) < 2 {
 		return keepers, nil
 	}
+	direct := map[string][]string{}
 	var child, parent string
 	rows, _ := db.Query(ctx, selectKeepers, names)
 	_, err := pgx.ForEachRow(rows, []any{&child, &parent}, func() error {
-		keepers[parent] = append(keepers[parent], child)
+		direct[parent] = append(direct[parent], child)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the foreign keys between tables of policies: %w", err)
 	}
+	var add func(to map[string]bool, parent string)
+	add = func(to map[string]bool, parent string) {
+		for _, child := range direct[parent] {
+			if !to[child] {
+				to[child] = true
+				add(to, child)
+			}
+		}
+	}
+	for parent := range direct {
+		keepers[parent] = map[string]bool{}
+		add(keepers[parent], parent)
+	}
 	return keepers, nil
 }
 
 // orderPolicies orders policies by name, except that rows that keep others from being deleted by a foreign key are
-// deleted before those. Otherwise only the next run could delete the others.
+// deleted before those. Otherwise only the next run could delete the others. Tables that keep rows of each other stay
+// in the order of the names.
 func orderPolicies(ctx context.Context, db campaign.Querier, stored []store.Policy) (ordered []rules.Task, err error) {
+	stored = slices.SortedFunc(slices.Values(stored), func(a, b store.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	var names []string
 	for _, p := range stored {
 		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))
@@ -181,9 +206,9 @@ func orderPolicies(ctx context.Context, db campaign.Querier, stored []store.Poli
 	placed := make([]bool, len(stored))
 	var place func(i int)
 	place = func(i int) {
-		placed[i] = true // set at once, so that a circle of keys ends
+		placed[i] = true
 		for k, name := range names {
-			if !placed[k] && slices.Contains(keepers[names[i]], name) {
+			if !placed[k] && keepers[names[i]][name] && !keepers[name][names[i]] {
 				place(k)
 			}
 		}
