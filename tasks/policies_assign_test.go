@@ -125,8 +125,8 @@ func TestValuesFromKeysThatAreRefused(t *testing.T) {
 		want   string
 	}{
 		"fits":            {"by_id", policy.Assign{Column: "email", ValueFromKey: "gone-{key}-"}, ""},
-		"too long":        {"by_id", policy.Assign{Column: "short", ValueFromKey: "gone-{key}--"}, "key: does not fit"},
-		"a hash":          {"by_id", policy.Assign{Column: "email", ValueFromKey: "{hash}"}, "does not fit"},
+		"too long":        {"by_id", policy.Assign{Column: "short", ValueFromKey: "gone-{key}--"}, "up to 27 characters"},
+		"a hash":          {"by_id", policy.Assign{Column: "email", ValueFromKey: "{hash}"}, "up to 32 characters"},
 		"no text":         {"by_id", policy.Assign{Column: "n", ValueFromKey: "{key}"}, "is a text, and n is"},
 		"the key":         {"by_text", policy.Assign{Column: "login", ValueFromKey: "{key}"}, "primary key"},
 		"two keys":        {"by_two", policy.Assign{Column: "email", ValueFromKey: "{key}"}, "one integer or UUID"},

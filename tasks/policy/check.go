@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -412,7 +413,9 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 			continue
 		case a.ValueFromKey != "":
 			if _, has := c.table.SingleKey(); has && column.Kind == "S" {
-				if err := c.checkFits(ctx, field+"_from_key", column, c.widestValue(a)); err != nil {
+				widest := c.widestValue(a)
+				long := fmt.Sprintf(": it may have up to %d characters", utf8.RuneCountInString(widest))
+				if err := c.checkFits(ctx, field+"_from_key", column, widest, long); err != nil {
 					return err
 				}
 			}
@@ -428,7 +431,7 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 		} else if !meant {
 			continue
 		}
-		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
+		if err := c.checkFits(ctx, field, column, *a.Value, ""); err != nil {
 			return err
 		}
 	}
@@ -470,8 +473,8 @@ func (c *checker) checkZone(field string, column campaign.Column) {
 	}
 }
 
-// checkFits checks that a column can store a value without changing it.
-func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
+// checkFits checks that a column can store a value without changing it. Otherwise the error ends with why.
+func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value, why string) error {
 	before := len(c.wrong)
 	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
 	if column.Kind == "N" { // 1 and 1.00 are the same number
@@ -480,7 +483,7 @@ func (c *checker) checkFits(ctx context.Context, field string, column campaign.C
 	same := false
 	err := c.try(ctx, field, sqlexpr.Format(compare, sqlexpr.Arg(value, "text"), column.Type, column.Full), &same)
 	if err == nil && len(c.wrong) == before && !same {
-		c.wrong.Addf(field, "does not fit into %s, which is %s", column.Name, column.Full)
+		c.wrong.Addf(field, "does not fit into %s, which is %s%s", column.Name, column.Full, why)
 	}
 	return err
 }
