@@ -923,7 +923,7 @@ type TaskResult struct {
 	RemoteDeliveriesRetained int64 `protobuf:"varint,11,opt,name=remote_deliveries_retained,json=remoteDeliveriesRetained,proto3" json:"remote_deliveries_retained,omitempty"`
 	// Obsolete rows that failed: a trigger, a constraint or a view raised an error, and they were skipped. The log has
 	// the errors of the first 20 of each table. More than 1,000, or more than a tenth of the task's rows, fail the
-	// task. Always 0 in a dry run.
+	// task; rows of a policy that foreign keys keep do not count for this. Always 0 in a dry run.
 	RowsFailed int64 `protobuf:"varint,12,opt,name=rows_failed,json=rowsFailed,proto3" json:"rows_failed,omitempty"`
 	// Obsolete rows that other sessions had locked, tried three times.
 	RowsLocked int64 `protobuf:"varint,22,opt,name=rows_locked,json=rowsLocked,proto3" json:"rows_locked,omitempty"`
