@@ -96,7 +96,11 @@ func difference(list []*cleanupv1.TablePreview) string {
 			then, now = then+p.GetRows(), now+p.GetBaselineRows()
 		}
 	}
-	text := fmt.Sprintf("With these options, a run would delete or change %s, ", format.Rows(then))
+	about := ""
+	if slices.ContainsFunc(list, isEstimate) {
+		about = "about "
+	}
+	text := fmt.Sprintf("With these options, a run would delete or change %s%s, ", about, format.Rows(then))
 	switch {
 	case then > now:
 		return text + humanize.Comma(then-now) + " more than with the stored ones."
@@ -115,14 +119,14 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 	for _, p := range list {
 		total, now := "", ""
 		if p.BaselineRows != nil {
-			now = humanize.Comma(p.GetBaselineRows())
+			now = figure(p.GetBaselineRows(), isEstimate(p))
 		}
 		if p.GetRowsTotal() > 0 {
 			total = humanize.Comma(p.GetRowsTotal())
 		}
 		rows = append(rows,
 			terminal.Row{
-				p.GetTable(), format.EnumName(p.GetAction()), humanize.Comma(affected(p)), now, total,
+				p.GetTable(), format.EnumName(p.GetAction()), figure(affected(p), isEstimate(p)), now, total,
 				format.Size(p.GetBytes()), trashSize(p), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()),
 				p.GetRule(),
 			})
@@ -132,9 +136,9 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 
 func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 	for _, p := range list {
-		figures := fmt.Sprintf("%s %s", format.EnumName(p.GetAction()), humanize.Comma(affected(p)))
+		figures := fmt.Sprintf("%s %s", format.EnumName(p.GetAction()), figure(affected(p), isEstimate(p)))
 		if p.BaselineRows != nil {
-			figures += ", now " + humanize.Comma(p.GetBaselineRows())
+			figures += ", now " + figure(p.GetBaselineRows(), isEstimate(p))
 		}
 		if p.GetRowsTotal() > 0 {
 			figures += " of " + humanize.Comma(p.GetRowsTotal())
@@ -187,6 +191,26 @@ func firstNames(names []string, n int64) string {
 		text += fmt.Sprintf(" and %s more", humanize.Comma(more))
 	}
 	return text
+}
+
+// isEstimate reports whether a run may find another number of rows, for a reason that a remark gives.
+func isEstimate(p *cleanupv1.TablePreview) bool {
+	return slices.ContainsFunc(p.GetRemarks(), func(why string) bool { return strings.HasPrefix(why, "an estimate") })
+}
+
+// hasEstimates reports whether rows of a dry run's task are an estimate.
+func hasEstimates(t *cleanupv1.TaskResult) bool {
+	return slices.ContainsFunc(t.GetPreview(), isEstimate)
+}
+
+// figureOf shows rows of a task. It deletes or updates rows, and none of the other kind for certain.
+func figureOf(t *cleanupv1.TaskResult, n int64) string { return figure(n, n > 0 && hasEstimates(t)) }
+
+func figure(n int64, estimate bool) string {
+	if estimate {
+		return "~" + humanize.Comma(n)
+	}
+	return humanize.Comma(n)
 }
 
 func affected(p *cleanupv1.TablePreview) int64 {

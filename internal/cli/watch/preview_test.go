@@ -98,6 +98,62 @@ func TestLongPreview(t *testing.T) {
 	}
 }
 
+// Numbers of which a remark says that they are estimates are marked wherever they are shown.
+func TestEstimatesAreMarked(t *testing.T) {
+	t.Parallel()
+	start := timestamppb.New(time.Unix(0, 0))
+	task := func(name string, rows int64, remark string) *cleanupv1.TaskResult {
+		return &cleanupv1.TaskResult{
+			Task: name, State: cleanupv1.TaskState_TASK_STATE_SUCCEEDED, StartTime: start, RowsDeleted: rows, TablesDropped: 2,
+			Preview: []*cleanupv1.TablePreview{{
+				Table: "of_" + name, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: rows,
+				BaselineRows: proto.Int64(rows - 1), Remarks: []string{"some are on hold", remark},
+				Rule: strings.Repeat("a long rule, ", 30),
+			}},
+		}
+	}
+	const why = "an estimate: rows that are deleted make other rows orphans"
+	for remark, c := range map[string]struct{ shown, about string }{why: {"~", "about "}, "not an estimate": {}} {
+		estimated := task("b", 2000, remark)
+		run := &cleanupv1.Run{
+			Id: "ID", State: cleanupv1.RunState_RUN_STATE_SUCCEEDED, DryRun: true, WhatIf: &cleanupv1.Options{},
+			Results: []*cleanupv1.TaskResult{task("a", 1000, "others are locked"), estimated},
+		}
+		wide, narrow, live := &strings.Builder{}, &strings.Builder{}, &strings.Builder{}
+		for out, width := range map[*strings.Builder]int{wide: 0, narrow: 40} {
+			s := &terminal.Screen{Writer: out, Width: func() int { return width }}
+			if err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := NewView(&terminal.Screen{Writer: live, Width: func() int { return 0 }}, nil, false)
+		for _, e := range []*cleanupv1.RunEvent{
+			{Event: &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: run}}},
+			{Event: &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: estimated}}},
+		} {
+			if err := v.Event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for out, texts := range map[*strings.Builder][]string{
+			wide: {
+				"a succeeded 1,000 0 2 ", "b succeeded " + c.shown + "2,000 0 2 ", "of_a delete 1,000 999 ",
+				"of_b delete " + c.shown + "2,000 " + c.shown + "1,999 ", "delete or change " + c.about + "3,000 rows, 2 more",
+				"Total: " + c.about + "3,000 rows would be deleted, 4 tables would be dropped",
+			},
+			narrow: {"of_a delete 1,000, now 999, ", "of_b delete " + c.shown + "2,000, now " + c.shown + "1,999, "},
+			live:   {"b succeeded, " + c.about + "2,000 rows would be deleted, 2 tables would be dropped"},
+		} {
+			got := strings.Join(strings.Fields(out.String()), " ")
+			for _, text := range texts {
+				if !strings.Contains(got, text) {
+					t.Errorf("%s: %q is not in %s", remark, text, got)
+				}
+			}
+		}
+	}
+}
+
 // With other options than the stored ones, the preview has the tables that differ, and the difference of all.
 func TestPreviewOfOtherOptions(t *testing.T) {
 	t.Parallel()

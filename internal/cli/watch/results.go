@@ -120,8 +120,8 @@ func printResults(
 		}
 		rows = append(rows,
 			terminal.Row{
-				t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsDeleted()),
-				humanize.Comma(t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), partitionsRemoved(t, r, log),
+				t.GetTask(), format.EnumName(t.GetState()), figureOf(t, t.GetRowsDeleted()),
+				figureOf(t, t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), partitionsRemoved(t, r, log),
 				RowsRetained(t),
 				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
 			})
@@ -260,7 +260,8 @@ func Total(r *cleanupv1.Run) string {
 	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
 		nothing = "nothing was deleted"
 	}
-	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun(), nil), ", "), nothing)
+	estimate := slices.ContainsFunc(r.GetResults(), hasEstimates)
+	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun(), estimate, nil), ", "), nothing)
 	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
 		text += " in " + took
 	}

@@ -60,7 +60,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += rowsOf(r)
-		text := summary(r, v.dryRun, v.removed[r.GetTask()])
+		text := summary(r, v.dryRun, hasEstimates(r), v.removed[r.GetTask()])
 		if text == "" && r.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && v.lastInfo != "" {
 			text = "; " + terminal.OneLine(v.lastInfo)
 		}
@@ -204,7 +204,7 @@ func inSeconds(d time.Duration) string {
 }
 
 // summary puts a comma before each part; it returns "" if the task did nothing.
-func summary(r *cleanupv1.TaskResult, dryRun bool, log *removed) (text string) {
+func summary(r *cleanupv1.TaskResult, dryRun, estimate bool, log *removed) (text string) {
 	for _, count := range []struct {
 		n                 int64
 		one, many, action string
@@ -221,7 +221,11 @@ func summary(r *cleanupv1.TaskResult, dryRun bool, log *removed) (text string) {
 			count.action = "would be " + count.action
 		}
 		if count.n > 0 {
-			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.action
+			text += ", "
+			if estimate && count.one == "row" {
+				text += "about "
+			}
+			text += format.Count(count.n, count.one, count.many) + " " + count.action
 		}
 	}
 	if r.GetDetail() != "" {

@@ -120,6 +120,7 @@ const actions = {
 
 function Tables({ label, tables }: { label: string; tables: (TablePreview & { about: string })[] }) {
   const whatIf = tables.some(p => p.baselineRows !== undefined && p.baselineRows !== null)
+  const mark = (p: TablePreview) => ((p.remarks ?? []).some(text => text.startsWith('an estimate')) ? '~' : '')
   const action = (p: TablePreview) => actions[p.action ?? 'PREVIEW_ACTION_UNSPECIFIED']
   return (
     <Table
@@ -146,9 +147,15 @@ function Tables({ label, tables }: { label: string; tables: (TablePreview & { ab
           ),
         },
         { title: t('preview.action'), cell: p => action(p) && t(action(p) as 'preview.drop') },
-        { title: t('preview.amount'), numeric: true, cell: p => number(drops(p) ? p.tables : p.rows) },
+        { title: t('preview.amount'), numeric: true, cell: p => mark(p) + number(drops(p) ? p.tables : p.rows) },
         ...(whatIf
-          ? [{ title: t('preview.now'), numeric: true, cell: (p: TablePreview) => number(p.baselineRows ?? undefined) }]
+          ? [
+              {
+                title: t('preview.now'),
+                numeric: true,
+                cell: (p: TablePreview) => mark(p) + number(p.baselineRows ?? undefined),
+              },
+            ]
           : []),
         {
           title: t('preview.share'),
