@@ -74,10 +74,19 @@ func TestTrash(t *testing.T) {
 	if out, err := s.PurgeTrash(t.Context(), purge); err != nil || out.GetRows() != 1 || out.GetEntries() != 0 {
 		t.Errorf("purging one row: %v, %v", out, err)
 	}
-	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('6', now() + '1 day')")
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('6', now() + '1 day');
+		ALTER TABLE XtkSessionInfo ADD CONSTRAINT high CHECK (sKey NOT IN ('1', '2'))`)
+	const exists = `"public"."xtksessioninfo": 1 row was not restored because the key exists again`
 	back = restore(&cleanupv1.RestoreTrashRequest{RunId: first.GetId()})
-	if r := back.GetResults()[0]; r.GetRowsRestored() != 6 || r.GetRowsExisting() != 1 {
-		t.Errorf("the second restore is %v, want 6 rows, and one that exists", back)
+	if r := back.GetResults()[0]; r.GetRowsRestored() != 4 || r.GetRowsExisting() != 1 || r.GetRowsFailed() != 2 ||
+		!strings.HasPrefix(r.GetDetail(), exists+`; "public"."xtksessioninfo": 2 rows were not restored because the table `+
+			"rejected them: ") {
+		t.Errorf("the second restore is %v, want 4 rows, one that exists, and 2 that fail", back)
+	}
+	s.db.Do("ALTER TABLE XtkSessionInfo DROP CONSTRAINT high")
+	back = restore(&cleanupv1.RestoreTrashRequest{RunId: first.GetId()})
+	if r := back.GetResults()[0]; r.GetRowsRestored() != 2 || r.GetDetail() != exists {
+		t.Errorf("the third restore is %v, want 2 rows, and one that exists", back)
 	}
 	run(0)         // keeps nothing
 	run(time.Hour) // has nothing to keep

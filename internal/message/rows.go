@@ -42,12 +42,17 @@ var (
 		"A restore moved them into the table.",
 		"None needed.",
 	)
+	RowsExist = rows.warning(
+		"ROWS_EXIST",
+		"{table}: {rows} {rows|row was|rows were} not restored because the key exists again",
+		"The rows remain in the trash. The application has since inserted rows with the same keys.",
+		"Delete the new rows, and restore again; or restore into a new schema (--into).",
+	)
 	RowsNotRestored = rows.warning(
 		"ROWS_NOT_RESTORED",
-		"{table}: {existing} {existing|row was|rows were} not restored because the key exists again, and {failed} because "+
-			"the table rejected {failed|it|them}: {reasons}",
-		"The rows remain in the trash. The application has since inserted rows with the same keys, or changed the table.",
-		"Delete the new rows or mend the table, and restore again; or restore into a new schema (--into).",
+		"{table}: {rows} {rows|row was|rows were} not restored because the table rejected {rows|it|them}: {reasons}",
+		"The rows remain in the trash. The table has been changed since, or refers to rows that are gone.",
+		"Mend the table, and restore again; or restore into a new schema (--into).",
 	)
 	RelationNotRestored = rows.warning(
 		"RELATION_NOT_RESTORED",

@@ -241,16 +241,20 @@ func (a *attempt) restoreTask(
 		if r.Rows > 0 {
 			_ = a.Log(ctx, message.RowsRestored.With("table", table, "rows", r.Rows))
 		}
+		var left []message.Message
+		if r.Existing > 0 {
+			left = append(left, message.RowsExist.With("table", table, "rows", r.Existing))
+		}
 		switch {
 		case entries[i].Kind != trash.Rows && len(r.Reasons) > 0:
 			o.Retained.Tables++
-			m := message.RelationNotRestored.With("table", table, "error", r.Reasons[0])
-			o.Details = append(o.Details, m)
-			_ = a.Log(ctx, m)
-		case r.Existing+r.Failed > 0:
-			m := message.RowsNotRestored.With("table", table, "existing", r.Existing, "failed", r.Failed, "reasons",
-				strings.Join(r.Reasons, "; "))
-			o.Details = append(o.Details, m)
+			left = append(left, message.RelationNotRestored.With("table", table, "error", r.Reasons[0]))
+		case r.Failed > 0:
+			reasons := strings.Join(r.Reasons, "; ")
+			left = append(left, message.RowsNotRestored.With("table", table, "rows", r.Failed, "reasons", reasons))
+		}
+		o.Details = append(o.Details, left...)
+		for _, m := range left {
 			_ = a.Log(ctx, m)
 		}
 	}

@@ -15,8 +15,9 @@ export const messages: Record<string, string> = {
   UNDO_NEEDS_OWNER:
     '{tables}: Zeilen können nur in ein anderes Schema zurückkommen: Die Rolle ist kein Mitglied ihres Eigentümers {owner}; {statement}',
   ROWS_RESTORED: '{table}: {rows} {rows|Zeile kam|Zeilen kamen} aus dem Papierkorb zurück',
+  ROWS_EXIST: '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt',
   ROWS_NOT_RESTORED:
-    '{table}: {existing} {existing|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt, und {failed}, weil die Tabelle sie ablehnt: {reasons}',
+    '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil die Tabelle sie ablehnt: {reasons}',
   RELATION_NOT_RESTORED: '{table} bleibt im Papierkorb: {error}',
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',

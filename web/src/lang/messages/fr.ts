@@ -14,8 +14,10 @@ export const messages: Record<string, string> = {
   UNDO_NEEDS_OWNER:
     '{tables} : les lignes ne peuvent revenir que dans un autre schéma : le rôle n’est pas membre de leur propriétaire {owner} ; {statement}',
   ROWS_RESTORED: '{table} : {rows} {rows|ligne est revenue|lignes sont revenues} de la corbeille',
+  ROWS_EXIST:
+    '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille car {rows|sa|leur} clé existe de nouveau',
   ROWS_NOT_RESTORED:
-    '{table} : {existing} {existing|ligne reste|lignes restent} dans la corbeille car leur clé existe de nouveau, et {failed} car la table les refuse : {reasons}',
+    '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille car la table {rows|la|les} refuse : {reasons}',
   RELATION_NOT_RESTORED: '{table} reste dans la corbeille : {error}',
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
