@@ -132,9 +132,10 @@ var (
 	)
 	HoldTooDeep = rows.warning(
 		"HOLD_TOO_DEEP",
-		"while there are holds, rows of {table} are retained if foreign keys lead from them to {last}; keys beyond it are "+
-			"not followed",
-		"Foreign keys delete or change rows with a deleted row. Long or circular chains of keys are not followed.",
+		"while there are holds, rows of {table} are retained if more foreign keys than are followed lead from them to "+
+			"rows of {last}",
+		"Foreign keys delete or change rows with a deleted row. At most 100 keys are followed from a table, and none to a "+
+			"table for the third time.",
 		"None: the rows are deleted after the holds are released.",
 	)
 	HoldHidden = rows.warning(

@@ -47,7 +47,7 @@ export const messages: Record<string, string> = {
   EVERYTHING_ON_HOLD:
     'Eine Sperre gilt für alles: {rows} {rows|Zeile|Zeilen} von {table} {rows|bleibt|bleiben} erhalten, mit allem, was dazugehört',
   HOLD_TOO_DEEP:
-    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn Fremdschlüssel von ihnen zu {last} führen: Was Schlüssel darüber hinaus ändern, wird nicht geprüft',
+    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn mehr Fremdschlüssel, als verfolgt werden, von ihnen zu Zeilen von {last} führen',
   HOLD_HIDDEN:
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
   HOLD_UNUSABLE: 'Zeilen von {table} bleiben erhalten, solange es eine Sperre von {held} gibt: {problem}',

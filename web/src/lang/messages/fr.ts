@@ -47,7 +47,7 @@ export const messages: Record<string, string> = {
   EVERYTHING_ON_HOLD:
     'Tout est bloqué : {rows} {rows|ligne|lignes} de {table} {rows|est conservée|sont conservées}, avec tout ce qui en dépend',
   HOLD_TOO_DEEP:
-    'Des lignes de {table} sont conservées tant qu’il y a des blocages, si des clés étrangères mènent d’elles à {last} : ce que les clés modifient au-delà n’est pas examiné',
+    'Des lignes de {table} sont conservées tant qu’il y a des blocages, si plus de clés étrangères qu’il n’en est suivi mènent d’elles à des lignes de {last}',
   HOLD_HIDDEN:
     'Des lignes de {table} sont conservées tant qu’il y a des blocages : des clés étrangères les relient à des lignes de {child}, peut-être bloquées et non visibles : {statement}',
   HOLD_UNUSABLE: 'Des lignes de {table} sont conservées tant qu’il y a un blocage de {held} : {problem}',

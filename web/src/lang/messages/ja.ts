@@ -35,8 +35,7 @@ export const messages: Record<string, string> = {
     '{dependents} の依存する行が保持されるため、{table} の {rows} 行も保持されます。次回の実行で両方が削除されます',
   LIST_RETAINED: 'リスト {list} は、テーブルがあればそれとともに保持されます：{error}',
   EVERYTHING_ON_HOLD: 'すべてが保留中です：{table} の {rows} 行は、属するものすべてとともに保持されます',
-  HOLD_TOO_DEEP:
-    '保留がある間、外部キーが {last} に至る {table} の行は保持されます：その先でキーが変更する行は調べられません',
+  HOLD_TOO_DEEP: '保留がある間、たどる数を超える外部キーを経て {last} の行に至る {table} の行は保持されます',
   HOLD_HIDDEN:
     '保留がある間、{table} の行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
   HOLD_UNUSABLE: '{held} の保留がある間、{table} の行は保持されます：{problem}',
