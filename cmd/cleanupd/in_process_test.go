@@ -69,6 +69,11 @@ func TestWithoutServer(t *testing.T) {
 	if id == nil {
 		t.Fatal(dryRun)
 	}
+	there := " --database-url '?" + regexp.QuoteMeta(db.URL()) + "'?\n"
+	do(0, "tables --suggest", "# +cleanupd policies apply FILE"+there, "# +cleanupd run --preview"+there)
+	do(0, "guards set minRows=1 maxSharePercent=1")
+	do(0, "run --dry-run", "To accept it: cleanupd run --plan .* --accept-guard 'share,.*'"+there)
+	do(0, "guards set minRows=1000")
 	do(0, "run --plan "+id[1], "logins +succeeded +11 ")
 	if left := db.Int("SELECT count(*) FROM login"); left != 89 {
 		t.Errorf("%d rows are left, not 89", left)

@@ -75,7 +75,7 @@ func TestPreviewLeavesOutPolicies(t *testing.T) {
 	}{
 		{
 			command: "run --dry-run", code: 1, left: "5 20",
-			errs: []string{"without the tasks that failed: cleanupd run --dry-run --skip-task policy/b\n"},
+			errs: []string{"tasks that failed: cleanupd run --dry-run --skip-task policy/b --server " + r.grpc + "\n"},
 		},
 		{
 			command: "run", code: 1, left: "5 20",
@@ -95,7 +95,7 @@ func TestPreviewLeavesOutPolicies(t *testing.T) {
 			out: []string{"5 rows deleted"},
 			errs: []string{
 				"policy/b is left out: ", "GRANT SELECT", `policy/c is left out: The guard share refuses this for "public"."c"`,
-				"cleanupd run --preview --task policy/c asks.\n",
+				"cleanupd run --preview --task policy/c --server " + r.grpc + " asks.\n",
 				"\ncleanupd: left out, for the reasons above: policy/b, policy/c\n",
 			},
 		},

@@ -103,8 +103,8 @@ func TestSuggestedFile(t *testing.T) {
 	f.db.Do("CREATE TABLE \"od\nd\" (id int); ANALYZE")
 	const want = `# Suggested policies, all of them disabled. Correct the columns and the days, enable
 # what you want, and then:
-#   cleanupd policies apply FILE
-#   cleanupd run --preview
+#   cleanupd policies apply FILE --server SERVER
+#   cleanupd run --preview --server SERVER
 policies:
   # public.orders: SIZE, about 101 rows
   # placed: a date that may tell the age of rows; an index begins with it; the oldest is of 2019-06-15
@@ -153,7 +153,8 @@ policies:
 		if code != 0 || errs != "" {
 			t.Fatalf("%d %s", code, errs)
 		}
-		return regexp.MustCompile(`: [\d.]+ (Ki)?B,`).ReplaceAllString(out, ": SIZE,")
+		return regexp.MustCompile(`: [\d.]+ (Ki)?B,`).ReplaceAllString(
+			strings.ReplaceAll(out, f.grpc, "SERVER"), ": SIZE,")
 	}
 	got := suggest()
 	if got != want {

@@ -151,13 +151,13 @@ func NewRun() *cobra.Command {
 			dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			switch guards := dryRun.GetRun().GetTrippedGuards(); {
 			case failed != nil:
-				if leftOut := tasksToLeaveOut(dryRun.GetRun(), req.GetContinueOnError(), false); leftOut != nil {
+				if leftOut := tasksToLeaveOut(&server, dryRun.GetRun(), req.GetContinueOnError(), false); leftOut != nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "To go on without the tasks that failed: %s\n",
-						dryRunCommand(req.GetTasks(), append(req.GetSkipTasks(), leftOut.names()...)))
+						dryRunCommand(&server, req.GetTasks(), append(req.GetSkipTasks(), leftOut.names()...)))
 				}
 			case len(guards) > 0:
 				fmt.Fprintf(cmd.ErrOrStderr(), "Guards would refuse this plan. To accept it: %s\n",
-					watch.AcceptCommand(id, guards))
+					watch.AcceptCommand(&server, id, guards))
 			}
 			return errors.Join(failed, err)
 		}),
@@ -220,7 +220,7 @@ func askAfterPreview(
 		if dryRun, err = client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id}); err != nil {
 			return nil, all, errors.Join(failed, err)
 		}
-		more := tasksToLeaveOut(dryRun.GetRun(), req.GetContinueOnError(), yes)
+		more := tasksToLeaveOut(server, dryRun.GetRun(), req.GetContinueOnError(), yes)
 		if len(stored.stored) > 0 { // no policy is stored that fails
 			more = nil
 		}
@@ -240,7 +240,7 @@ func askAfterPreview(
 	if yes && len(guards) > 0 {
 		stored.keep(cmd)
 		return nil, all, fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s",
-			watch.DescribeGuard(guards[0]), watch.AcceptCommand(id, guards))
+			watch.DescribeGuard(guards[0]), watch.AcceptCommand(server, id, guards))
 	}
 	question := ""
 	if !yes {
@@ -258,7 +258,7 @@ func askAfterPreview(
 		return nil, all, errors.New("nothing was run, and no policy was stored or changed")
 	case !confirmed:
 		return nil, all, fmt.Errorf("nothing was run; the dry run can still be followed: %s",
-			watch.AcceptCommand(id, guards))
+			watch.AcceptCommand(server, id, guards))
 	}
 	stored.keep(cmd)
 	return &cleanupv1.RunCleanupRequest{
@@ -278,7 +278,7 @@ type leftOut []struct{ name, why string }
 
 // tasksToLeaveOut returns the tasks that failed in a dry run and, if guards are not accepted, those that guards
 // would refuse. It returns nil if nothing remains, or if a run would end at such a task.
-func tasksToLeaveOut(dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
+func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
 	remain := false
 	for _, t := range dryRun.GetResults() {
 		why := ""
@@ -288,8 +288,8 @@ func tasksToLeaveOut(dryRun *cleanupv1.Run, continueOnError, refused bool) (out 
 		case cleanupv1.TaskState_TASK_STATE_SUCCEEDED:
 			for _, p := range t.GetPreview() {
 				if guards := p.GetGuards(); refused && why == "" && len(guards) > 0 {
-					why = fmt.Sprintf("%s --yes does not accept guards; cleanupd run --preview --task %s asks.",
-						watch.DescribeGuard(guards[0]), t.GetTask())
+					why = fmt.Sprintf("%s --yes does not accept guards; %s asks.", watch.DescribeGuard(guards[0]),
+						server.Command("run", "--preview --task "+format.ShellWord(t.GetTask())))
 				}
 			}
 		case cleanupv1.TaskState_TASK_STATE_FAILED, cleanupv1.TaskState_TASK_STATE_NOT_RUN:
@@ -327,15 +327,15 @@ func (l leftOut) err() error {
 	return fmt.Errorf("left out, for the reasons above: %s", strings.Join(l.names(), ", "))
 }
 
-func dryRunCommand(tasks, skipped []string) string {
-	command := "cleanupd run --dry-run"
+func dryRunCommand(server *rpc.Server, tasks, skipped []string) string {
+	arguments := "--dry-run"
 	for _, name := range tasks {
-		command += " --task " + format.ShellWord(name)
+		arguments += " --task " + format.ShellWord(name)
 	}
 	for _, name := range skipped {
-		command += " --skip-task " + format.ShellWord(name)
+		arguments += " --skip-task " + format.ShellWord(name)
 	}
-	return command
+	return server.Command("run", arguments)
 }
 
 // confirmPreview asks whether to do exactly what a preview shows. Where guards would refuse that, typing their numbers

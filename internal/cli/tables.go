@@ -95,7 +95,7 @@ func NewTables() *cobra.Command {
 			}
 			defer rpc.PrintMore(cmd.ErrOrStderr(), resp)
 			if suggest && output == format.Table {
-				text, err := policies.Suggested(resp.GetTables())
+				text, err := policies.Suggested(&server, resp.GetTables())
 				if err == nil {
 					_, err = io.WriteString(cmd.OutOrStdout(), text)
 				}

@@ -244,13 +244,13 @@ func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error
 
 const aboutSuggestions = `# Suggested policies, all of them disabled. Correct the columns and the days, enable
 # what you want, and then:
-#   cleanupd policies apply FILE
-#   cleanupd run --preview
+#   %s
+#   %s
 `
 
 // Suggested returns a file for apply with the suggested policies of tables. Comments say how large the tables are and
 // why a column was chosen, and why there is no policy for others.
-func Suggested(tables []*cleanupv1.Table) (string, error) {
+func Suggested(server *rpc.Server, tables []*cleanupv1.Table) (string, error) {
 	var (
 		suggested []*cleanupv1.Policy
 		about     []string
@@ -279,5 +279,6 @@ func Suggested(tables []*cleanupv1.Table) (string, error) {
 	if without.Len() > 0 {
 		text += "# No policy is suggested for:\n" + without.String()
 	}
-	return aboutSuggestions + text, err
+	return fmt.Sprintf(aboutSuggestions, server.Command("policies apply", "FILE"), server.Command("run", "--preview")) +
+		text, err
 }

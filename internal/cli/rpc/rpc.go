@@ -24,6 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/contexts"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
@@ -134,11 +135,11 @@ func (s *Server) String() string {
 	return s.Address
 }
 
-// Command returns a command line about a run on the same server, for users to copy. It does not contain the token.
-func (s *Server) Command(name, runID string) string {
-	text := "cleanupd " + name + " " + runID
+// Command returns a command line for the same server, for users to copy. It does not contain the token.
+func (s *Server) Command(name, arguments string) string {
+	text := "cleanupd " + name + " " + arguments
 	if s.InProcess() {
-		return text + " --database-url " + WithoutPassword(s.databaseURL)
+		return text + " --database-url " + format.ShellWord(WithoutPassword(s.databaseURL))
 	}
 	if s.name != "" {
 		text += " --context " + s.name
@@ -150,7 +151,7 @@ func (s *Server) Command(name, runID string) string {
 		{"client-key", s.Key},
 	} {
 		if setting.value != "" && (s.name == "" || s.given(setting.flag)) {
-			text += fmt.Sprintf(" --%s %s", setting.flag, setting.value)
+			text += fmt.Sprintf(" --%s %s", setting.flag, format.ShellWord(setting.value))
 		}
 	}
 	if s.TLS && (s.name == "" || s.given("tls")) {

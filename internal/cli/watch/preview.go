@@ -11,6 +11,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -233,12 +234,11 @@ func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 		humanize.Comma(g.GetLimit()))
 }
 
-func AcceptCommand(plan string, guards []*cleanupv1.TrippedGuard) string {
-	var command strings.Builder
-	command.WriteString("cleanupd run --plan " + plan)
+func AcceptCommand(server *rpc.Server, plan string, guards []*cleanupv1.TrippedGuard) string {
+	arguments := "--plan " + plan
 	for _, g := range guards {
 		accepted := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
-		command.WriteString(" --accept-guard " + format.ShellWord(accepted))
+		arguments += " --accept-guard " + format.ShellWord(accepted)
 	}
-	return command.String()
+	return server.Command("run", arguments)
 }
