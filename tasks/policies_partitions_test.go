@@ -234,3 +234,28 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 	checkError(t, filtered.Validate(), "policy.partitions", "only with olderThan alone")
 	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
 }
+
+// What one policy has removed is nothing to warn of when another one comes to it.
+func TestPartitionsThatAnotherPolicyHasRemoved(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {
+		t.Run(string(partitions), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(months)
+			first, second := oldEvents(partitions), oldEvents(purge.DeleteRows)
+			second.Name = "second"
+			j, err := runPolicies(t, db, false, first, second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := j.removed[first.TaskName()]; got != 3 {
+				t.Errorf("%d partitions were removed, not 3", got)
+			}
+			if got := j.retained[second.TaskName()]; got != (purge.Retained{}) {
+				t.Errorf("the second policy retains %+v", got)
+			}
+			j.checkNoLog(t, "WARNING")
+		})
+	}
+}

@@ -91,8 +91,8 @@ func (d *Database) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Forget makes the next Refresh read the environment. It is called after an error that a change of the environment
-// may have caused.
+// Forget makes the next Refresh read the environment. It is called after a change of it, and after an error that a
+// change may have caused.
 func (d *Database) Forget() { d.readAt = time.Time{} }
 
 func (d *Database) ForgetPlans() { d.plans = map[string]*rules.Plan{} }

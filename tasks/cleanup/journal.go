@@ -258,6 +258,9 @@ func (t *executedTask) report(ctx context.Context, table string, r purge.Result)
 	if t.detached = t.detached || r.Detached; r.Detached {
 		t.Log(ctx, message.PartitionDetached.With("table", table))
 	}
+	if r.Dropped || r.Detached { // the tasks that follow need not meet the partition
+		t.run.Database.Forget()
+	}
 	t.RowError = cmp.Or(t.RowError, r.FirstError)
 	retained := r.Retained
 	if r.NotDetached != "" {
