@@ -253,6 +253,7 @@ func (t *executedTask) report(ctx context.Context, table string, r purge.Result)
 		t.giveUp(ctx, table)
 	}
 	if r.Dropped {
+		t.dropped = append(t.dropped, table)
 		t.Log(ctx, message.PartitionDropped.With("table", table))
 	}
 	if t.detached = t.detached || r.Detached; r.Detached {

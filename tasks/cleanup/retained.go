@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgerrcode"
 
@@ -65,6 +66,7 @@ func (a *Attempt) Uncounted(ctx context.Context, j rules.Job, s purge.Sweep, err
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		a.Log(ctx, message.TableLocked.With("table", j.Name))
+	case slices.Contains(a.dropped, j.Name) && sqlstate.Is(err, pgerrcode.UndefinedTable): // it has no rows on hold
 	case campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation):
 		a.Log(ctx, message.TableDropped.With("table", j.Name))
 	case s.NoTIDs && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:

@@ -460,6 +460,8 @@ type Attempt struct {
 
 	Retained        purge.Retained
 	ParentsRetained bool
+	// dropped has the names of the partitions that the attempt has dropped.
+	dropped []string
 	// Stopped says which change, made since the run read the task, ended the attempt.
 	Stopped []message.Message
 	// RowError is the first error of a row. Unfinished is what could not be completed; it fails the task when the rest
