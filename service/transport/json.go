@@ -34,8 +34,11 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 			return err
 		case len(strings.TrimSpace(string(body))) == 0:
 			return io.EOF // an empty body means an empty message
-		case !json.Valid(body):
-			return errors.New("the body is not one JSON value")
+		}
+		var value json.RawMessage
+		var wrong *json.SyntaxError
+		if err := json.Unmarshal(body, &value); errors.As(err, &wrong) {
+			return fmt.Errorf("the body is not one JSON value: after %d bytes: %w", wrong.Offset, wrong)
 		}
 		err = j.Unmarshal(body, v)
 		if _, options := v.(**cleanupv1.Options); options && err != nil {

@@ -1,7 +1,10 @@
 package transport
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -10,6 +13,21 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
+
+// A body that is no JSON, is cut off, or has something after its value is refused with the place.
+func TestBodiesWithoutOneValue(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"table": "x"`:    "after 13 bytes: unexpected end of JSON input",
+		`{"table": x}`:     "after 11 bytes: invalid character 'x' looking for beginning of value",
+		`{"table": "x"} {`: "after 16 bytes: invalid character '{' after top-level value",
+	} {
+		err := strictJSON{&runtime.JSONPb{}}.NewDecoder(strings.NewReader(body)).Decode(&cleanupv1.Policy{})
+		if err == nil || err.Error() != "the body is not one JSON value: "+want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
 
 // An error in a body names the path of the value, and the similar name of an unknown field.
 func TestErrorsInBodies(t *testing.T) {
