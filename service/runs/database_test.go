@@ -119,11 +119,10 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func() { happen(p) })
-			if !said(
-				events, severity.Warning, "continues after the last committed batch",
-				"see that the database server runs",
-			) &&
-				name != "silent" {
+			told := said(events, severity.Warning, "continues after the last committed batch",
+				"see that the database server runs")
+			// The next COMMIT may have been one of the replica's own connections.
+			if !told && name != "silent" && !strings.HasSuffix(name, "COMMIT") {
 				t.Errorf("nothing was told of it: %+v", logs(events))
 			}
 		})
