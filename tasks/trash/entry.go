@@ -176,12 +176,20 @@ func (e *Entry) find(
 // key returns the column of the first unique key of one column that the rows have; nil if there is none.
 func (e *Entry) key(unique [][]string) *column {
 	for _, key := range unique {
-		i := slices.IndexFunc(e.Columns, func(c column) bool { return len(key) == 1 && c.Name == key[0] })
-		if i >= 0 {
-			return &e.Columns[i]
+		if len(key) == 1 && e.column(key[0]) != nil {
+			return e.column(key[0])
 		}
 	}
 	return nil
+}
+
+// column returns a column by its quoted name; nil if the rows do not have it.
+func (e *Entry) column(name string) *column {
+	i := slices.IndexFunc(e.Columns, func(c column) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &e.Columns[i]
 }
 
 func (e *Entry) table() string { return quoted(Schema, e.Name) }

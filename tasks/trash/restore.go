@@ -178,12 +178,14 @@ func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Str
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
 			array_agg(DISTINCT name ORDER BY name)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
-			CROSS JOIN LATERAL (SELECT format('"%s"."%s"', replace(nspname, '"', '""'), replace(relname, '"', '""')) AS name)
-				AS quoted -- to_regclass takes USAGE of the schema
+			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass takes USAGE of the schema
 		WHERE name = ANY ($1) AND NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`)
 		GROUP BY o.rolname ORDER BY 1`, tables)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranger])
 }
+
+// quotedSQL is the name of a relation c in a schema n as quoted returns it, also where SQL needs no quotes.
+const quotedSQL = `format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""'))`
 
 // uniqueSQL selects the columns of the unique keys of the table $1.
 const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)
@@ -263,8 +265,8 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 	for _, key := range unique {
 		var same []string
 		for _, name := range key {
-			i := slices.IndexFunc(r.Entry.Columns, func(c column) bool { return c.Name == name })
-			if i < 0 || !r.Entry.Columns[i].Same || types[name] != r.Entry.Columns[i].Base { // the INSERT compares them
+			c := r.Entry.column(name)
+			if c == nil || !c.Same || types[name] != c.Base { // the INSERT compares them
 				same = nil
 				break
 			}
@@ -286,7 +288,7 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 
 // parentsSQL selects the foreign keys of the table $1: the quoted name of the table that each refers to, the columns,
 // and those that they refer to.
-const parentsSQL = `SELECT format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
+const parentsSQL = `SELECT ` + quotedSQL + `,
   ARRAY(SELECT quote_ident(attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
     ON attrelid = k.conrelid AND attnum = n ORDER BY i),
   ARRAY(SELECT quote_ident(attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
@@ -320,9 +322,7 @@ func (r *Restore) matchParents(ctx context.Context, tx pgx.Tx, t *target) error 
 
 // has reports whether the rows have some columns, given by their quoted names.
 func (e *Entry) has(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(e.Columns, func(c column) bool { return c.Name == name })
-	})
+	return !slices.ContainsFunc(names, func(name string) bool { return e.column(name) == nil })
 }
 
 // find returns the rows of some blocks to restore, and counts the others.
