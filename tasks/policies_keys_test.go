@@ -276,132 +276,122 @@ func (ts keyedTables) clean(swept int, matches func(id int) bool) (r keyedResult
 // with it, and everything that goes, or changes, is foreseen and counted.
 func TestRandomKeys(t *testing.T) {
 	t.Parallel()
-	for i := range *keySeeds {
-		seed := *firstPolicySeed + uint64(i)
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 5))
-			tables, db := newKeyedTables(rng), pgtest.Empty(t)
-			tables.create(db)
-			refusing := slices.ContainsFunc(tables, func(t *keyTable) bool { return t.name == "refusing" })
-			limit := choose(rng, []int{1, 3, 0})
-			for i := range min(len(tables), 2) {
-				p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
-				matches := func(id int) bool { return tables[i].rows[id].old }
-				if ids := slices.Sorted(maps.Keys(tables[i].rows)); rng.IntN(3) == 0 && len(ids) > 0 {
-					// Of rows of equal age those with smaller ids are newer, old ones are older than all others.
-					byAge := slices.Clone(ids)
-					slices.SortStableFunc(byAge, func(a, b int) int {
-						return map[bool]int{true: 1}[tables[i].rows[a].old] - map[bool]int{true: 1}[tables[i].rows[b].old]
-					})
-					count := 1 + rng.IntN(len(ids))
-					kept := byAge[:min(count, len(byAge))]
-					p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: count}
-					matches = func(id int) bool { return !slices.Contains(kept, id) }
-				} else {
-					p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
+	seeded(t, *firstPolicySeed, *keySeeds, 5, func(t *testing.T, rng *rand.Rand, _ uint64) {
+		tables, db := newKeyedTables(rng), pgtest.Empty(t)
+		tables.create(db)
+		refusing := slices.ContainsFunc(tables, func(t *keyTable) bool { return t.name == "refusing" })
+		limit := choose(rng, []int{1, 3, 0})
+		for i := range min(len(tables), 2) {
+			p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
+			matches := func(id int) bool { return tables[i].rows[id].old }
+			if ids := slices.Sorted(maps.Keys(tables[i].rows)); rng.IntN(3) == 0 && len(ids) > 0 {
+				// Of rows of equal age those with smaller ids are newer, old ones are older than all others.
+				byAge := slices.Clone(ids)
+				slices.SortStableFunc(byAge, func(a, b int) int {
+					return map[bool]int{true: 1}[tables[i].rows[a].old] - map[bool]int{true: 1}[tables[i].rows[b].old]
+				})
+				count := 1 + rng.IntN(len(ids))
+				kept := byAge[:min(count, len(byAge))]
+				p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: count}
+				matches = func(id int) bool { return !slices.Contains(kept, id) }
+			} else {
+				p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
+			}
+			runs := func(dryRun bool) *journal {
+				j, err := run(t, db, func(c *cleanup.Config) {
+					p.Enabled = true
+					c.DryRun, c.NoCampaign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
+					c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
+				})
+				if err != nil && !refusing {
+					t.Errorf("%s: %v", p.Name, err)
 				}
-				runs := func(dryRun bool) *journal {
-					j, err := run(t, db, func(c *cleanup.Config) {
-						p.Enabled = true
-						c.DryRun, c.NoCampaign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
-						c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
-					})
-					if err != nil && !refusing {
-						t.Errorf("%s: %v", p.Name, err)
-					}
-					return j
-				}
-				dry, before := runs(true), tables.contents()
-				j := runs(false)
-				want := tables.clean(i, matches)
-				if got := tables.stored(db); !slices.Equal(got, tables.contents()) {
-					t.Fatalf("%+v of\n%s\nleft\n%s\nwant\n%s", p, before, got, tables.contents())
-				}
-				name, of := p.TaskName(), j.retained[p.TaskName()]
-				got := keyedResult{
-					j.deleted[name],
-					j.cascaded[name],
-					j.updated[name],
-					of.Dependent,
-					of.Failed,
-					of.Suppressed,
-				}
-				exactly := want
-				want.cleared = max(want.cleared, got.cleared) // a row may be cleared by one batch and go with another
-				if got != want {
-					t.Errorf("%+v of %s: the run did %+v, want %+v; log %q", p, before, got, want, j.logs)
-				}
-				var cleared int64
-				for _, shown := range dry.previews[name] {
-					if shown.Action == cleanup.ActionUpdate {
-						cleared += shown.Rows
-					}
-				}
-				found := keyedResult{dry.deleted[name], dry.cascaded[name], cleared, dry.retained[name].Dependent, 0, 0}
-				if tables[i].partitioned { // a row may be cleared because of rows of several partitions
-					exactly.cleared = max(exactly.cleared, found.cleared)
-				}
-				if exactly.failed+exactly.suppressed == 0 && found != exactly {
-					t.Errorf("%+v of %s: the dry run found %+v, want %+v; log %q", p, before, found, exactly, dry.logs)
+				return j
+			}
+			dry, before := runs(true), tables.contents()
+			j := runs(false)
+			want := tables.clean(i, matches)
+			if got := tables.stored(db); !slices.Equal(got, tables.contents()) {
+				t.Fatalf("%+v of\n%s\nleft\n%s\nwant\n%s", p, before, got, tables.contents())
+			}
+			name, of := p.TaskName(), j.retained[p.TaskName()]
+			got := keyedResult{
+				j.deleted[name],
+				j.cascaded[name],
+				j.updated[name],
+				of.Dependent,
+				of.Failed,
+				of.Suppressed,
+			}
+			exactly := want
+			want.cleared = max(want.cleared, got.cleared) // a row may be cleared by one batch and go with another
+			if got != want {
+				t.Errorf("%+v of %s: the run did %+v, want %+v; log %q", p, before, got, want, j.logs)
+			}
+			var cleared int64
+			for _, shown := range dry.previews[name] {
+				if shown.Action == cleanup.ActionUpdate {
+					cleared += shown.Rows
 				}
 			}
-		})
-	}
+			found := keyedResult{dry.deleted[name], dry.cascaded[name], cleared, dry.retained[name].Dependent, 0, 0}
+			if tables[i].partitioned { // a row may be cleared because of rows of several partitions
+				exactly.cleared = max(exactly.cleared, found.cleared)
+			}
+			if exactly.failed+exactly.suppressed == 0 && found != exactly {
+				t.Errorf("%+v of %s: the dry run found %+v, want %+v; log %q", p, before, found, exactly, dry.logs)
+			}
+		}
+	})
 }
 
 // A dry run of several policies in a row finds what the run then deletes, with any foreign keys between their
 // tables and with rows on hold, unless it remarks an estimate.
 func TestRandomKeyChains(t *testing.T) {
 	t.Parallel()
-	for i := range *keySeeds {
-		seed := *firstPolicySeed + uint64(i)
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 6))
-			tables, db := newKeyedTables(rng), pgtest.Empty(t)
-			for _, t := range tables {
-				t.trigger = "" // whose effect no dry run knows
+	seeded(t, *firstPolicySeed, *keySeeds, 6, func(t *testing.T, rng *rand.Rand, _ uint64) {
+		tables, db := newKeyedTables(rng), pgtest.Empty(t)
+		for _, t := range tables {
+			t.trigger = "" // whose effect no dry run knows
+		}
+		tables.create(db)
+		var policies []policy.Policy
+		for i, t := range tables {
+			p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: t.name, Unreferenced: rng.IntN(4) == 0}
+			if rng.IntN(4) == 0 {
+				p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: 1 + rng.IntN(20)}
+			} else {
+				p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
 			}
-			tables.create(db)
-			var policies []policy.Policy
-			for i, t := range tables {
-				p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: t.name, Unreferenced: rng.IntN(4) == 0}
-				if rng.IntN(4) == 0 {
-					p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: 1 + rng.IntN(20)}
-				} else {
-					p.OlderThan = &policy.OlderThan{Column: "at", Days: new(365)}
-				}
-				policies = append(policies, p)
+			policies = append(policies, p)
+		}
+		rng.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
+		holds := rules.Holds{}
+		if held := choose(rng, tables); rng.IntN(3) > 0 {
+			holds = heldRows("public."+held.name, [3]string{"id", "int4", fmt.Sprint(1 + rng.IntN(60))})
+			holds.Rows[0].OID = uint32(db.Int("SELECT $1::regclass::oid::bigint", held.name))
+		}
+		before := tables.contents()
+		runs := func(dryRun bool) *journal {
+			j := newJournal(db)
+			j.holds = func() rules.Holds { return holds }
+			_ = runPoliciesWith(t, j, dryRun, policies...) // it fails where many rows fail
+			return j
+		}
+		dry, j := runs(true), runs(false)
+		for _, p := range policies {
+			name, remarks := p.TaskName(), ""
+			for _, shown := range dry.previews[name] {
+				remarks += strings.Join(shown.Remarks, "; ")
 			}
-			rng.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
-			holds := rules.Holds{}
-			if held := choose(rng, tables); rng.IntN(3) > 0 {
-				holds = heldRows("public."+held.name, [3]string{"id", "int4", fmt.Sprint(1 + rng.IntN(60))})
-				holds.Rows[0].OID = uint32(db.Int("SELECT $1::regclass::oid::bigint", held.name))
+			found, done := [2]int64{dry.deleted[name], dry.cascaded[name]}, [2]int64{j.deleted[name], j.cascaded[name]}
+			if found != done && !strings.Contains(remarks, "an estimate") {
+				t.Errorf("%+v: the dry run found %d rows, and %d that go with these, the run %d and %d; policies %+v, "+
+					"rows on hold %+v, tables %s; log of the dry run %q, of the run %q",
+					p, found[0], found[1], done[0], done[1], policies, holds.Rows, before, dry.logs, j.logs)
 			}
-			before := tables.contents()
-			runs := func(dryRun bool) *journal {
-				j := newJournal(db)
-				j.holds = func() rules.Holds { return holds }
-				_ = runPoliciesWith(t, j, dryRun, policies...) // it fails where many rows fail
-				return j
-			}
-			dry, j := runs(true), runs(false)
-			for _, p := range policies {
-				name, remarks := p.TaskName(), ""
-				for _, shown := range dry.previews[name] {
-					remarks += strings.Join(shown.Remarks, "; ")
-				}
-				found, done := [2]int64{dry.deleted[name], dry.cascaded[name]}, [2]int64{j.deleted[name], j.cascaded[name]}
-				if found != done && !strings.Contains(remarks, "an estimate") {
-					t.Errorf("%+v: the dry run found %d rows, and %d that go with these, the run %d and %d; policies %+v, "+
-						"rows on hold %+v, tables %s; log of the dry run %q, of the run %q",
-						p, found[0], found[1], done[0], done[1], policies, holds.Rows, before, dry.logs, j.logs)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // A row that fails is named by its primary key, whatever that is, unless it has a text, which may be about a person.

@@ -44,33 +44,28 @@ type randomPolicies struct {
 // finds as many, and a run after it does nothing.
 func TestRandomPolicies(t *testing.T) {
 	t.Parallel()
-	for i := range (*policyTables + tablesPerSeed - 1) / tablesPerSeed {
-		seed := *firstPolicySeed + uint64(i)
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 3))
-			r := newRandomPolicies(t, rng)
-			r.check(t)
-			r.ask(t)
-			t.Logf("rows to delete or change: %d", r.changed)
-			dryRun := r.run(t, rng, func(c *cleanup.Config) { c.DryRun = true })
-			r.compareCounts(t, "dry", dryRun)
-			for i, p := range r.policies {
-				if shown := dryRun.previews[p.TaskName()]; previewed(shown) != r.changed[i] {
-					t.Errorf("%s: the preview is %v, want %d rows; %s", p.describe(), shown, r.changed[i], p.sql())
-				}
+	seeded(t, *firstPolicySeed, (*policyTables+tablesPerSeed-1)/tablesPerSeed, 3, func(t *testing.T, rng *rand.Rand, seed uint64) {
+		r := newRandomPolicies(t, rng)
+		r.check(t)
+		r.ask(t)
+		t.Logf("rows to delete or change: %d", r.changed)
+		dryRun := r.run(t, rng, func(c *cleanup.Config) { c.DryRun = true })
+		r.compareCounts(t, "dry", dryRun)
+		for i, p := range r.policies {
+			if shown := dryRun.previews[p.TaskName()]; previewed(shown) != r.changed[i] {
+				t.Errorf("%s: the preview is %v, want %d rows; %s", p.describe(), shown, r.changed[i], p.sql())
 			}
-			saved := map[string]cleanup.SavedTask(nil)
-			if seed%2 == 0 {
-				saved = dryRun.planned
-			}
-			r.compareCounts(t, "first", r.run(t, rng, func(c *cleanup.Config) { c.SavedPlan = saved }))
-			r.compareRows(t)
-			r.changed = make([]int64, len(r.policies))
-			r.compareCounts(t, "second", r.run(t, rng, nil))
-			r.compareRows(t)
-		})
-	}
+		}
+		saved := map[string]cleanup.SavedTask(nil)
+		if seed%2 == 0 {
+			saved = dryRun.planned
+		}
+		r.compareCounts(t, "first", r.run(t, rng, func(c *cleanup.Config) { c.SavedPlan = saved }))
+		r.compareRows(t)
+		r.changed = make([]int64, len(r.policies))
+		r.compareCounts(t, "second", r.run(t, rng, nil))
+		r.compareRows(t)
+	})
 }
 
 func previewed(tables []cleanup.PreviewTable) (rows int64) {

@@ -28,88 +28,94 @@ var (
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
+// seeded runs a test for n seeds, from the first on, each with random numbers of a stream of its own.
+func seeded(t *testing.T, first uint64, n int, stream uint64, do func(t *testing.T, rng *rand.Rand, seed uint64)) {
+	for i := range n {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			do(t, rand.New(rand.NewPCG(seed, stream)), seed)
+		})
+	}
+}
+
 // A run on a random database changes the same rows of each table as the model does. A second run changes nothing.
 func TestRandomDatabases(t *testing.T) {
 	t.Parallel()
-	for i := range *seeds {
-		seed := *firstSeed + uint64(i)
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 2))
-			db := pgtest.Campaign(t)
-			if rng.IntN(8) == 0 {
-				db = pgtest.Encoded(t, "LATIN1")
+	seeded(t, *firstSeed, *seeds, 2, func(t *testing.T, rng *rand.Rand, seed uint64) {
+		db := pgtest.Campaign(t)
+		if rng.IntN(8) == 0 {
+			db = pgtest.Encoded(t, "LATIN1")
+		}
+		m := randomDatabase(t, db, seed, now)
+		addHistory(rng, db, m)
+		limit := []int{0, 7, 100}[rng.IntN(3)]
+		original := m.keys()
+		m.run()
+		want := m.contents(original)
+		if seed%3 == 0 {
+			compareWhatIf(t, db)
+		}
+		dryRun := newJournal(db)
+		if err := runWith(t, dryRun, dry); err != nil {
+			t.Fatal(err)
+		}
+		for _, which := range []string{"first", "second"} {
+			j := newJournal(db)
+			if which == "first" && rng.IntN(2) == 0 { // the worker dies, and another one continues
+				j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 			}
-			m := randomDatabase(t, db, seed, now)
-			addHistory(rng, db, m)
-			limit := []int{0, 7, 100}[rng.IntN(3)]
-			original := m.keys()
-			m.run()
-			want := m.contents(original)
-			if seed%3 == 0 {
-				compareWhatIf(t, db)
+			var planned map[string]cleanup.SavedTask
+			if which == "first" && seed%2 == 0 {
+				planned = dryRun.planned
 			}
-			dryRun := newJournal(db)
-			if err := runWith(t, dryRun, dry); err != nil {
+			err := runWith(t, j, func(c *cleanup.Config) { c.Settings.MaxRows, c.SavedPlan = limit, planned })
+			if errors.Is(err, cleanup.ErrLost) {
+				j.loseAt = 0
+				err = runWith(t, j, func(c *cleanup.Config) {
+					resume(c, j)
+					c.Settings.MaxRows, c.SavedPlan = limit, planned
+				})
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			for _, which := range []string{"first", "second"} {
-				j := newJournal(db)
-				if which == "first" && rng.IntN(2) == 0 { // the worker dies, and another one continues
-					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
-				}
-				var planned map[string]cleanup.SavedTask
-				if which == "first" && seed%2 == 0 {
-					planned = dryRun.planned
-				}
-				err := runWith(t, j, func(c *cleanup.Config) { c.Settings.MaxRows, c.SavedPlan = limit, planned })
-				if errors.Is(err, cleanup.ErrLost) {
-					j.loseAt = 0
-					err = runWith(t, j, func(c *cleanup.Config) {
-						resume(c, j)
-						c.Settings.MaxRows, c.SavedPlan = limit, planned
-					})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				for task, state := range j.states {
-					if state != cleanup.Succeeded && state != cleanup.Skipped {
-						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
-					}
-				}
-				if which == "first" {
-					compareDryRun(t, dryRun, j)
-				}
-				compare(t, which, contents(t, db, m, original), want)
-				compare(t, which, recordedRemotes(db), m.recorded)
-				var sum [4]int64
-				var cascaded int64
-				for _, d := range j.batches {
-					cascaded += d.Cascaded
-					sum[0], sum[1] = sum[0]+d.Deleted, sum[1]+d.Updated
-					if d.Cursor.Unit == "" { // otherwise it is a partition, which the model does not have
-						sum[2] += d.Dropped
-					}
-					for _, s := range d.Space {
-						sum[3] += s.Rows
-					}
-				}
-				if want := [4]int64{
-					m.deleted,
-					m.updated,
-					m.dropped,
-					m.deleted + cascaded,
-				}; which == "first" &&
-					sum != want {
-					t.Errorf("deleted, updated, dropped, and deleted by table: %d, want %d", sum, want)
-				}
-				if which == "first" && j.recorded != int64(len(m.recorded)) {
-					t.Errorf("%d remote deliveries were counted as recorded, want %d", j.recorded, len(m.recorded))
+			for task, state := range j.states {
+				if state != cleanup.Succeeded && state != cleanup.Skipped {
+					t.Errorf("task %s is %s: %s", task, state, j.problems[task])
 				}
 			}
-		})
-	}
+			if which == "first" {
+				compareDryRun(t, dryRun, j)
+			}
+			compare(t, which, contents(t, db, m, original), want)
+			compare(t, which, recordedRemotes(db), m.recorded)
+			var sum [4]int64
+			var cascaded int64
+			for _, d := range j.batches {
+				cascaded += d.Cascaded
+				sum[0], sum[1] = sum[0]+d.Deleted, sum[1]+d.Updated
+				if d.Cursor.Unit == "" { // otherwise it is a partition, which the model does not have
+					sum[2] += d.Dropped
+				}
+				for _, s := range d.Space {
+					sum[3] += s.Rows
+				}
+			}
+			if want := [4]int64{
+				m.deleted,
+				m.updated,
+				m.dropped,
+				m.deleted + cascaded,
+			}; which == "first" &&
+				sum != want {
+				t.Errorf("deleted, updated, dropped, and deleted by table: %d, want %d", sum, want)
+			}
+			if which == "first" && j.recorded != int64(len(m.recorded)) {
+				t.Errorf("%d remote deliveries were counted as recorded, want %d", j.recorded, len(m.recorded))
+			}
+		}
+	})
 }
 
 func compareDryRun(t *testing.T, dryRun, done *journal) {
