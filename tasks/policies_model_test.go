@@ -44,7 +44,8 @@ type randomPolicies struct {
 // finds as many, and a run after it does nothing.
 func TestRandomPolicies(t *testing.T) {
 	t.Parallel()
-	seeded(t, *firstPolicySeed, (*policyTables+tablesPerSeed-1)/tablesPerSeed, 3, func(t *testing.T, rng *rand.Rand, seed uint64) {
+	n := (*policyTables + tablesPerSeed - 1) / tablesPerSeed
+	seeded(t, *firstPolicySeed, n, 3, func(t *testing.T, rng *rand.Rand, seed uint64) {
 		r := newRandomPolicies(t, rng)
 		r.check(t)
 		r.ask(t)

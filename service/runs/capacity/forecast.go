@@ -94,7 +94,7 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		return nil, err
 	}
 	made := &Forecast{Time: tasks.Now()}
-	proven, err := store.ProvenBases(ctx, f.Pool)
+	proven, err := store.ProvenBases(ctx, f.Pool, "")
 	if err != nil {
 		return nil, err
 	}

@@ -104,9 +104,11 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 	if h.Unattended, err = isUnattended(ctx, db, id); err != nil {
 		return nil, err
 	}
-	if h.Proven, err = provenBasis(ctx, db, task); err != nil {
+	proven, err := ProvenBases(ctx, db, task)
+	if err != nil {
 		return nil, err
 	}
+	h.Proven = proven[task]
 	return h, db.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1
 		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, id).
 		Scan(&h.LastStart)
@@ -126,24 +128,15 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 	).Scan(&unattended)
 }
 
-// provenBasis returns the basis that a policy had when a run that followed a saved plan last executed it. It is ""
-// if no such run exists, and for tasks that are not policies.
-func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
-	err = db.QueryRow(ctx, "SELECT proven_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
-		Scan(&basis)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
-	return basis, err
-}
-
-// ProvenBases returns the bases that provenBasis does, by the tasks of all policies.
-func ProvenBases(ctx context.Context, db campaign.Querier) (map[string]string, error) {
-	rows, _ := db.Query(ctx, "SELECT $1 || name, proven_basis FROM cleanupd.policy", policy.Prefix)
-	var task, basis string
+// ProvenBases returns, by the tasks of policies, the basis that each had when a run that followed a saved plan last
+// executed it; "" if no such run exists. task limits this to one task; "" means all.
+func ProvenBases(ctx context.Context, db campaign.Querier, task string) (map[string]string, error) {
+	rows, _ := db.Query(ctx, "SELECT $1 || name, proven_basis FROM cleanupd.policy WHERE $2 IN ('', $1 || name)",
+		policy.Prefix, task)
+	var of, basis string
 	bases := map[string]string{}
-	_, err := pgx.ForEachRow(rows, []any{&task, &basis}, func() error {
-		bases[task] = basis
+	_, err := pgx.ForEachRow(rows, []any{&of, &basis}, func() error {
+		bases[of] = basis
 		return nil
 	})
 	return bases, err
