@@ -20,4 +20,4 @@ GRANT DELETE ON forms.tb_102 TO 'cleanupd'@'localhost';
 GRANT DELETE ON forms.tb_103 TO 'cleanupd'@'localhost';
 -- The service's own tables: which replica works on an erasure, and what each transaction has deleted.
 GRANT INSERT, UPDATE, DELETE ON forms.cleanupd_erasure TO 'cleanupd'@'localhost';
-GRANT INSERT, DELETE ON forms.cleanupd_journal TO 'cleanupd'@'localhost';
+GRANT INSERT, DELETE ON forms.cleanupd_ledger TO 'cleanupd'@'localhost';

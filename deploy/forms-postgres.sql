@@ -25,4 +25,4 @@ GRANT SELECT, DELETE ON tb_103 TO cleanupd;
 -- The service's own tables: which database this is, which replica works on an erasure, and what each transaction has deleted.
 GRANT SELECT ON cleanupd.forms_identity TO cleanupd;
 GRANT SELECT, INSERT, UPDATE, DELETE ON cleanupd.forms_erasure TO cleanupd;
-GRANT SELECT, INSERT, DELETE ON cleanupd.forms_journal TO cleanupd;
+GRANT SELECT, INSERT, DELETE ON cleanupd.forms_ledger TO cleanupd;

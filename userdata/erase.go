@@ -204,7 +204,7 @@ func notMatchingEvents(ids []int64) (events []Event) {
 	return events
 }
 
-// entry returns the journal's entry for a transaction that removed items with everything that depends on them.
+// entry returns the ledger's entry for a transaction that removed items with everything that depends on them.
 func (e *erasure) entry(kind string, ids []int64, removed *forms.Removal, events []Event) *entry {
 	entry := &entry{Kind: kind, Items: ids, Rows: removed.Total(), Events: events}
 	if !e.InDatabase {

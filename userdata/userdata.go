@@ -4,7 +4,7 @@
 // below together.
 //
 // An erasure is recorded in the service's own database. Each transaction that erases also writes an entry to a
-// journal in the Forms database, and the record is brought up to date from that journal. So an erasure continues
+// ledger in the Forms database, and the record is brought up to date from that ledger. So an erasure continues
 // after a crash, and its receipt is exact. Files are deleted afterwards: the record keeps the ids of their sessions
 // until then.
 package userdata

@@ -109,7 +109,7 @@ func TestReplicasAtOnce(t *testing.T) {
 }
 
 // A record that lost its latest entries, as in a failover to a standby that lagged, is brought up to date from the
-// journal: its receipt is as exact as without the loss.
+// ledger: its receipt is as exact as without the loss.
 func TestRecordThatIsBehind(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		f := newFormsOn(t, on, 3, 250, false)

@@ -108,7 +108,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.url); code != 0 || !strings.Contains(
 		out, "up to date",
 	) ||
-		forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
+		forms.Int("SELECT count(*) FROM "+forms.own+"ledger") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db := pgtest.Campaign(t)

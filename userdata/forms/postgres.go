@@ -50,7 +50,7 @@ func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(
 		ctx,
 		`SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'cleanupd'
-			AND c.relname IN ('forms_identity', 'forms_erasure', 'forms_journal')`,
+			AND c.relname IN ('forms_identity', 'forms_erasure', 'forms_ledger')`,
 	).Scan(&tables); err != nil || tables == 3 {
 		return err
 	}

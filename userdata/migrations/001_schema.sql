@@ -13,7 +13,7 @@ CREATE TABLE cleanupd.erasure (
   heartbeat       timestamptz,   -- when the replica that works on it last said that it is alive; NULL: none has said so yet
   user_id_hash    text NOT NULL, -- salted; empty when ids were given
   salt            text NOT NULL,
-  entries_applied bigint NOT NULL DEFAULT 0, -- entries of the journal in the Forms database that are recorded here
+  entries_applied bigint NOT NULL DEFAULT 0, -- entries of the ledger in the Forms database that are recorded here
   last_sequence   bigint NOT NULL DEFAULT 0, -- of its events
   verification    jsonb          -- what was found when it was last searched again; NULL: it was not
 );

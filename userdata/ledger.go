@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
+// entry is an entry of the ledger: the effects of one transaction of an erasure in the Forms database.
 type entry struct {
 	Kind     string          `json:"Kind,omitempty"`     // the kind of Items and Kept
 	Items    []int64         `json:"Items,omitempty"`    // the items that were erased
@@ -24,7 +24,7 @@ type entry struct {
 }
 
 // change runs fn in a transaction of the Forms database, and again after transient errors, at most tries times. The
-// transaction also writes the entry that fn returns to the journal, and change then copies the entry to the record.
+// transaction also writes the entry that fn returns to the ledger, and change then copies the entry to the record.
 func (e *erasure) change(ctx context.Context, tries uint, fn func(tx *forms.Transaction) (*entry, error)) error {
 	err := forms.Retry(ctx, tries, e.Forms.Transient, func() error {
 		return e.unlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
@@ -58,7 +58,7 @@ func (e *erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction)
 }
 
 // fence fails if another replica has taken the erasure over, and prevents a takeover until the transaction ends. It
-// returns how many entries of the erasure the journal has.
+// returns how many entries of the erasure the ledger has.
 func (e *erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int64, err error) {
 	epoch, entries, err := tx.LockErasure(ctx, e.id)
 	if err == nil && epoch != e.epoch {
@@ -67,7 +67,7 @@ func (e *erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int
 	return entries, err
 }
 
-// catchUp copies the journal's entries that are not yet in the record to it.
+// catchUp copies the ledger's entries that are not yet in the record to it.
 func (e *erasure) catchUp(ctx context.Context) error {
 	applied, err := e.appliedEntries(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ func (d *Database) Migrate(ctx context.Context) error {
 			"the service's own tables in the Forms database, %s, cannot be read or created (%w): run `cleanupd "+
 				"migrate --forms-database-url` as a role that may create them, and grant this one SELECT on the "+
 				"first and SELECT, INSERT, UPDATE, DELETE on the others (on PostgreSQL also USAGE on the schema)",
-			strings.Join([]string{d.ownTable("identity"), d.ownTable("erasure"), d.ownTable("journal")}, ", "), err,
+			strings.Join([]string{d.ownTable("identity"), d.ownTable("erasure"), d.ownTable("ledger")}, ", "), err,
 		)
 	}
 	return nil
@@ -58,7 +58,7 @@ func ownTables(d dialect, id, text string) []string {
 		// the id of this database, in the only row
 		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)",
 			d.ownTable("identity"), id),
-		// the epoch of the replica that works on an erasure, and how many entries the journal has
+		// the epoch of the replica that works on an erasure, and how many entries the ledger has
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s PRIMARY KEY, epoch bigint NOT NULL, entries bigint NOT NULL)",
 			d.ownTable("erasure"), id),
@@ -66,7 +66,7 @@ func ownTables(d dialect, id, text string) []string {
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s, entry bigint, written bigint NOT NULL, body %s NOT NULL, "+
 				"PRIMARY KEY (erasure_id, entry))",
-			d.ownTable("journal"), id, text,
+			d.ownTable("ledger"), id, text,
 		),
 	}
 }
@@ -88,13 +88,13 @@ func (d *Database) identify(ctx context.Context) (identity string, err error) {
 		fmt.Sprintf(
 			"SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = i.identity LEFT JOIN %s j ON j.erasure_id = "+
 				"i.identity",
-			d.ownTable("identity"), d.ownTable("erasure"), d.ownTable("journal"))).Scan(&identity)
+			d.ownTable("identity"), d.ownTable("erasure"), d.ownTable("ledger"))).Scan(&identity)
 	return identity, err
 }
 
-// journalRetention is how long the journal keeps entries. A failover may set the record of erasures back by some
-// seconds, and the record is then brought up to date from the journal.
-const journalRetention = 30 * 24 * time.Hour
+// ledgerRetention is how long the ledger keeps entries. A failover may set the record of erasures back by some
+// seconds, and the record is then brought up to date from the ledger.
+const ledgerRetention = 30 * 24 * time.Hour
 
 // TakeOver starts a new epoch of an erasure. It waits for a running transaction of an earlier epoch; later
 // transactions of earlier epochs fail.
@@ -102,8 +102,8 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 	transient := func(err error) bool { return d.Transient(err) || d.duplicate(err) }
 	err = Retry(ctx, MaxTries, transient, func() error {
 		return d.Change(ctx, func(tx *Transaction) error {
-			a := Args{"id": erasure, "old": time.Now().Add(-journalRetention).Unix()}
-			prune := "DELETE FROM " + tx.ownTable("journal") + " WHERE erasure_id <> @id AND written < @old"
+			a := Args{"id": erasure, "old": time.Now().Add(-ledgerRetention).Unix()}
+			prune := "DELETE FROM " + tx.ownTable("ledger") + " WHERE erasure_id <> @id AND written < @old"
 			if _, err := tx.Exec(ctx, prune, a); err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 }
 
 // LockErasure keeps other replicas from taking the erasure over until the transaction ends. It also returns how many
-// entries of the erasure the journal has.
+// entries of the erasure the ledger has.
 func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
 	query := "SELECT epoch, entries FROM " + t.ownTable("erasure") + " WHERE erasure_id = @id FOR UPDATE"
 	err = t.Each(ctx, query, Args{"id": erasure}, []any{&epoch, &entries}, func() {})
@@ -131,7 +131,7 @@ func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, e
 
 func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64, body []byte) error {
 	a := Args{"id": erasure, "entry": number, "now": time.Now().Unix(), "body": string(body)}
-	if _, err := t.Exec(ctx, "INSERT INTO "+t.ownTable("journal")+" VALUES (@id, @entry, @now, @body)", a); err != nil {
+	if _, err := t.Exec(ctx, "INSERT INTO "+t.ownTable("ledger")+" VALUES (@id, @entry, @now, @body)", a); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, "UPDATE "+t.ownTable("erasure")+" SET entries = @entry WHERE erasure_id = @id", a)
@@ -141,7 +141,7 @@ func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64
 // Entry returns nil if there is no such entry.
 func (d *Database) Entry(ctx context.Context, erasure string, number int64) (body []byte, err error) {
 	text, values := expand(d.dialect,
-		"SELECT body FROM "+d.ownTable("journal")+" WHERE erasure_id = @id AND entry = @entry",
+		"SELECT body FROM "+d.ownTable("ledger")+" WHERE erasure_id = @id AND entry = @entry",
 		Args{"id": erasure, "entry": number})
 	err = d.db.QueryRowContext(ctx, text, values...).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
