@@ -130,7 +130,8 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "only what this task deleted; may be repeated (default all)")
 	f.StringArrayVar(&req.Tables, "table", nil, "only what belongs into this table; may be repeated (default all)")
-	f.StringArrayVar(&req.Keys, "key", nil, "with one --table: only the row with this key; may be repeated (default all)")
+	f.StringArrayVar(&req.Keys, "key", nil,
+		"with one --table: only the row with this key, VALUE or COLUMN=VALUE,COLUMN=VALUE; may be repeated (default all)")
 	f.StringVar(&req.IntoSchema, "into", "",
 		"a new schema, whose tables have neither constraints nor indexes (default the original tables)")
 	watch.AddAllFlag(f, &all)

@@ -51,6 +51,11 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 	if entries, err = req.choose(entries); err != nil {
 		return nil, err
 	}
+	if len(req.Keys) > 0 {
+		if err := entries[0].CheckNames(ctx, m.calls, req.Keys); err != nil {
+			return nil, err
+		}
+	}
 	slices.Reverse(entries) // referenced rows were deleted last
 	new := store.NewRun{
 		Slots:       store.DeletingSlots,

@@ -106,8 +106,8 @@ func List(ctx context.Context, db campaign.Querier, run string, size int, token 
 // Found is where a row is in the trash.
 type Found struct {
 	Entry
-	// Key names the row in Restore.Keys. It is "" if its table has no key of one column, or was dropped with the row: all
-	// of the entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
+	// Key names the row in Restore.Keys. It is "" if its table has no unique key, or was dropped with the row: all of the
+	// entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
 	Key       string
 	KeyIsText bool
 }
@@ -129,17 +129,19 @@ func Find(ctx context.Context, pool *pgxpool.Pool, table string, key sqlexpr.Exp
 		if err != nil {
 			return err
 		}
-		rows, _ = tx.Query(ctx, uniqueSQL, table)
-		unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+		keys, err := uniqueKeys(ctx, tx, table)
 		if err != nil {
 			return err
 		}
 		until := time.Now().Add(5 * time.Second)
 		for _, e := range entries {
-			f, of := Found{Entry: e}, e.key(unique)
-			f.KeyIsText = of != nil && slices.Contains([]string{"text", asText, "character varying", "character"}, of.Kept)
-			if f.Key, err = e.find(ctx, tx, of, key, time.Until(until)); err == nil {
-				found = append(found, f)
+			var of uniqueKey
+			if named := e.named(keys); named != nil {
+				of = named[0]
+			}
+			values, err := e.find(ctx, tx, of, key, time.Until(until))
+			if err == nil {
+				found = append(found, Found{Entry: e, Key: of.name(values), KeyIsText: slices.ContainsFunc(of, e.isText)})
 			} else if !errors.Is(err, pgx.ErrNoRows) && !sqlstate.Is(err, pgerrcode.UndefinedColumn,
 				pgerrcode.UndefinedFunction) { // it was another table then
 				return err
@@ -153,14 +155,13 @@ func Find(ctx context.Context, pool *pgxpool.Pool, table string, key sqlexpr.Exp
 	return found, true, err
 }
 
-// find looks for a row by a condition, and returns its value of a column, unless that is nil, as text. It fails with
-// pgx.ErrNoRows.
+// find looks for a row by a condition, and returns its values of a key. It fails with pgx.ErrNoRows.
 func (e *Entry) find(
-	ctx context.Context, tx pgx.Tx, of *column, key sqlexpr.Expr, limit time.Duration,
-) (value string, err error) {
-	selected := "''"
+	ctx context.Context, tx pgx.Tx, of uniqueKey, key sqlexpr.Expr, limit time.Duration,
+) (values []*string, err error) {
+	selected := "'{}'::pg_catalog.text[]"
 	if of != nil {
-		selected = "COALESCE(r." + of.Name + "::pg_catalog.text, '')"
+		selected = "ARRAY[r." + strings.Join(of, "::pg_catalog.text, r.") + "::pg_catalog.text]"
 	}
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		timeout := fmt.Sprintf("SET LOCAL statement_timeout = %d", max(limit.Milliseconds(), 1))
@@ -168,19 +169,14 @@ func (e *Entry) find(
 			return err
 		}
 		return sqlexpr.Format("SELECT "+selected+" FROM %s AS r WHERE %s LIMIT 1", e.table(), key).QueryRow(ctx, tx).
-			Scan(&value)
+			Scan(&values)
 	})
-	return value, err
+	return values, err
 }
 
-// key returns the column of the first unique key of one column that the rows have; nil if there is none.
-func (e *Entry) key(unique [][]string) *column {
-	for _, key := range unique {
-		if len(key) == 1 && e.column(key[0]) != nil {
-			return e.column(key[0])
-		}
-	}
-	return nil
+// isText reports whether a column, given by its quoted name, is of a text type.
+func (e *Entry) isText(name string) bool {
+	return slices.Contains([]string{"text", asText, "character varying", "character"}, e.column(name).Kept)
 }
 
 // column returns a column by its quoted name; nil if the rows do not have it.

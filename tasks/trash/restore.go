@@ -94,7 +94,7 @@ const reasonsKept = 20
 type Restore struct {
 	Engine *purge.Engine
 	Entry  Entry
-	// Keys are the only values of the table's key, of one column, whose rows come back, as text; nil for all.
+	// Keys are the names of the only rows that come back, as in Found.Key; nil for all.
 	Keys []string
 	// Existing are entries of the run of which rows stay, because their keys exist again: the rows that referred to these
 	// stay as well, since they would belong to others.
@@ -111,7 +111,8 @@ type target struct {
 	columns, values []string // of an INSERT
 	casts           []string // the columns whose values are cast
 	lost            []string // columns of the entry for which the table has no place
-	key             string   // the column of the first unique key with one column
+	named           string   // the condition that a row t has one of Restore.Keys
+	names           []any    // its parameters, from $3
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
 	parents         []string // conditions that a row t of the trash refers to a row that stays in the trash
 }
@@ -187,13 +188,6 @@ func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Str
 // quotedSQL is the name of a relation c in a schema n as quoted returns it, also where SQL needs no quotes.
 const quotedSQL = `format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""'))`
 
-// uniqueSQL selects the columns of the unique keys of the table $1.
-const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) AS k (n)
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n)
-FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-  AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts
-ORDER BY NOT i.indisprimary, i.indexrelid`
-
 // ErrTarget means that the rows of an entry cannot come back to their table.
 var ErrTarget = errors.New("restore it into a new schema (--into)")
 
@@ -257,10 +251,15 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 			}
 		}
 	}
-	rows, _ = tx.Query(ctx, uniqueSQL, r.Entry.Root)
-	unique, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
-	if key := r.Entry.key(unique); key != nil {
-		t.key = key.Name
+	unique, err := uniqueKeys(ctx, tx, r.Entry.Root)
+	if err != nil {
+		return err
+	}
+	t.named = "true"
+	if r.Keys != nil {
+		if t.named, t.names, err = r.Entry.among(unique, r.Keys); err != nil {
+			return err
+		}
 	}
 	for _, key := range unique {
 		var same []string
@@ -277,13 +276,7 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 				strings.Join(same, " AND ")))
 		}
 	}
-	if err == nil {
-		err = r.matchParents(ctx, tx, t)
-	}
-	if err == nil && r.Keys != nil && t.key == "" {
-		err = fmt.Errorf("%s has no key of one column", r.Entry.Root)
-	}
-	return err
+	return r.matchParents(ctx, tx, t)
 }
 
 // parentsSQL selects the foreign keys of the table $1: the quoted name of the table that each refers to, the columns,
@@ -334,15 +327,10 @@ func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64)
 		}
 		return strings.Join(all, " OR ")
 	}
-	keyed := "true"
-	args := []any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)}
-	if r.Keys != nil {
-		keyed = fmt.Sprintf("t.%s::text = ANY ($3::text[])", t.key)
-		args = append(args, r.Keys)
-	}
+	args := append([]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)}, t.names...)
 	query := fmt.Sprintf("SELECT t.ctid, %s, %s, COALESCE(%s, false) FROM %s AS t "+
 		"WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
-		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), or(t.parents, "%s"), r.Entry.table(), keyed)
+		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), or(t.parents, "%s"), r.Entry.table(), t.named)
 	var (
 		row                    pgtype.TID
 		lost, exists, orphaned bool

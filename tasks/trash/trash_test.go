@@ -240,10 +240,11 @@ func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
 	return all
 }
 
-func restore(t *testing.T, db *pgtest.DB, e trash.Entry) trash.Restored {
+// restore brings all rows of an entry back, or those with some names.
+func restore(t *testing.T, db *pgtest.DB, e trash.Entry, names ...string) trash.Restored {
 	t.Helper()
 	l := &ledger{}
-	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l}), Entry: e}
+	r := trash.Restore{Engine: purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l}), Entry: e, Keys: names}
 	result, err := r.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +291,7 @@ func TestFind(t *testing.T) {
 		{"t", "r.code = 7", `["public"."t" 1 false]`},
 		{"t", "r.id = 2", "[]"},
 		{"session", "r.id = 1", `["public"."session" secret true]`},
-		{"pair", "r.a = 1 AND r.b = 2", `["public"."pair"  false]`},
+		{"pair", "r.a = 1 AND r.b = 2", `["public"."pair" a=1,b=2 false]`},
 		{"log", "r.id = 1", `["public"."log_2020"  false]`},
 		{"log_2020", "r.id = 1", `["public"."log_2020"  false]`},
 		{"log", "r.id = 2", "[]"},
@@ -309,6 +310,50 @@ func TestFind(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A row comes back alone by its name: the value of a key of one column, or each column of a longer one.
+func TestNamedRows(t *testing.T) {
+	t.Parallel()
+	const insert = `INSERT INTO line VALUES (1, 'a', 1), (1, 'b,c', 2), (2, 'a', 3), (2, 'd,n=3', 4), (3, 'e=f', 5)`
+	for name, c := range map[string]struct {
+		keys []string
+		rows string // what comes back
+	}{
+		"one column":         {[]string{"2", "4", "x"}, "{2,4}"},
+		"two":                {[]string{"order=1,The Part=a"}, "{1}"},
+		"in another order":   {[]string{"The Part=a, order=2"}, "{3}"},
+		"commas":             {[]string{"The Part=d,n=3,order=2", "order=1,The Part=b,c"}, "{2,4}"},
+		"an equals sign":     {[]string{"order=3,The Part=e=f"}, "{5}"},
+		"both":               {[]string{"order=1,The Part=a", "5"}, "{1,5}"},
+		"one column of two":  {[]string{"order=1"}, ""},
+		"none of these rows": {[]string{"order=9,The Part=a"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t, `CREATE TABLE line ("order" int, "The Part" text, n int, PRIMARY KEY ("order", "The Part"), UNIQUE (n));
+				`+insert)
+			sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."line"`, Where: sqlexpr.SQL("true")})
+			e := entries(t, db)[0]
+			restore(t, db, e, c.keys...)
+			var got string
+			db.QueryRow(t.Context(), "SELECT COALESCE(array_agg(n ORDER BY n)::text, '') FROM line").Scan(&got)
+			if got != c.rows {
+				t.Errorf("the rows %q came back, want %q", got, c.rows)
+			}
+		})
+	}
+	db := database(t, `CREATE TABLE pair (a int, b int, PRIMARY KEY (b, a)); INSERT INTO pair VALUES (1, 2);
+		CREATE TABLE bare (a int); INSERT INTO bare VALUES (1)`)
+	for table, want := range map[string]string{
+		"pair": `has "1", but a row of "public"."pair" is b=VALUE,a=VALUE`,
+		"bare": `cannot be given: "public"."bare" has no unique key`,
+	} {
+		sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."` + table + `"`, Where: sqlexpr.SQL("true")})
+		if err := entries(t, db)[0].CheckNames(t.Context(), db.Pool, []string{"1"}); err == nil || err.Error() != want {
+			t.Errorf("a row of %s named 1: %v, want %s", table, err, want)
+		}
 	}
 }
 

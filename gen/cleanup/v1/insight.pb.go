@@ -849,9 +849,8 @@ type TrashedRow struct {
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	// Where it belongs: the quoted name of the table, or of the dropped partition.
 	Table string `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
-	// Its value in the key of the table, as text; empty if the table has no key of one column, or if the partition was
-	// dropped with the row: then only all that the run deleted from the table can be restored. Only admins see one of a
-	// text type.
+	// What names it among the keys of RestoreTrash; empty if the table has no unique key, or if the partition was dropped
+	// with the row: then only all that the run deleted from the table can be restored. Only admins see one of a text type.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// When it is deleted for good; absent while the run works.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`

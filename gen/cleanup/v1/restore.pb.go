@@ -349,8 +349,9 @@ type RestoreTrashRequest struct {
 	Tasks []string `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Only what belongs into these tables, with or without a schema; empty: all tables.
 	Tables []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
-	// Only the rows of one table with these values in its key of one column, as text; empty: all rows.
-	// INVALID_ARGUMENT with `into_schema`, and for a dropped table, which comes back as a whole.
+	// Only these rows of one table; empty: all rows. Each is a value, as text, of the table's first unique key of one column,
+	// or COLUMN=VALUE,COLUMN=VALUE with all columns of a longer one. INVALID_ARGUMENT with `into_schema`, for a table
+	// without unique keys, and for a dropped table, which comes back as a whole.
 	Keys []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	// A new schema, in which tables without constraints and indexes get the rows; empty: the original tables. Columns of
 	// types that PostgreSQL does not come with are text there.
