@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -25,11 +26,11 @@ type service struct {
 
 // startService starts the service. The method says how its replica commits, and whether it gives way to others.
 func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTracer) (*service, error) {
-	config, err := pgxpool.ParseConfig(url)
+	config, err := flags.DatabaseURL("", url) // as the program connects
 	if err != nil {
 		return nil, err
 	}
-	config.ConnConfig.Tracer, config.ConnConfig.RuntimeParams["application_name"], config.MaxConns = tracer, "cleanupd", 16
+	config.ConnConfig.Tracer, config.MaxConns = tracer, 16
 	var undo time.Duration
 	if m.undo {
 		undo = time.Hour
