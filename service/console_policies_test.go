@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -39,6 +40,8 @@ func TestConsoleCreatesAPolicy(t *testing.T) {
 	p.fill("Older than", "48")
 	p.fill("Unit", "hours")
 	p.fill("Most rows of a statement", "")
+	p.fill("Undo, in hours", "36")
+	p.sees("What is deleted waits in the trash for 1 day 12 hr, and can be restored.")
 	p.fill("Name", "recent-orders")
 	p.press("Check")
 	p.sees("The server accepts the policy.")
@@ -53,11 +56,12 @@ func TestConsoleCreatesAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if older := got.GetPolicy().GetOlderThan(); got.GetPolicy().GetTable() != "shop.order_line" ||
-		older.GetColumn() != "placed" || older.GetHours() != 48 || got.GetPolicy().GetEnabled() {
+		older.GetColumn() != "placed" || older.GetHours() != 48 || got.GetPolicy().GetEnabled() ||
+		got.GetPolicy().GetUndo().AsDuration() != 36*time.Hour {
 		t.Errorf("the policy is %v", got)
 	}
 	p.press("Preview the rule")
-	p.sees("What a run would delete", "policy/recent-orders", "990 rows to delete")
+	p.sees("What a run would delete", "policy/recent-orders", "990 rows to delete", "The trash would need")
 
 	// no policy takes the place of another one unseen
 	p.open("#/policies//shop.login", "Create a policy")

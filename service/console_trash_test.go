@@ -89,6 +89,37 @@ func TestConsoleUndoesARun(t *testing.T) {
 	p.titleHasFocus()
 }
 
+// A deleted row is found by its key, and comes back alone.
+func TestConsoleRestoresARow(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
+	s.db.Do(`INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified)
+		SELECT i, 0, 0, '2020-01-01' FROM generate_series(1, 20) i`)
+	p, viewer := signIn(t, s, access.Admin), signIn(t, s, access.Viewer)
+	p.open("#/preview", "Preview")
+	p.press("Run without a preview …")
+	p.fill("Undo, in hours", "72")
+	p.press("Run now")
+	p.sees("succeeded ended", "20 rows deleted")
+	for _, q := range []*tab{p, viewer} {
+		q.open("#/explain/NmsVisitor/4", "Explain")
+		q.sees("Row not found.", "Trash · visitors · Expires")
+		if want := q == p; q.hasButton("Restore") != want {
+			t.Errorf("the row can be restored: %t, want %t", !want, want)
+		}
+	}
+	p.accessible(axe(t), "the explanation of a deleted row")
+	p.press("Restore")
+	p.sees(s.db.Strings("SELECT current_database()")[0]+" · ", `"public"."nmsvisitor" 4`)
+	p.press("Restore")
+	p.sees("of what this run deleted", "succeeded ended", "1 row restored")
+	ids := s.db.Strings("SELECT iVisitorId::text FROM NmsVisitor WHERE iVisitorId > 0")
+	if len(ids) != 1 || ids[0] != "4" {
+		t.Errorf("the table has the rows %s, want 4", ids)
+	}
+}
+
 // The action is offered once the number of rows is typed in, and no other number.
 func (p *tab) confirm(t *testing.T, s *server, action, number string) {
 	t.Helper()

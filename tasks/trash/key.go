@@ -17,7 +17,8 @@ import (
 type uniqueKey []string
 
 // uniqueSQL selects the columns of the unique keys of the table $1.
-const uniqueSQL = `SELECT ARRAY(SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (n, place)
+const uniqueSQL = `SELECT ARRAY(
+    SELECT quote_ident(a.attname) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (n, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n ORDER BY k.place)
 FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
   AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts
@@ -58,8 +59,8 @@ func (k uniqueKey) name(values []*string) string {
 	return strings.Join(parts, ",")
 }
 
-// values returns the values in the name of a row; nil if that does not have all columns of the key. What follows a comma
-// is part of the value before unless it is another column.
+// values returns the values in the name of a row; nil if that does not have all columns of the key. What follows a
+// comma is part of the value before unless it is another column.
 func (k uniqueKey) values(name string) []string {
 	if len(k) == 1 {
 		return []string{name}

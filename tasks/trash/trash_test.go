@@ -332,15 +332,15 @@ func TestNamedRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := database(t, `CREATE TABLE line ("order" int, "The Part" text, n int, PRIMARY KEY ("order", "The Part"), UNIQUE (n));
-				`+insert)
+			db := database(t, `CREATE TABLE line ("order" int, "The Part" text, n int UNIQUE,
+				PRIMARY KEY ("order", "The Part")); `+insert)
 			sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."line"`, Where: sqlexpr.SQL("true")})
 			e := entries(t, db)[0]
 			restore(t, db, e, c.keys...)
 			var got string
-			db.QueryRow(t.Context(), "SELECT COALESCE(array_agg(n ORDER BY n)::text, '') FROM line").Scan(&got)
-			if got != c.rows {
-				t.Errorf("the rows %q came back, want %q", got, c.rows)
+			err := db.QueryRow(t.Context(), "SELECT COALESCE(array_agg(n ORDER BY n)::text, '') FROM line").Scan(&got)
+			if err != nil || got != c.rows {
+				t.Errorf("the rows %q came back, %v; want %q", got, err, c.rows)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ export type SequenceForecast = Schemas['v1SequenceForecast']
 export type Policy = Schemas['v1Policy']
 export type Window = Schemas['v1Window']
 export type TrashEntry = Schemas['v1TrashEntry']
+export type TrashedRow = Schemas['v1TrashedRow']
 export type TrashAnswer = Schemas['v1ListTrashResponse']
 
 /** What is wrong with a field of a request. */

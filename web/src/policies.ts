@@ -76,7 +76,7 @@ export function ruleOf(p: Policy): Policy {
 }
 
 /** The parts of a rule that its form has fields for. */
-const inForm = ['table', 'description', 'enabled', 'limit', 'olderThan']
+const inForm = ['table', 'description', 'enabled', 'limit', 'olderThan', 'undo']
 
 /** Returns the parts of a rule that its form has no fields for. */
 export const othersOf = (p: Policy): Policy =>

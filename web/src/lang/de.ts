@@ -213,6 +213,8 @@ export const words: Words = {
   'preview.accept': 'Zum Zulassen {number} eingeben',
   'preview.where': 'Datenbank',
   'preview.refuses': '{n} {n|Schutzregel verweigert|Schutzregeln verweigern} sie',
+  'preview.trash': 'Der Papierkorb würde {size} brauchen.',
+  'preview.noundo': 'nicht rückgängig zu machen:',
   'preview.deleted': '{n} {n|Zeile|Zeilen} zu löschen',
   'preview.updated': '{n} {n|Zeile|Zeilen} zu ändern',
   'preview.dropped': '{n} {n|Tabelle|Tabellen} zu entfernen',

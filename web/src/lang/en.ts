@@ -208,6 +208,8 @@ export const en = {
   'preview.accept': 'Type {number} to accept',
   'preview.where': 'Database',
   'preview.refuses': '{n} {n|guard refuses|guards refuse} it',
+  'preview.trash': 'The trash would need {size}.',
+  'preview.noundo': 'no undo:',
   'preview.deleted': '{n} {n|row|rows} to delete',
   'preview.updated': '{n} {n|row|rows} to update',
   'preview.dropped': '{n} {n|table|tables} to drop',

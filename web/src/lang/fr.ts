@@ -215,6 +215,8 @@ export const words: Words = {
   'preview.accept': 'Pour accepter, saisissez {number}',
   'preview.where': 'Base de données',
   'preview.refuses': '{n} {n|garde-fou la refuse|garde-fous la refusent}',
+  'preview.trash': 'La corbeille aurait besoin de {size}.',
+  'preview.noundo': 'irréversible :',
   'preview.deleted': '{n} {n|ligne|lignes} à supprimer',
   'preview.updated': '{n} {n|ligne|lignes} à modifier',
   'preview.dropped': '{n} {n|table|tables} à supprimer',

@@ -213,6 +213,8 @@ export const words: Words = {
   'preview.accept': '承認するには {number} と入力',
   'preview.where': 'データベース',
   'preview.refuses': '{n} 個のガードが拒否',
+  'preview.trash': 'ごみ箱には {size} が必要です。',
+  'preview.noundo': '元に戻せません：',
   'preview.deleted': '{n} 行を削除',
   'preview.updated': '{n} 行を更新',
   'preview.dropped': '{n} 個のテーブルを削除',

@@ -24,6 +24,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
             tables,
             size: bytes(sum(task => task.bytes)),
           })}
+          {Number(run.trashBytes) > 0 && ` ${t('preview.trash', { size: bytes(run.trashBytes) })}`}
         </p>
         {run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && tasks.length > 0 && (
           <Approve
@@ -136,6 +137,11 @@ function Tables({ label, tables }: { label: string; tables: (TablePreview & { ab
               {[p.about, ...(p.remarks ?? [])].filter(Boolean).map(text => (
                 <div key={text} class="quiet" lang="en">
                   {text}
+                </div>
+              ))}
+              {(p.noUndo ?? []).map(why => (
+                <div key={why} class="quiet">
+                  {t('preview.noundo')} <span lang="en">{why}</span>
                 </div>
               ))}
               {(p.names ?? []).length > 0 && (

@@ -1,9 +1,12 @@
 // Explains why a row is deleted or retained, and what a task does.
 import { useState } from 'preact/hooks'
-import { call, type DatabaseTable, type ExplainedTask, type Explanation, type Task } from '../api'
-import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
+import { call, type DatabaseTable, type ExplainedTask, type Explanation, type Task, type TrashedRow } from '../api'
+import { Badge, Code, Confirm, Field, Moment, Page, Section, Show, Table, useAction, useLoad } from '../components'
+import type { Context } from '../context'
+import { start } from '../follow'
 import { number, t } from '../i18n'
 import { splitRule } from '../preview'
+import { Target } from './approve'
 
 /** Returns the columns of VALUE, or of COLUMN=VALUE,COLUMN=VALUE. Only a whole key may be a text, which may have commas. */
 export function keyColumns(text: string) {
@@ -12,7 +15,7 @@ export function keyColumns(text: string) {
   return parts.map(part => ({ column: part.slice(0, part.indexOf('=')), value: part.slice(part.indexOf('=') + 1) }))
 }
 
-export function Explain({ argument: [table = '', key = ''] }: { argument: string[] }) {
+export function Explain({ context, argument: [table = '', key = ''] }: { context: Context; argument: string[] }) {
   const [draft, setDraft] = useState({ table, key: table && key })
   const tables = useLoad(
     signal => call<{ tables: DatabaseTable[] }>('GET', '/v1/tables?view=TABLE_VIEW_BASIC', undefined, signal),
@@ -75,7 +78,7 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
           ))}
         </select>
       </Field>
-      {table !== '' && <Answer table={table} keyOf={key} />}
+      {table !== '' && <Answer context={context} table={table} keyOf={key} />}
       {table === '' && key !== '' && <TaskAnswer task={key} />}
     </Page>
   )
@@ -114,7 +117,7 @@ function TaskAnswer({ task }: { task: string }) {
   )
 }
 
-function Answer({ table, keyOf }: { table: string; keyOf: string }) {
+function Answer({ context, table, keyOf }: { context: Context; table: string; keyOf: string }) {
   const loaded = useLoad(
     signal => call<Explanation>('POST', '/v1/explain', { table, key: keyColumns(keyOf) }, signal),
     [table, keyOf],
@@ -167,6 +170,9 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
               <p>
                 <Code>{e.table}</Code> {keyOf}: {t('explain.gone')}
               </p>
+              {(e.trash ?? []).map(row => (
+                <InTrash key={row.runId} row={row} context={context} />
+              ))}
             </div>
             <Section title={t('explain.runs')}>
               <Table
@@ -192,5 +198,45 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
         )
       }
     </Show>
+  )
+}
+
+/** Says until when a row is in the trash, and lets administrators bring it back if its key names it. */
+function InTrash({ row, context }: { row: TrashedRow; context: Context }) {
+  const [asked, setAsked] = useState(false)
+  const { busy, problem, act } = useAction()
+  const { runId, task, table, key, expireTime } = row
+  const restore = () =>
+    act(async () => {
+      location.hash = `#/runs/${await start({ runId, tables: [table], keys: [key] }, '/v1/trash:restore')}`
+    })
+  return (
+    <p class="actions">
+      <span>
+        <a href={`#/runs/${runId}`}>{t('trash.title')}</a> · <span lang="en">{task}</span> · {t('trash.until')}{' '}
+        {expireTime ? <Moment at={expireTime} /> : t('trash.working')}
+      </span>
+      {key && context.may('ADMIN') && (
+        <button type="button" onClick={() => setAsked(true)}>
+          {t('trash.restore')}
+        </button>
+      )}
+      {asked && (
+        <Confirm
+          title={t('trash.restore')}
+          action={t('trash.restore')}
+          busy={busy}
+          problem={problem}
+          onConfirm={restore}
+          onClose={() => setAsked(false)}
+        >
+          <Target context={context} />
+          <p>
+            <Code>{table}</Code> {key}
+          </p>
+          <p>{t('trash.restore.help')}</p>
+        </Confirm>
+      )}
+    </p>
   )
 }

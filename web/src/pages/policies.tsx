@@ -8,7 +8,7 @@ import { conditionsOf } from '../policies'
 import { pathOf, PolicyPage, preview } from './policy'
 
 export function Policies({ context, argument }: { context: Context; argument: string[] }) {
-  if (argument.length > 0 && context.may('ADMIN')) return <PolicyPage argument={argument} />
+  if (argument.length > 0 && context.may('ADMIN')) return <PolicyPage context={context} argument={argument} />
   return <List context={context} />
 }
 

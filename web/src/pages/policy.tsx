@@ -2,9 +2,12 @@
 import { useState } from 'preact/hooks'
 import { call, query, violationAt, withoutFields, type DatabaseTable, type Policy } from '../api'
 import { Field, isStale, Page, Said, SaveProblem, Show, useAction, useInvalid, useLoad } from '../components'
+import type { Context } from '../context'
 import { start } from '../follow'
 import { t } from '../i18n'
+import { secondsOf } from '../runs'
 import { draftOf, hasRows, moveTo, othersOf, parseDraft, policyFor, ruleOf, tableOf } from '../policies'
+import { undoOf, UndoField } from './undo'
 
 export const pathOf = ({ name }: Policy) => `/v1/policies/${encodeURIComponent(name!)}`
 
@@ -30,7 +33,7 @@ async function loadTables(signal: AbortSignal) {
 }
 
 /** Shows the policy of a name; with an empty one a new policy of a table. */
-export function PolicyPage({ argument: [name = '', table = ''] }: { argument: string[] }) {
+export function PolicyPage({ context, argument: [name = '', table = ''] }: { context: Context; argument: string[] }) {
   const loaded = useLoad(async signal => {
     const [tables, { policies }] = await Promise.all([
       loadTables(signal),
@@ -43,7 +46,9 @@ export function PolicyPage({ argument: [name = '', table = ''] }: { argument: st
   }, [])
   return (
     <Page title={name ? t('policies.change', { name }) : t('policies.create')}>
-      <Show loaded={loaded}>{value => <Form key={value.policy.etag} {...value} reload={loaded.reload} />}</Show>
+      <Show loaded={loaded}>
+        {value => <Form key={value.policy.etag} {...value} context={context} reload={loaded.reload} />}
+      </Show>
     </Page>
   )
 }
@@ -56,12 +61,19 @@ const fields = [
   'older_than.days',
   'older_than.hours',
   'limit',
+  'undo',
   'description',
 ]
 
-type Props = { policy: Policy; tables: DatabaseTable[]; names: (string | undefined)[]; reload: () => void }
+type Props = {
+  policy: Policy
+  tables: DatabaseTable[]
+  names: (string | undefined)[]
+  context: Context
+  reload: () => void
+}
 
-function Form({ policy, tables, names, reload }: Props) {
+function Form({ policy, tables, names, context, reload }: Props) {
   const [draft, setDraft] = useState(policy)
   const [json, setJSON] = useState<string>()
   const [answer, setAnswer] = useState<{ policy: Policy; stored: boolean }>()
@@ -110,7 +122,9 @@ function Form({ policy, tables, names, reload }: Props) {
         />
         {t('policies.json')}
       </label>
-      {json === undefined && <Fields draft={draft} tables={tables} problem={problem} edit={edit} />}
+      {json === undefined && (
+        <Fields draft={draft} tables={tables} usual={secondsOf(context.server.undo)} problem={problem} edit={edit} />
+      )}
       <Field
         label={t('policies.name')}
         help={t(taken ? 'policies.taken' : 'purges.name.help')}
@@ -169,10 +183,17 @@ function Form({ policy, tables, names, reload }: Props) {
   )
 }
 
-type FieldsProps = { draft: Policy; tables: DatabaseTable[]; problem: unknown; edit: (changed: Policy) => void }
+type FieldsProps = {
+  draft: Policy
+  tables: DatabaseTable[]
+  /** The seconds of undo of a policy without any. */
+  usual: number
+  problem: unknown
+  edit: (changed: Policy) => void
+}
 
 /** The fields of a policy. Its other parts are shown as they are. */
-function Fields({ draft, tables, problem, edit }: FieldsProps) {
+function Fields({ draft, tables, usual, problem, edit }: FieldsProps) {
   const table = tableOf(tables, draft)
   const { column = '', ...age } = draft.olderThan ?? { days: 365 }
   const unit = 'hours' in age ? 'hours' : 'days'
@@ -269,6 +290,15 @@ function Fields({ draft, tables, problem, edit }: FieldsProps) {
           onInput={e => edit({ ...draft, limit: Number(e.currentTarget.value) })}
         />
       </Field>
+      {(draft.assign ?? []).length === 0 && (
+        <UndoField
+          hours={draft.undo ? String(secondsOf(draft.undo) / 3600) : ''}
+          usual={usual}
+          policies={false}
+          problem={about('undo')}
+          onChange={hours => edit({ ...draft, undo: undoOf(hours) })}
+        />
+      )}
       <label class="check">
         <input
           type="checkbox"
