@@ -21,6 +21,7 @@ var (
 	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
 	filePath = regexp.MustCompile("`((?:cmd|deploy|docs|examples|internal|proto|service|tasks|tools|userdata|" +
 		"web|bench|gen|\\.ci)(?:/[\\w.-]+)+)`")
+	shortPath = regexp.MustCompile("`([\\w-]+/[\\w./-]+\\.(?:go|sql|proto))`")
 	metric    = regexp.MustCompile(`"(cleanupd_[a-z_]+)"`)
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile("^#+ (.+)$")
@@ -69,7 +70,9 @@ func read(t *testing.T, path string) string {
 // Every test, file and folder that a document or the Makefile names exists.
 func TestSigns(t *testing.T) {
 	tests := map[string]bool{}
+	var files []string
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, path)
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -93,6 +96,11 @@ func TestSigns(t *testing.T) {
 		for _, path := range filePath.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
 				t.Errorf("%s names %s: %v", name, path[1], err)
+			}
+		}
+		for _, path := range shortPath.FindAllStringSubmatch(text, -1) {
+			if !slices.ContainsFunc(files, func(file string) bool { return strings.HasSuffix(file, "/"+path[1]) }) {
+				t.Errorf("%s names %s, which is the end of no file's path", name, path[1])
 			}
 		}
 	}
