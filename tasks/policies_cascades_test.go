@@ -12,6 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // threads creates old topics, with notes that go with them, and readers that forget them.
@@ -192,6 +194,64 @@ func TestRowsThatClearedKeysMove(t *testing.T) {
 				t.Errorf("the dry run found %d rows, the run deleted %d of 60: %v", dry, done, err)
 			}
 			checkCount(t, db, 2_000, "SELECT count(*) FROM entry")
+		})
+	}
+}
+
+// changer is a journal that changes the database when a task has been judged and is about to delete.
+type changer struct {
+	*journal
+	sql string
+}
+
+func (c *changer) At(object string, expected int64) {
+	c.journal.At(object, expected)
+	if !strings.HasSuffix(object, "counted first") {
+		c.db.Do(c.sql)
+	}
+}
+
+// A rule that has never run does nothing without a preview, also if there was nothing to do when its guard looked.
+func TestWhatNoPreviewShowed(t *testing.T) {
+	t.Parallel()
+	const events = `CREATE TABLE event (id int, retired timestamptz) PARTITION BY RANGE (retired);
+		CREATE TABLE event_2020 PARTITION OF event FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');`
+	for name, c := range map[string]struct {
+		setUp, then, table string
+		partitions         purge.Partitions
+	}{
+		"rows": {
+			setUp: `CREATE TABLE vehicle (id int PRIMARY KEY, retired timestamptz);
+				INSERT INTO vehicle SELECT i, '2020-01-01' FROM generate_series(1, 9) i;
+				CREATE TABLE route (vehicle int REFERENCES vehicle); INSERT INTO route SELECT id FROM vehicle`,
+			then:  "DELETE FROM route",
+			table: "vehicle",
+		},
+		"an empty partition": {setUp: events, table: "event"},
+		"a detached partition": {
+			setUp: events + "INSERT INTO event VALUES (1, '2020-02-01')", table: "event", partitions: purge.DetachPartitions,
+		},
+		"an empty detached partition": {setUp: events, table: "event", partitions: purge.DetachPartitions},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(c.setUp)
+			p := policy.Policy{
+				Name: "p", Table: c.table, Enabled: true, Partitions: c.partitions,
+				OlderThan: &policy.OlderThan{Column: "retired", Days: new(30)},
+			}
+			state := "SELECT count(*) + (SELECT count(*) FROM pg_inherits) FROM " + c.table // rows and partitions
+			before := db.Int(state)
+			j := &changer{newJournal(db), c.then}
+			j.history = &guard.History{}
+			err := cleanup.Execute(t.Context(), cleanup.Config{
+				Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()}, Todo: []rules.Task{p.Task()},
+			}, j)
+			checkError(t, err, `policy of "public"."`+c.table+`": this rule has never run`)
+			if after := db.Int(state); after != before {
+				t.Errorf("%d rows and partitions are left, want %d", after, before)
+			}
 		})
 	}
 }

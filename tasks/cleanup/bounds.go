@@ -32,15 +32,14 @@ func (b *bounds) limit(of bound, cascaded bool) int64 {
 	return tolerated(planned)
 }
 
-// bounds stops a batch that would take a task past its saved plan (see tolerated), or a table past the limit of the
-// share guard.
+// bounds stops a batch that would take a task past its saved plan (see tolerated), or a table past the limit of a guard.
 type bounds struct {
 	mu   sync.Mutex
 	done map[bound]int64
 	// planned are the rows of the saved plan; nil without a saved plan.
 	planned map[bound]int64
-	// shares are the limits of tables for which a guard decided by an estimate.
-	shares map[string]guard.Trip
+	// guards have the limits, by table.
+	guards map[string]guard.Trip
 }
 
 type bound struct {
@@ -52,7 +51,7 @@ type bound struct {
 func (b *bounds) startTask(saved *SavedTask, done []purge.Space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.planned, b.shares, b.done = nil, map[string]guard.Trip{}, rowsByTable(done)
+	b.planned, b.guards, b.done = nil, map[string]guard.Trip{}, rowsByTable(done)
 	if saved == nil {
 		return
 	}
@@ -62,10 +61,10 @@ func (b *bounds) startTask(saved *SavedTask, done []purge.Space) {
 	}
 }
 
-func (b *bounds) setShare(t guard.Trip) {
+func (b *bounds) setGuard(t guard.Trip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shares[t.Table] = t
+	b.guards[t.Table] = t
 }
 
 func rowsByTable(spaces []purge.Space) map[bound]int64 {
@@ -94,10 +93,16 @@ func (b *bounds) Reserve(d purge.Delta) (release func(), err error) {
 		if limit := b.limit(of, cascaded[of.table]); b.planned != nil && b.done[of]+n > limit {
 			return nil, planExceeded(of, b.planned[of], limit)
 		}
-		share, ok := b.shares[of.table]
-		if ok && share.Number+n > share.Limit {
-			share.Number = share.Limit + 1
-			return nil, guard.Refuse([]guard.Trip{share})
+		trip, ok := b.guards[of.table]
+		if ok && trip.Number+n > trip.Limit {
+			trip.Number = trip.Limit + 1
+			return nil, guard.Refuse([]guard.Trip{trip})
+		}
+	}
+	for _, trip := range b.guards { // of a rule that has never run, also an empty partition
+		if trip.Guard == guard.Policy && d.Partitions > 0 {
+			trip.Number = 1
+			return nil, guard.Refuse([]guard.Trip{trip})
 		}
 	}
 	for of, n := range rows {
@@ -114,9 +119,9 @@ func (b *bounds) Reserve(d purge.Delta) (release func(), err error) {
 
 func (b *bounds) add(of bound, rows int64) {
 	b.done[of] += rows
-	if share, ok := b.shares[of.table]; ok {
-		share.Number += rows
-		b.shares[of.table] = share
+	if trip, ok := b.guards[of.table]; ok {
+		trip.Number += rows
+		b.guards[of.table] = trip
 	}
 }
 

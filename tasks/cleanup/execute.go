@@ -129,7 +129,7 @@ func (t *executedTask) guard(ctx context.Context, f *JudgedTask) error {
 	if trips := t.History.RefusedTrips(t.Options()); trips != nil {
 		return guard.Refuse(trips)
 	}
-	trips, err := f.Judge(ctx, t.bounds.setShare)
+	trips, err := f.Judge(ctx, t.bounds.setGuard)
 	if err != nil {
 		return err
 	}

@@ -121,6 +121,19 @@ func TestJudgeRows(t *testing.T) {
 			figures: figures{estimate: 600, sinceCutoff: 10},
 			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 10, Limit: 9}},
 		},
+		"a rule that has never run": {
+			change:  func(_ *guard.History, r *guard.Rows) { r.Unproven = true },
+			figures: figures{estimate: 4, total: 1_000, count: 4},
+			trips:   []guard.Trip{{Guard: guard.Policy, Table: table, Number: 4}},
+			bound:   true,
+			counts:  1,
+		},
+		"a rule that has never run, and matches nothing yet": {
+			change:  func(_ *guard.History, r *guard.Rows) { r.Unproven = true },
+			figures: figures{estimate: 4, total: 1_000},
+			bound:   true,
+			counts:  1,
+		},
 		"a guard that has refused in a dry run": {
 			change: func(h *guard.History, r *guard.Rows) {
 				h.Refused = []guard.Refusal{{Trip: guard.Trip{Guard: guard.Cutoff, Table: table}}}

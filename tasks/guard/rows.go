@@ -44,7 +44,7 @@ type Figures interface {
 
 type Judgement struct {
 	Trips []Trip
-	// Bound is the share that the run must not exceed while it deletes, if an estimate decided.
+	// Bound is the guard whose limit the run must not exceed while it deletes; nil for none.
 	Bound *Trip
 }
 
@@ -66,6 +66,9 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 		if trip != nil {
 			j.Trips = append(j.Trips, *trip)
 		}
+	}
+	if r.Unproven && j.Trips == nil { // rows may become obsolete from now on
+		j.Bound = &Trip{Guard: Policy, Table: r.Table}
 	}
 	return j, nil
 }
