@@ -35,7 +35,7 @@ func (w *worker) batch(ctx context.Context) error {
 	n := batchResult{begun: time.Now()}
 	next, limit, s := w.windowEnd(), w.pickLimit(), w.table.sweep
 	direct := w.info.plain && !w.skipsLocked() && !w.bisection.Active() && w.overfull < maxOverfull &&
-		w.keptBy == nil && !s.Trash.follows() && (w.statements.axis.windows().Exact || next-w.chunk.from > 1)
+		!w.findsKept && !s.Trash.follows() && (w.statements.axis.windows().Exact || next-w.chunk.from > 1)
 	var calls []string
 	if direct {
 		next, calls = w.batchEnd(), []string{genericPlans}

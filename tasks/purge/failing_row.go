@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -113,32 +114,49 @@ func (w *worker) singleRow(ctx context.Context) error {
 		return err
 	}
 	w.bisection.Skipped()
-	switch s := w.table.sweep; {
-	case w.progress.fail(row, failure):
-		w.table.engine.Recorder.Warn(RowFailed(s.Name, row, key, failure))
-	case sqlstate.Is(failure, pgerrcode.ForeignKeyViolation) && !s.Refused.IsZero() && !s.Cascade.Circular() &&
-		!w.info.triggers && !w.info.also: // these may delete what refers to a row
-		w.keptBy = failure
+	w.skip(row, key, failure)
+	if sqlstate.Is(failure, pgerrcode.ForeignKeyViolation) {
+		w.findsKept = w.mayFindKept()
 	}
 	return nil
 }
 
-// findKept counts rows of the next window as failed if other tables still refer to them. Each takes several batches to
-// find by trying, so the worker does this as soon as more rows have failed than are logged, until a window has none.
-func (w *worker) findKept(ctx context.Context) error {
+// skip counts a row that was not deleted for an error.
+func (w *worker) skip(row pgtype.TID, key *string, err error) {
+	if w.progress.fail(row, err) {
+		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, err))
+	}
+}
+
+// errReferredTo means that rows that stay refer to a row by a foreign key.
+var errReferredTo = errors.New("rows of other tables still refer to it")
+
+// mayFindKept reports whether a condition finds the rows to which others refer. Triggers may delete those first.
+func (w *worker) mayFindKept() bool {
 	s := w.table.sweep
-	query := sqlexpr.Format("SELECT r.ctid FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE AND (%s) IS TRUE", s.Relation,
-		w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()), s.Where, s.Refused)
-	return w.table.engine.Retry(ctx, s.Name, func() (err error) {
-		w.kept, err = pgx.CollectRows(query.Query(ctx, w.table.session.conn), pgx.RowTo[pgtype.TID])
-		for _, row := range w.kept {
+	return !s.Refused.IsZero() && !s.Cascade.Circular() && !w.info.triggers && !w.info.also
+}
+
+// findKept skips rows of the next window to which others still refer. To find one by trying takes several batches that
+// fail. The worker looks for such rows from the start, and again after one has failed, until a window has none.
+func (w *worker) findKept(ctx context.Context) error {
+	window := sqlexpr.Format("%s AND (%s) IS TRUE", w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()),
+		w.table.sweep.Refused)
+	query := ofPicked("place, name", w.statements.pick(window, math.MaxInt32, false))
+	return w.table.engine.Retry(ctx, w.table.sweep.Name, func() error {
+		w.kept = nil
+		var (
+			row pgtype.TID
+			key *string
+		)
+		_, err := pgx.ForEachRow(query.Query(ctx, w.table.session.conn), []any{&row, &key}, func() error {
+			w.kept = append(w.kept, row)
 			if !w.progress.hasFailed(row) {
-				w.progress.fail(row, w.keptBy)
+				w.skip(row, key, errReferredTo)
 			}
-		}
-		if err == nil && len(w.kept) == 0 {
-			w.keptBy = nil
-		}
+			return nil
+		})
+		w.findsKept = len(w.kept) > 0
 		return err
 	})
 }

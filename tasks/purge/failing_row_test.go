@@ -156,7 +156,7 @@ func TestRowsThatOthersKeep(t *testing.T) {
 	}
 }
 
-type counter struct{ statements atomic.Int64 }
+type counter struct{ statements, failed atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.statements.Add(1)
@@ -169,8 +169,11 @@ func (*counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBat
 	return ctx
 }
 
-func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	c.statements.Add(1)
+	if data.Err != nil {
+		c.failed.Add(1)
+	}
 }
 
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
@@ -226,8 +229,33 @@ func TestFailingRowsAreFoundQuickly(t *testing.T) {
 	}
 }
 
-// Rows that tables keep are tried only as often as they are logged, if a condition finds the others. Rows that further
-// tables keep, which the condition does not know, are tried as before, and a second sweep counts the same.
+// Rows to which other tables refer are found by a condition: the server's log has no error for any of them.
+func TestKeptRowsAreNotTried(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 20_000)
+	db.Do("CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); " +
+		"INSERT INTO keeping SELECT id FROM t WHERE old AND id % 7 = 0")
+	kept := db.Int("SELECT count(*) FROM keeping")
+	e, a := engine(db)
+	count := &counter{}
+	e.Pool = traced(t, db, count)
+	s := obsolete
+	s.Key, s.Refused = []string{"id"}, sqlexpr.SQL("EXISTS (SELECT FROM keeping AS k WHERE k.id = r.id)")
+	result, err := e.Sweep(t.Context(), s, purge.Cursor{})
+	if err != nil || result.Retained != (purge.Retained{Failed: kept, Kept: kept}) ||
+		db.Int("SELECT count(*) FROM t WHERE old") != kept {
+		t.Errorf("result %+v, error %v; want that %d rows are kept", result, err, kept)
+	}
+	if n := count.failed.Load(); n > 0 {
+		t.Errorf("%d statements failed, want none", n)
+	}
+	if len(a.warned) != purge.FailedRowsLogged || !strings.HasSuffix(a.warned[0], "rows of other tables still refer to it") {
+		t.Errorf("the log has %d lines, %q; want the first %d rows", len(a.warned), a.warned, purge.FailedRowsLogged)
+	}
+}
+
+// Rows to which other tables refer are found by a condition, and not tried. Rows to which further tables refer, which the
+// condition does not know, are tried, and a second sweep counts the same.
 func TestKeptRowsAreFoundTogether(t *testing.T) {
 	t.Parallel()
 	const byIndex = "by index"

@@ -251,7 +251,7 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 	group, ctx := errgroup.WithContext(ctx)
 	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
 	newWorker := func(session *session) *worker {
-		return &worker{
+		w := &worker{
 			table:      &table{e, session, s},
 			statements: &statements{s, a, l.info.root, l.info.triggers},
 			progress:   l.progress,
@@ -259,6 +259,8 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 			info:       l.info,
 			maxRows:    l.maxRows,
 		}
+		w.findsKept = w.mayFindKept()
+		return w
 	}
 	spawn(func() error { return newWorker(l.table.session).sweepChunks(ctx) })
 	for range workers - 1 {

@@ -63,7 +63,7 @@ func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
 
 // asFailed returns what rows count as that failed with an error.
 func asFailed(rows int64, err error) Retained {
-	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
+	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, errReferredTo) || errors.Is(err, ErrTookMore) {
 		return Retained{Failed: rows, Kept: rows}
 	}
 	return Retained{Failed: rows}

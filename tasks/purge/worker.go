@@ -36,8 +36,8 @@ type worker struct {
 	overfull    int          // how many batches in a row touched too many rows
 	family      float64      // how many rows are deleted for each picked row, including itself
 	traced      time.Time    // when a batch was last traced
-	keptBy      error        // why a row of another table keeps a row, once the worker looks for such rows; nil before
-	kept        []pgtype.TID // rows of the next window that are kept
+	findsKept   bool         // whether to look for rows of the next window to which others refer
+	kept        []pgtype.TID // those rows
 }
 
 // After maxOverfull batches in a row with too many rows, the worker picks rows first, until a batch has fewer.
@@ -114,7 +114,7 @@ func (w *worker) step(ctx context.Context) error {
 		defer e.throttler.ProbeDuring(ctx, e.Pool)()
 	}
 	var failure, err error
-	if w.keptBy != nil {
+	if w.findsKept {
 		err = w.findKept(ctx)
 	}
 	switch {
