@@ -235,6 +235,39 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
 }
 
+// A partition that is on hold, by itself, by its table or with everything, stays, also if it is empty.
+func TestEmptyPartitionsOnHold(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string]rules.Holds{
+		"everything":    {Names: []string{"a"}, Everything: true},
+		"the table":     {Names: []string{"a"}, Tables: heldTable("event")},
+		"the partition": {Names: []string{"a"}, Tables: heldTable("event_2025_10")},
+	} {
+		for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {
+			t.Run(name+" "+string(partitions), func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Empty(t)
+				db.Do(months + "DELETE FROM event WHERE at < '2025-11-01Z'")
+				p, of := oldEvents(partitions), int64(3)
+				if name == "the partition" {
+					of = 1
+				}
+				for _, isDry := range []bool{true, false} {
+					j := newJournal(db)
+					j.holds = func() rules.Holds { return held }
+					if err := runPoliciesWith(t, j, isDry, p); err != nil {
+						t.Fatal(err)
+					}
+					if got := j.removed[p.TaskName()]; got != 3-of {
+						t.Errorf("%d partitions were counted, want %d (dry run: %t)", got, 3-of, isDry)
+					}
+				}
+				checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = 'event_2025_10'::regclass")
+			})
+		}
+	}
+}
+
 // Partitions that a run has removed are nothing to warn of, neither when their rows on hold are counted nor in other
 // policies.
 func TestPartitionsThatTheRunHasRemoved(t *testing.T) {

@@ -100,6 +100,9 @@ func (s *Sweep) readRemovable(ctx context.Context, db interface {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
+	if s.PartitionOnHold {
+		r.problem = "it is on hold"
+	}
 	return r, err
 }
 

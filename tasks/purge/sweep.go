@@ -43,6 +43,8 @@ type Sweep struct {
 	// older.
 	Partition  bool
 	Partitions Partitions
+	// PartitionOnHold is set if the table is on hold with all of its rows. Then it stays, also if it has none.
+	PartitionOnHold bool
 	// Key has the columns that identify a row in messages; if there are none, the row's TID does.
 	Key []string
 	// Companion is a part of the batch's statement; it may be nil.

@@ -485,6 +485,7 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
 	job.Childless = s.step.childless()
 	job.Partition, job.Partitions = leaf.Quoted() != job.Table.Quoted(), s.step.Partitions
+	job.PartitionOnHold = s.env.Holds.hasTable(job.Table) || s.env.Holds.hasLeaf(leaf)
 	return job
 }
 
