@@ -253,7 +253,7 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 	newWorker := func(session *session) *worker {
 		w := &worker{
 			table:      &table{e, session, s},
-			statements: &statements{s, a, l.info.root, l.info.triggers},
+			statements: &statements{sweep: s, axis: a, root: l.info.root, triggers: l.info.triggers},
 			progress:   l.progress,
 			limiter:    limiter,
 			info:       l.info,

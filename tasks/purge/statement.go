@@ -83,6 +83,8 @@ type statements struct {
 	root  partitionRoot
 	// triggers is set if triggers may change the new values of an updated row.
 	triggers bool
+	// mayNotLock is set if the role may not lock rows.
+	mayNotLock bool
 }
 
 // direct returns the plain statement for a window. IS TRUE keeps the planner from using an index on the condition,
@@ -103,9 +105,9 @@ func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 // pick selects rows of a window, up to a limit. Its columns are place, the row's TID; rel, its relation; id, which
 // it shares with paired rows; and name, its key.
 func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlexpr.Expr {
-	id, name, lock := "0", "NULL", ""
+	id, name, unlocked, lock := "0", "NULL", "", ""
 	if skipLocked {
-		lock = " FOR UPDATE SKIP LOCKED"
+		unlocked, lock = s.skipping("r")
 	}
 	if s.sweep.Paired != nil {
 		id = "r." + s.sweep.Paired.ID
@@ -123,9 +125,20 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 	}
 	return sqlexpr.Format(
 		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r "+
-			"WHERE %s AND (%s) IS TRUE LIMIT %s%s",
-		id, name, s.sweep.Relation, window, s.sweep.Where, sqlexpr.Arg(limit, ""), lock,
+			"WHERE %s AND (%s) IS TRUE%s LIMIT %s%s",
+		id, name, s.sweep.Relation, window, s.sweep.Where, unlocked, sqlexpr.Arg(limit, ""), lock,
 	)
+}
+
+// skipping returns a condition and a clause that leave out rows t that other sessions have locked. Without the right to
+// lock rows, which takes UPDATE, it is found by the transactions that may have locked them. Of rows that several
+// sessions have locked, these are not known.
+func (s *statements) skipping(t string) (condition, clause string) {
+	if s.mayNotLock {
+		return fmt.Sprintf(" AND (%s.xmax = ANY (ARRAY(SELECT transactionid FROM pg_locks "+
+			"WHERE locktype = 'transactionid' AND granted AND pid IS DISTINCT FROM pg_backend_pid()))) IS NOT TRUE", t), ""
+	}
+	return "", " FOR UPDATE SKIP LOCKED"
 }
 
 func ofPicked(columns string, pick sqlexpr.Expr) sqlexpr.Expr {
@@ -170,10 +183,11 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING %[3]s", t.Relation, t.Key,
 			pairedRow)
 		if skipLocked { // a row whose paired row is locked is retained with it
+			unlocked, lock := s.skipping("t")
 			free = fmt.Sprintf(
 				" free AS MATERIALIZED (SELECT t.%[2]s AS id FROM %[1]s AS t WHERE t.%[2]s = ANY (ARRAY(SELECT id "+
-					"FROM pick)) FOR UPDATE SKIP LOCKED),",
-				t.Relation, t.Key,
+					"FROM pick))%[3]s%[4]s),",
+				t.Relation, t.Key, unlocked, lock,
 			)
 			tids += fmt.Sprintf(
 				" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)",

@@ -236,6 +236,29 @@ func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 	}
 }
 
+// A role that may delete rows and not lock them leaves those that another session has locked, too, or may be writing.
+func TestSweepLeavesLockedRowsWithoutTheRightToLock(t *testing.T) {
+	t.Parallel()
+	for _, lock := range []string{
+		"SELECT FROM t WHERE id IN (2, 4, 5) FOR UPDATE", "SELECT FROM t WHERE id IN (2, 4, 5) FOR KEY SHARE",
+		"UPDATE t SET old = old WHERE id IN (2, 4, 5)", "DELETE FROM t WHERE id IN (2, 4, 5)",
+	} {
+		t.Run(lock, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 5_000)
+			role := db.Role("cleaner")
+			db.Do("GRANT SELECT, DELETE ON t TO " + role)
+			db.Hold(lock)
+			e, a := engine(db.For(role))
+			e.LockTimeout = 20 * time.Millisecond
+			result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
+			if err != nil || result.Locked != 2 || result.TableLocked || a.deleted() != 2_498 {
+				t.Errorf("deleted %d, result %+v, error %v; want 2498 and 2 locked", a.deleted(), result, err)
+			}
+		})
+	}
+}
+
 func TestSweepSkipsALockedTable(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} { // which allows to read it, or not

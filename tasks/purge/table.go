@@ -233,7 +233,7 @@ func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
 		schemas, ownSchemas []string
 		hides, hidesFromOwn bool
 	)
-	s := &statements{t.sweep, blockAxis{}, info.root, info.triggers}
+	s := &statements{sweep: t.sweep, axis: blockAxis{}, root: info.root, triggers: info.triggers}
 	pick := s.pick(s.axis.window(0, 0, 1), 1, false)
 	explain, args := sqlexpr.Format("EXPLAIN %s", s.onRows(ofPicked("place", pick))).Build()
 	tx, err := t.session.begin(ctx, func(b *pgx.Batch) {

@@ -58,9 +58,10 @@ func (w *worker) sweepChunks(ctx context.Context) (err error) {
 		for w.chunk.from < w.chunk.to && !w.progress.ended() {
 			w.progress.extend(&w.chunk, w.sizer.Span())
 			err := w.traceBatch(ctx, w.step)
-			// Skipping locked rows needs the right to lock them (UPDATE), which the role may lack.
-			if sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
-				(w.skipsLocked() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege)) {
+			if sqlstate.Is(err, pgerrcode.InsufficientPrivilege) && w.skipsLocked() && !w.statements.mayNotLock {
+				w.statements.mayNotLock, err = true, nil
+			}
+			if sqlstate.Is(err, pgerrcode.LockNotAvailable) {
 				w.progress.lockTable()
 				return nil
 			}

@@ -123,7 +123,7 @@ export const messages: Record<string, string> = {
   SIZES_UNKNOWN: 'Die Größen der Tabellen konnten nicht ermittelt werden: {error}',
 
   TABLE_LOCKED:
-    '{table}: Eine andere Sitzung belegt die ganze Tabelle mit einem Lock, daher wurde der Rest übersprungen',
+    '{table}: Sperren anderer Sitzungen ließen sich nicht überspringen, daher wurde der Rest der Tabelle ausgelassen',
   TABLE_DROPPED: '{table} wurde während der Ausführung entfernt: übersprungen',
   TABLE_DETACHED: '{table} wurde während der Ausführung von {parent} gelöst: Ihre Zeilen bleiben unberührt',
   TABLE_ATTACHED:

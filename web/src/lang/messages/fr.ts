@@ -123,7 +123,8 @@ export const messages: Record<string, string> = {
     '{table} occupe {size}, dont {free} libres : de nouvelles lignes les utiliseront. Pour les rendre au disque, lancez pg_repack, ou VACUUM FULL à une heure calme (personne ne peut lire la table pendant ce temps)',
   SIZES_UNKNOWN: 'La taille des tables n’a pas pu être déterminée : {error}',
 
-  TABLE_LOCKED: '{table} : une autre session a verrouillé toute la table, le reste a été ignoré',
+  TABLE_LOCKED:
+    '{table} : les verrous d’autres sessions n’ont pas pu être ignorés, le reste de la table a donc été laissé',
   TABLE_DROPPED: '{table} a été supprimée pendant l’exécution : ignorée',
   TABLE_DETACHED: '{table} a été détachée de {parent} pendant l’exécution : ses lignes restent intactes',
   TABLE_ATTACHED:

@@ -106,7 +106,7 @@ export const messages: Record<string, string> = {
     '{table} は {size} で、そのうち {free} が空いています：新しい行が使用します。ディスクに返すには、pg_repack を実行するか、静かな時間に VACUUM FULL を実行してください（その間、テーブルは読めません）',
   SIZES_UNKNOWN: 'テーブルのサイズを取得できませんでした：{error}',
 
-  TABLE_LOCKED: '{table}：他のセッションがテーブル全体をロックしているため、残りはスキップされました',
+  TABLE_LOCKED: '{table}：他のセッションのロックをスキップできないため、テーブルの残りはスキップされました',
   TABLE_DROPPED: '{table} は実行中に削除されました：スキップ',
   TABLE_DETACHED: '{table} は実行中に {parent} から切り離されました：その行はそのまま残ります',
   TABLE_ATTACHED: '{table} は実行中に {parent} のパーティションになりました：次回の実行からクリーンアップされます',
