@@ -185,7 +185,7 @@ func TestWithoutServerContinues(t *testing.T) {
 	release()
 	_ = first.Wait()
 	deleted := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	found := regexp.MustCompile(`run (\S+) stops after the current batch: continue it with cleanupd runs watch `).
+	found := regexp.MustCompile(`run (\S+) stops after the current batch, .*: resume it with cleanupd runs watch `).
 		FindStringSubmatch(log.String())
 	if code := first.ProcessState.ExitCode(); code != exitInterrupted || found == nil || deleted == 0 || deleted == 2000 {
 		t.Fatalf("%d, %d rows deleted: %s", code, deleted, log)

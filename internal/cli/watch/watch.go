@@ -137,7 +137,8 @@ func (r *Run) Follow(p Printer) error {
 			"run %s no longer exists: it was deleted, or the database lost it, as in a failover to a lagging standby",
 			r.id)
 	case r.ctx.Err() != nil && r.server.InProcess():
-		return fmt.Errorf("run %s stops after the current batch: continue it with %s, cancel it with %s", r.id,
+		return fmt.Errorf("run %s stops after the current batch, unless a server of this database takes it over: resume "+
+			"it with %s, cancel it with %s; the next run of the database resumes it first", r.id,
 			r.server.Command("runs watch", r.id), r.server.Command("runs cancel", r.id))
 	case r.ctx.Err() != nil:
 		return fmt.Errorf("run %s continues: watch it with %s, cancel it with %s", r.id,
