@@ -23,6 +23,12 @@ var (
 		"A partition of a table that is cleaned by age alone ended before the cutoff.",
 		"None needed.",
 	)
+	PartitionNotDropped = tables.warning(
+		"PARTITION_NOT_DROPPED",
+		"partition {table} ends before the cutoff but was not dropped, and its rows are deleted instead: {problem}",
+		"Another session used the partition or its table, so that the lock for the drop was not granted in time.",
+		"None: the next run drops the empty partition.",
+	)
 	PartitionDetached = tables.info(
 		"PARTITION_DETACHED",
 		"detached partition {table} with its rows: all were obsolete",

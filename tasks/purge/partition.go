@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -133,6 +134,9 @@ func (t *table) removePartition(ctx context.Context, before Retained) (removed b
 		err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist,
 		pgerrcode.InsufficientPrivilege, pgerrcode.ForeignKeyViolation,
 	) {
+		if s.Partitions != DetachPartitions {
+			t.engine.Recorder.Warn(message.PartitionNotDropped.With("table", s.Name, "problem", sqlstate.Text(err)))
+		}
 		return false, sqlstate.Text(err), nil
 	}
 	return removed, problem, err

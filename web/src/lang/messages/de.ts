@@ -22,6 +22,8 @@ export const messages: Record<string, string> = {
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
   PARTITION_DETACHED: '{table}: Alle Zeilen der Partition waren veraltet: abgehängt, mit ihren Zeilen',
+  PARTITION_NOT_DROPPED:
+    '{table}: Die Partition endet vor dem Stichtag und wurde nicht gelöscht, stattdessen werden ihre Zeilen gelöscht: {problem}',
   PARTITION_NOT_DETACHED: '{table}: Die Partition endet vor dem Stichtag und wird nicht abgehängt: {problem}',
   PARTITIONS_TO_DETACH:
     '{table}: {partitions} {partitions|Partition hat|Partitionen haben} nur veraltete Zeilen und {partitions|würde|würden} abgehängt: {names}',

@@ -22,6 +22,8 @@ export const messages: Record<string, string> = {
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
   PARTITION_DETACHED: '{table} : toutes les lignes de la partition étaient obsolètes : détachée, avec ses lignes',
+  PARTITION_NOT_DROPPED:
+    '{table} : la partition finit avant la date limite et n’a pas été supprimée, ses lignes le sont à sa place : {problem}',
   PARTITION_NOT_DETACHED: '{table} : la partition finit avant la date limite et n’est pas détachée : {problem}',
   PARTITIONS_TO_DETACH:
     '{table} : {partitions} {partitions|partition n’a|partitions n’ont} que des lignes obsolètes et {partitions|serait détachée|seraient détachées} : {names}',

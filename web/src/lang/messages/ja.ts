@@ -15,6 +15,8 @@ export const messages: Record<string, string> = {
   RELATION_NOT_RESTORED: '{table} はごみ箱に残ります: {error}',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
   PARTITION_DETACHED: '{table}: パーティションの全行が不要でした: 行ごと切り離しました',
+  PARTITION_NOT_DROPPED:
+    '{table}: パーティションは期限より前に終わりますが削除できず、代わりに行が削除されます: {problem}',
   PARTITION_NOT_DETACHED: '{table}: パーティションは期限より前に終わりますが、切り離されません: {problem}',
   PARTITIONS_TO_DETACH: '{table}: {partitions} 個のパーティションは全行が不要で、切り離されます: {names}',
   PARTITIONS_TO_DROP: '{table}: {partitions} 個のパーティションは全行が不要で、丸ごと削除されます: {names}',
