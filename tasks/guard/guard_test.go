@@ -177,6 +177,10 @@ func TestTripString(t *testing.T) {
 			"about 900,000 in the table; the limit is 450,000": {
 			Guard: guard.Share, Table: table, Number: 468_012, Limit: 450_000, Recent: 343_201, Total: 900_000,
 		},
+		"share of public.t: more than 343,201 rows would be deleted within a day, 343,201 of them by earlier tasks and " +
+			"runs, of about 500,000 in the table; the limit is 250,000": {
+			Guard: guard.Share, Table: table, Number: 343_202, Limit: 250_000, Recent: 343_201, Total: 500_000,
+		},
 		"cutoff of public.t: 93,608 rows would be deleted because a cutoff moved by more than the time that passed; " +
 			"the limit is 999": {Guard: guard.Cutoff, Table: table, Number: 93_608, Limit: 999},
 		"growth of public.t: more than 10 rows would be deleted by a rule without a delay, many times more than in " +

@@ -43,12 +43,15 @@ func (t Trip) String() string {
 	if t.Total > 0 {
 		total = fmt.Sprintf(", of about %s in the table", humanize.Comma(t.Total))
 	}
-	limit := humanize.Comma(t.Limit)
-	if t.Number == t.Limit+1 { // counting stopped there
-		return fmt.Sprintf("%s of %s: more than %s %s%s", t.Guard, t.Table, limit, what, total)
+	number := humanize.Comma(t.Number)
+	if t.Number == max(t.Limit, t.Recent)+1 { // counting stopped there
+		number = "more than " + humanize.Comma(t.Number-1)
 	}
-	return fmt.Sprintf("%s of %s: %s %s%s; the limit is %s", t.Guard, t.Table, humanize.Comma(t.Number), what, total,
-		limit)
+	limit := ""
+	if t.Number != t.Limit+1 {
+		limit = "; the limit is " + humanize.Comma(t.Limit)
+	}
+	return fmt.Sprintf("%s of %s: %s %s%s%s", t.Guard, t.Table, number, what, total, limit)
 }
 
 type TrippedError struct {
