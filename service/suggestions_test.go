@@ -38,6 +38,8 @@ func TestSuggestions(t *testing.T) {
 		CREATE TABLE cusevents (id int, tsCreated timestamptz, tsLastModified timestamptz, dExpires date);
 		CREATE TABLE cusindexed (id int, tsA timestamptz, tsB timestamptz, tsCreated timestamptz);
 		CREATE INDEX ON cusindexed (tsB);
+		CREATE TABLE custenants (id int, created_at timestamptz, updated_at timestamptz, cancelled_at timestamptz);
+		CREATE INDEX ON custenants (created_at); CREATE TABLE cusdeletions (id int, deleted_at timestamptz);
 		CREATE TABLE cusnodate (id int);
 		CREATE TABLE cussmall (id int, tsCreated timestamptz);
 		CREATE TABLE cus_events (id int, at date); CREATE TABLE "cus-events" (id int, at date);
@@ -48,6 +50,8 @@ func TestSuggestions(t *testing.T) {
 		INSERT INTO "Shop"."Order Lines" SELECT i, now() + interval '1 year', now() FROM generate_series(1, 9999) i;
 		INSERT INTO cusevents SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO cusindexed SELECT i FROM generate_series(1, 9999) i;
+		INSERT INTO custenants SELECT i, now() FROM generate_series(1, 9999) i;
+		INSERT INTO cusdeletions SELECT i, now() FROM generate_series(1, 9999) i;
 		INSERT INTO cusnodate SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO cus_events SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO "cus-events" SELECT i FROM generate_series(1, 9999) i;
@@ -74,6 +78,8 @@ func TestSuggestions(t *testing.T) {
 		`"Shop"."Order Lines"`:                 "createdAt",
 		"public.cusevents":                     "dexpires",
 		"public.cusindexed":                    "tsb",
+		"public.custenants":                    "cancelled_at",
+		"public.cusdeletions":                  "deleted_at",
 		"public.cusnodate":                     "",
 		"public.cus_events":                    "at",
 		`public."cus-events"`:                  "at",

@@ -120,10 +120,11 @@ func (c covered) ownsTable(t *Table) bool {
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
 }
 
-// These patterns match the names of date columns. A date of the last change is preferred, because a row that was
-// changed recently may still be needed. otherDate matches dates that do not show the age of a row: plans and ends, or
-// dates of a person's life.
+// These patterns match the names of date columns. The date at which a row ended is preferred, since it is NULL while the
+// row is in use, and then that of the last change, since a row that was changed recently may still be needed. otherDate
+// matches dates that do not show the age of a row: plans, or dates of a person's life.
 var (
+	endedDate   = regexp.MustCompile(`(?i)ended|cancel|closed|deactiv|deleted|finish|complet|revok|archiv|retir|resolv`)
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
 	otherDate   = regexp.MustCompile(`(?i)birth|born|geburt|naiss|nascim|nacim|death|deceas|anniv|` +
@@ -149,8 +150,9 @@ const maxAge = 40 * 365 * 24 * time.Hour
 
 // tellsAge reports whether a date may show the age of rows. It must not be about a plan or a person, nor in the future.
 func tellsAge(d insight.DateColumn, now time.Time) bool {
-	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
-	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
+	ended := endedDate.MatchString(d.Column)
+	known := ended || changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
+	return (ended || !otherDate.MatchString(d.Column)) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
@@ -165,6 +167,8 @@ func bestDate(dates []insight.DateColumn, now time.Time) *insight.DateColumn {
 			points++
 		}
 		switch {
+		case endedDate.MatchString(d.Column):
+			points += 8
 		case changedDate.MatchString(d.Column):
 			points += 3
 		case createdDate.MatchString(d.Column):
@@ -185,6 +189,8 @@ func whyColumn(d insight.DateColumn) string {
 	switch {
 	case expiry.MatchString(d.Column):
 		why = "by its name, when a row expires"
+	case endedDate.MatchString(d.Column):
+		why = "by its name, when a row ended, NULL while it is in use"
 	case changedDate.MatchString(d.Column):
 		why = "by its name, when a row was last changed"
 	case createdDate.MatchString(d.Column):
