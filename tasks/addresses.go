@@ -5,8 +5,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// addresses has codes that Adobe's page does not give, only their names: status 3 is quarantine, type 41 is iOS,
-// and type 42 is Android.
+// addresses uses codes for which Adobe's page gives only names: status 3 is quarantine, type 41 is iOS, and type 42 is
+// Android.
 var addresses = rules.Task{
 	Name:  "addresses",
 	Title: "Quarantined mobile addresses",

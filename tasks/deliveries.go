@@ -5,9 +5,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// The steps of deliveries stop those that are still active, delete all rows that belong to them, and then the
-// deliveries themselves. Stopping a delivery does not change tsLastModified, which may be the date that the rule
-// compares. In tables that are not named here, a column iDeliveryId has another meaning.
+// deliveries stops the deliveries that are still active, deletes the rows that belong to them, and then deletes the
+// deliveries. Stopping a delivery does not change tsLastModified, which may be the date that the rule compares. In
+// tables that are not named here, a column iDeliveryId has another meaning.
 var deliveries = rules.Task{
 	Name:  "deliveries",
 	Title: "Deleted deliveries",
@@ -52,8 +52,8 @@ func ofDelivery(that rules.Part) rules.Linked {
 	return rules.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: rules.Rule{that}}
 }
 
-// Mass deliveries have expired, or were stopped while many messages were not processed. Mid-sourced deliveries have
-// expired long ago, or before the last pull of logs from their active server.
+// Mass deliveries match if they have expired, or were stopped with many messages unprocessed. Mid-sourced deliveries
+// match if they expired long ago, or before the last pull of logs from their active server.
 var (
 	massDelivery = rules.Rule{rules.Is("iDeleteStatus", 0), rules.Is("iIsModel", 0), rules.Is("iDeliveryMode", 1)}
 	stopped      = rules.Rule{rules.Is("iState", 85), recent, unprocessed}

@@ -13,8 +13,8 @@ var deliveryLogFamily = rules.Family{
 	Column:    "tsLastModified",
 }
 
-// deliveryLogs retains a log if the task deliveries retained its delivery in this run, and a coupon or proposition
-// is linked to the delivery only by this log, because the next run must find that row.
+// deliveryLogs retains a log if the task deliveries retained its delivery in this run, and a coupon or proposition is
+// linked to the delivery only by this log: the next run needs it to find that row.
 var deliveryLogs = rules.Task{
 	Name:  "delivery-logs",
 	Title: "Delivery logs",

@@ -4,9 +4,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// pastHistory is true for rows that are older than the history of their workflow. That has iHistory days, limited
-// to what fits into 32 bits of seconds; 0 retains it forever. The interval is in hours because a day does not
-// always have 24 hours in a zone with daylight saving time.
+// pastHistory is true for rows that are older than the history of their workflow: iHistory days, at most what fits into
+// 32 bits of seconds; 0 means forever. The interval is in hours because a day does not always have 24 hours in a zone
+// with daylight saving time.
 func pastHistory(date string) rules.Part {
 	return rules.SQL{
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
@@ -24,8 +24,8 @@ func pastHistory(date string) rules.Part {
 	}
 }
 
-// workflowInstances does not drop tables with the id of an existing list in their names, and histories of stopped
-// workflows, because installations have lost data of lists and histories of incremental queries.
+// workflowInstances does not drop tables whose names have the id of an existing list, nor histories of stopped
+// workflows: installations have lost data of lists, and histories of incremental queries, that way.
 var workflowInstances = rules.Task{
 	Name:  "workflow-instances",
 	Title: "Workflow history and work tables",

@@ -28,7 +28,7 @@ type CutoffRecord struct {
 	ClockOffset time.Duration
 }
 
-// History is what guards compare with.
+// History has the limits and the earlier figures with which guards compare.
 type History struct {
 	Limits
 	// Refused are the guards that tripped in the current task. Accepted are those that the run may pass, with the

@@ -26,14 +26,14 @@ type Limits struct {
 	MaxSharePercent float64 `json:"MaxSharePercent"`
 	// Cutoff turns on the guard of cutoffs that move faster than time.
 	Cutoff bool `json:"Cutoff"`
-	// MaxGrowth is how many times the typical number of rows of a run the rules without a delay may delete from a
-	// table.
+	// MaxGrowth limits how many rows the rules without a delay may delete from a table, as a multiple of
+	// Deletions.Typical.
 	MaxGrowth float64 `json:"MaxGrowth"`
-	// MaxTables is how many work tables a task may drop, and MaxDropPercent how large a share of the database's size.
+	// MaxTables is how many work tables a task may drop, and MaxDropPercent their largest share of the database's size.
 	MaxTables      int64   `json:"MaxTables"`
 	MaxDropPercent float64 `json:"MaxDropPercent"`
-	// MaxClockDifference is the greatest difference between the clocks of the database and a replica. MaxIdle is the
-	// longest time since the application last wrote something.
+	// MaxClockDifference is the largest allowed difference between the clocks of the database and a replica. MaxIdle is
+	// how long ago the application may have last written something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
 	// First turns on the guard of scheduled runs in a database that was never cleaned by hand.
@@ -57,9 +57,9 @@ const (
 	// SharePeriod is the time within which deletions are added up. It is a little less than a day, so that a nightly
 	// run is not added to that of the night before.
 	SharePeriod = 24*time.Hour - 10*time.Minute
-	// TypicalPeriod is the time within which runs show how many rows a run usually deletes.
+	// TypicalPeriod is how old a run may be for Deletions.Typical to include it.
 	TypicalPeriod = 400 * 24 * time.Hour
-	// cutoffSlack is how much more than the elapsed time a cutoff may move.
+	// cutoffSlack is how much further a cutoff may move than the elapsed time.
 	cutoffSlack = 2 * 24 * time.Hour
 )
 

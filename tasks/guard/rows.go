@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// SafetyFactor is how many times smaller than a limit an estimate must be to decide.
+// SafetyFactor is how many times smaller than a limit an estimate must be to make counting unnecessary.
 const SafetyFactor = 10
 
 // Rows are the rows of a table that a task would delete or update.
 type Rows struct {
 	// Table is the quoted name.
 	Table string
-	// Empties is set if the task empties the table, so that the share of the deleted rows means nothing.
+	// Empties is set if the task regularly empties the table: the share of the deleted rows then means nothing.
 	Empties bool
 	// Orphans is set if a policy deletes rows because their parents are missing. They may only seem to be missing, for
 	// example while they are being loaded, so the share is judged even in small tables.
@@ -34,7 +34,7 @@ type Rows struct {
 type Figures interface {
 	// Estimate returns about how many rows would be deleted; infinite if unknown.
 	Estimate(ctx context.Context) (float64, error)
-	// Total returns the rows of the table by the planner's statistics, and whether these are recent.
+	// Total returns the number of the table's rows according to the planner's statistics, and whether these are recent.
 	Total(ctx context.Context) (rows float64, fresh bool, err error)
 	CountTotal(ctx context.Context) (float64, error)
 	Count(ctx context.Context, enough int64) (int64, error)
@@ -73,7 +73,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 	return j, nil
 }
 
-// For a policy whose rule has not run yet, any row trips the guard.
+// judgePolicy trips on any row if the policy's rule has not run yet.
 func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	if !r.Unproven {
 		return nil, nil

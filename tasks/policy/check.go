@@ -54,7 +54,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 		return err
 	}
 	var compiled *rules.Plan
-	if c.wrong == nil { // rights come before what is evaluated, which fails without them
+	if c.wrong == nil { // evaluating values and parts would fail without the rights
 		var err error
 		if compiled, err = rules.Compile(p.Task(), env); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (c *checker) checkPartitions(ctx context.Context) error {
 	return err
 }
 
-// checkTable reports whether the policy can be for its table.
+// checkTable reports whether a policy is allowed for the table. If not, it adds a violation.
 func (c *checker) checkTable() bool {
 	if c.table = c.find("policy.table", c.TableName()); c.table == nil {
 		return false
@@ -115,8 +115,8 @@ func (c *checker) checkTable() bool {
 	return why == ""
 }
 
-// missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads
-// where rows are stored, which takes the right to the whole table.
+// missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads the
+// places of rows (ctid), which takes the right to the whole table.
 func (c *checker) missingSelect(ctx context.Context, jobs []rules.Job) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	var oids []uint32
@@ -362,7 +362,7 @@ func (c *checker) checkAssign() {
 	}
 }
 
-// checkFromKey checks that a column can have a text that is made from the key.
+// checkFromKey checks that a column can store a text made from the key.
 func (c *checker) checkFromKey(field string, column campaign.Column) {
 	if _, ok := c.table.SingleKey(); !ok {
 		c.wrong.Addf(field, "needs a primary key of %s that is one integer or UUID", c.table.Quoted())
@@ -447,7 +447,7 @@ func (c *checker) unassignable(column campaign.Column, a Assign) string {
 	switch {
 	case column.Referenced:
 		return "a foreign key refers to it, so rows of other tables would change with it, or prevent the change"
-	case column.Unique && a.ValueFromKey != "" && !column.Primary: // each row has another value
+	case column.Unique && a.ValueFromKey != "" && !column.Primary: // each row gets a different value
 	case column.Unique && (a.Value != nil || column.NullCollides):
 		return "a primary key, unique index or exclusion constraint depends on it"
 	case column.Generated:
@@ -473,7 +473,8 @@ func (c *checker) checkZone(field string, column campaign.Column) {
 	}
 }
 
-// checkFits checks that a column can store a value without changing it. Otherwise the error ends with why.
+// checkFits checks that a column can store a value without changing it. Otherwise it adds a violation that ends with
+// why.
 func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value, why string) error {
 	before := len(c.wrong)
 	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
@@ -488,7 +489,8 @@ func (c *checker) checkFits(ctx context.Context, field string, column campaign.C
 	return err
 }
 
-// checkParts checks that PostgreSQL can evaluate each part of the compiled rule, for example compare the types.
+// checkParts checks that PostgreSQL can evaluate each part of the compiled rule, for example that it can compare the
+// types.
 func (c *checker) checkParts(ctx context.Context, compiled *rules.Plan) error {
 	for _, part := range c.parts() {
 		clauses := compiled.Clauses(rules.Rules{{part.Part}}, c.table, c.env)
@@ -512,8 +514,8 @@ func notes(p *rules.Plan) string {
 	return strings.Join(texts, "; ")
 }
 
-// try runs a query in a separate transaction, and reads its row if dest is given. An error of the query, for
-// example about a value that is not one of its type, becomes a violation.
+// try runs a query in a savepoint, and reads its row if dest is given. A rejected query, for example with a value that
+// its type does not allow, becomes a violation; a lost connection or an overloaded server is an error.
 func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	err := pgx.BeginFunc(ctx, c.tx, func(tx pgx.Tx) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// furtherGrants are for what a policy for the table $1 profits from: rights to the partitions that the owner makes
-// later, and to the sequences of its columns, which forecasts watch.
+// furtherGrants returns what is also useful to a policy for the table $1: rights to partitions that the owner creates
+// later, and to the sequences of its columns, which forecasts read.
 const furtherGrants = `
 SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON TABLES TO %I',
   pg_get_userbyid(c.relowner), n.nspname, $2::text, $3::text)
@@ -28,8 +28,8 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass A
   AND d.deptype IN ('a', 'i')
 ORDER BY 1`
 
-// memberships selects the owners that the role must be a member of to remove partitions of the table $1: to detach any,
-// its owner; to drop those that end before a cutoff of the column $2, theirs.
+// memberships selects the owners in which removing partitions of the table $1 takes membership: to detach any ($4), the
+// table's; to drop those that end before a cutoff of the column $2, the partitions'.
 const memberships = `
 SELECT DISTINCT format('GRANT %I TO %I', pg_get_userbyid(c.relowner), $3::text)
 FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid
@@ -38,12 +38,12 @@ WHERE pg_get_userbyid(c.relowner) <> $3 AND CASE WHEN $4 THEN c.oid = $1 ELSE t.
   WHERE p.partrelid = t.parentrelid AND p.partstrat = 'r' AND p.partnatts = 1 AND a.attname = $2) END
 ORDER BY 1`
 
-// whyMember is the comment on memberships without which rows are deleted instead.
+// whyMember is the comment on memberships without which rows are deleted one by one.
 const whyMember = "optional: drops partitions of %s whole, which only their owner may; without it their rows are " +
 	"deleted. The role may do all that the owner may then"
 
-// memberships returns GRANT statements for memberships that removing partitions takes, as comments if runs go on
-// without.
+// memberships returns GRANT statements for the memberships that removing partitions takes. Those that runs can do
+// without are comments.
 func (c *checker) memberships(ctx context.Context, db campaign.Querier, jobs []rules.Job) ([]string, error) {
 	detaches := c.Partitions == purge.DetachPartitions
 	removes := func(j rules.Job) bool { return j.Older != nil && j.Partition }
@@ -60,8 +60,8 @@ func (c *checker) memberships(ctx context.Context, db campaign.Querier, jobs []r
 	return grants, err
 }
 
-// toUndo returns GRANT statements, as comments, for the memberships without which rows come back only into another
-// schema.
+// toUndo returns, as comments, GRANT statements for the memberships that undo needs to restore rows to their own
+// tables. Without them, it can restore rows only into another schema.
 func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.Job) (grants []string, err error) {
 	if c.Undo == nil || *c.Undo == 0 {
 		return nil, nil
@@ -82,9 +82,9 @@ func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.
 	return grants, err
 }
 
-// Grants returns statements that grant the role all that a policy needs which Validate has accepted, whether or not
-// it is granted already, and what its counts, holds, forecasts and undo need to be complete. What the role can do
-// without is a comment. It fails with failure.Violations if the policy cannot be for its table.
+// Grants returns the statements that grant the role everything a policy needs, including what it already has, and what
+// complete counts, holds, forecasts and undo need. Memberships that the role can do without are comments. Validate must
+// have accepted the policy. Grants fails with failure.Violations if the policy is not allowed for its table.
 func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
 	c := &checker{Policy: p, env: env, similar: hints(ctx, db)}
 	if !c.checkTable() {

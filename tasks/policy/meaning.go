@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// isoDate matches dates and times that PostgreSQL reads in the same way whatever its clock and settings are.
+// isoDate matches dates and times that PostgreSQL reads in the same way whatever its clock and settings.
 var isoDate = regexp.MustCompile(`^(?:-?infinity|(?:\d{4,6}-\d\d-\d\d(?:[T ]|$))?(?:\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?` +
 	`(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?)$`)
 
@@ -18,8 +18,8 @@ var wholeNumber = regexp.MustCompile(`^-?\d+$`)
 // matter.
 var plainInterval = regexp.MustCompile(`^(?:P.*|-?\d+(?:\.\d+)? ?[A-Za-z]+)$`)
 
-// meanings looks at the types of which a type $1 consists. It returns whether they include dates or times, amounts
-// of money, or intervals, and whether the type is a row or has one.
+// meanings returns whether the types of which the type $1 consists include dates or times, amounts of money, intervals,
+// or rows.
 const meanings = `
 WITH RECURSIVE part (oid) AS (SELECT $1::text::regtype::oid UNION SELECT of.oid FROM part JOIN pg_type t USING (oid)
   CROSS JOIN LATERAL (SELECT t.typelem AS oid WHERE t.typcategory = 'A' UNION ALL SELECT t.typbasetype

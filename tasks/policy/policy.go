@@ -70,8 +70,8 @@ type KeepNewest struct {
 	Count   int      `json:"count"`
 }
 
-// Assign sets a text made from the row's key, as rules.FromKey, if ValueFromKey is given, otherwise NULL if Value is
-// nil.
+// Assign sets a column to a text made from the row's key if ValueFromKey is given (see rules.FromKey), and otherwise to
+// Value; nil means NULL.
 type Assign struct {
 	Column       string  `json:"column"`
 	Value        *string `json:"value,omitempty"`
@@ -94,7 +94,7 @@ var ops = map[string]rules.Op{
 
 func (p Policy) Etag() string { return etag.Of(p) }
 
-// Basis changes if the rule does, or if a different relation has the name of one of its tables.
+// Basis changes if the rule changes, or if a different relation gets the name of one of its tables.
 func (p Policy) Basis() string {
 	p.Description, p.Enabled, p.Limit, p.Undo = "", false, 0, nil
 	if p.Partitions == purge.DropPartitions {

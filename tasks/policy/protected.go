@@ -65,9 +65,9 @@ func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	return ""
 }
 
-// protectedItself returns why no policy may change a table itself, without regard to foreign keys. The application
-// also sees the rows of tables that inherit from its own, and a policy those of all tables that inherit from its
-// table.
+// protectedItself returns why no policy may change a table itself, without regard to foreign keys. Inheritance counts
+// both ways: the application also sees the rows of tables that inherit from its own, and a policy changes those of
+// tables that inherit from its table.
 func protectedItself(c *campaign.Catalog, t *campaign.Table) string {
 	why := protectedName(c, t.Schema, t.Name)
 	for _, name := range t.Ancestors {

@@ -16,8 +16,8 @@ type Relation struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
-	// Identity distinguishes the table and its columns from others of the same names. It is as of when the policy was set
-	// or last read, and empty if there was no such table then.
+	// Identity distinguishes the table and its columns from others of the same names. It is taken when the policy is set
+	// or read, and empty if there was no such table then.
 	Identity string `json:"identity"`
 }
 
@@ -73,7 +73,8 @@ func relationOf(t *campaign.Table, columns ...string) Relation {
 	return r
 }
 
-// requireSame fails if other relations have the names of the policy's by now: a run may have begun long before.
+// requireSame fails if the names of the policy's relations belong to other relations by now: the run may have begun
+// long ago.
 func (p Policy) requireSame(c *campaign.Catalog) error {
 	for _, r := range p.Relations {
 		if r.identityOf(c.Table(r.quoted())) != r.Identity {

@@ -26,8 +26,8 @@ const (
 // zoned matches times with a zone.
 var zoned = regexp.MustCompile(`(?:Z|:.*[+-]\d\d(?::?\d\d)?)$`)
 
-// CheckRows checks the rows of a hold against a database by the rules for the filters of policies, and completes their
-// names and types. It returns their table, and fails as Policy.Check does.
+// CheckRows checks the rows of a hold against a database, by the same rules as the filters of policies, and fills in
+// their stored names and types. It returns their table, and fails as Policy.Check does.
 func CheckRows(
 	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, rows *rules.HeldRows,
 ) (*campaign.Table, error) {

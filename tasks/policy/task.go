@@ -48,7 +48,7 @@ func (p Policy) Task() rules.Task {
 	}
 }
 
-// parts returns the parts of the policy's rule. Those that cost little come first.
+// parts returns the parts of the policy's rule. Cheap ones come first.
 func (p Policy) parts() (parts []part) {
 	add := func(field string, of rules.Part) { parts = append(parts, part{field, of}) }
 	if a := p.OlderThan; a != nil {
@@ -100,7 +100,7 @@ func (p Policy) tables(env rules.Env, in *rules.Plan) ([]*campaign.Table, error)
 	}
 	c := &checker{Policy: p, env: env}
 	t := c.find("policy.table", p.TableName())
-	if t == nil { // the table was dropped, renamed or moved; it counts as retained, since it may still have rows
+	if t == nil { // the table was dropped, renamed or moved; it counts as skipped, since it may still have rows
 		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
 		return nil, nil
 	}

@@ -20,8 +20,7 @@ var (
 	notInNames  = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// NameOf returns a name for a policy that is about something called text, with the suffix at its end; "" if nothing of
-// the text and the suffix can be in a name.
+// NameOf makes the name of a policy from a text and a suffix; "" if they have no character that a name may have.
 func NameOf(text, suffix string) string {
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
 	const longest = 40
@@ -39,7 +38,7 @@ const (
 	maxValue       = 8_192 // bytes
 )
 
-// Validate fails with failure.Violations if the policy is wrong whatever the database.
+// Validate fails with failure.Violations if the policy is invalid regardless of the database.
 func (p Policy) Validate() error {
 	var wrong failure.Violations
 	if !namePattern.MatchString(p.Name) {

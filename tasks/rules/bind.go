@@ -33,7 +33,7 @@ type DryRun struct {
 	Deleted map[string][]int64
 	// Processed are the parents whose dependent rows it would delete. Some of their own rows may be retained.
 	Processed map[string][]int64
-	// RolledUp is when the period begins whose rows a task would roll up.
+	// RolledUp has the start of the period whose rows a task would roll up.
 	RolledUp map[string]*time.Time
 }
 
@@ -176,8 +176,8 @@ func (b *Binder) except(ctx context.Context, j *Job, s purge.Sweep) (purge.Sweep
 	return restricted(j, s.Without(needed), true, e.ReadsDistributed), nil
 }
 
-// restricted adjusts a sweep whose condition has more than the job's rule. It notes whether the added condition
-// reads other tables, and whether one of them is distributed.
+// restricted adjusts a sweep to a condition that was added to the job's rule, and that may read other tables. If it
+// reads a distributed one, rows are no longer found by their TIDs.
 func restricted(j *Job, s purge.Sweep, readsOthers, readsDistributed bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || readsOthers
 	if readsDistributed && !s.NoTIDs {
@@ -231,8 +231,7 @@ func Intersection(ids, others []int64) (both []int64) {
 	return both
 }
 
-// Bind sets the values that are known only when the SQL is sent. ids are the current parents, or the ids that a
-// query is about.
+// Bind replaces the placeholders by the values that are known only when the SQL is sent. ids replace ParentIDs and IDs.
 func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlexpr.Expr, error) {
 	return sql.Bind(func(value any) (any, error) {
 		switch v := value.(type) {
@@ -303,7 +302,7 @@ const (
 // so that statements need neither ids that belong to other tables nor subqueries for each row.
 type OnHold struct {
 	Engine *purge.Engine
-	// ConditionsOnly is set for explanations, which are about single rows and read no ids.
+	// ConditionsOnly is set for explanations, which check single rows and read no lists of ids.
 	ConditionsOnly bool
 
 	ids map[string][]int64 // by query

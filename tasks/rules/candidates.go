@@ -13,12 +13,12 @@ type Candidates struct {
 	Task string
 	Job  Job
 	Rows purge.Candidates
-	// ByKey is set if foreign keys delete or change these rows together with others.
+	// ByKey is set if foreign keys, not the job itself, delete or change these rows.
 	ByKey bool
 }
 
-// CandidatesOf returns the job's candidates, followed by one for each partition whose rows foreign keys delete or
-// change with the job's rows.
+// CandidatesOf returns the job's own candidates, followed by those of each relation whose rows foreign keys delete or
+// change with them.
 func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 	if !s.Refused.IsZero() {
 		s = s.Without(s.Refused)
@@ -37,7 +37,7 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 }
 
 // CascadedJobs returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
-// result to some relations; nil means all. Tables that the role cannot read are left out.
+// result to some relations; nil means all. Tables on other servers, and those that the role cannot read, are left out.
 func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) {
 	hidden := func(table int) bool {
 		return slices.ContainsFunc(s.Cascade.Reads(table), func(i int) bool { return !readable(j.Affected[i]) })
@@ -80,8 +80,8 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 
 func (s Candidates) Key() string { return s.Task + "/" + s.Job.Unit }
 
-// Hides reports whether a later job no longer finds the rows of s: they are deleted, or a date is updated that the
-// rules of the later job read.
+// Hides reports whether a later job no longer finds the rows of s, because they are deleted or because a date that the
+// later job's rules read is updated.
 func (s Candidates) Hides(later Job) bool {
 	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
 		return slices.Contains(later.DateColumns, a.Column)
@@ -102,7 +102,8 @@ func Touches(j Job, table string) bool {
 	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }
 
-// Exclusions returns the conditions of those sets before s that hide rows from it, if a filter accepts their jobs.
+// Exclusions returns the conditions of the sets before s that hide rows from it. Only sets whose jobs filter accepts
+// count.
 func Exclusions(all []Candidates, filter func(Job) bool, s Candidates) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
 		if before.Key() == s.Key() {
@@ -115,8 +116,8 @@ func Exclusions(all []Candidates, filter func(Job) bool, s Candidates) (conditio
 	return conditions
 }
 
-// CandidatesOfRelation returns what is needed to count a relation of this database in a single scan: its sets in order,
-// and their rows without those that earlier sets hide.
+// CandidatesOfRelation returns a relation's sets in order, and for each the rows that earlier ones do not hide: a
+// single scan can count them all. Sets whose rows have no TIDs on this server are left out.
 func CandidatesOfRelation(all []Candidates, relation string) (sets []Candidates, rows []purge.Candidates) {
 	for i, s := range all {
 		if s.Job.Relation != relation || s.Job.NoTIDs {
@@ -150,8 +151,7 @@ func paired(before []Candidates, s Candidates) *purge.PairedCandidates {
 	return p
 }
 
-// RelatedRelations returns a relation, and those whose jobs decide which paired rows are deleted with the relation's
-// own.
+// RelatedRelations returns a relation, and those whose jobs decide which paired rows are deleted with its rows.
 func RelatedRelations(jobs []Job, relation string) map[string]bool {
 	related := map[string]bool{relation: true}
 	for _, j := range jobs {

@@ -42,7 +42,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 			}
 		}
 		for _, k := range tables[parent].Refusals {
-			if k.Table == job.Table { // whether rows of other tables refuse shows when the deletion is tried
+			if k.Table == job.Table { // if rows of other tables refuse, the deletion fails
 				cascade.Keys = append(cascade.Keys, key(parent, k))
 			}
 		}
@@ -83,7 +83,7 @@ func readable(t *campaign.Table) bool {
 	return t.CanSelect && !slices.ContainsFunc(t.Leaves, func(l campaign.Leaf) bool { return !l.CanSelect })
 }
 
-// requireCascaded adds the rights that a policy needs to a table whose rows foreign keys delete or change: previews
+// requireCascaded requires the rights that a policy needs to a table whose rows foreign keys delete or change: previews
 // count these rows in each partition, and undo locks them.
 func (s *stepCompiler) requireCascaded(t *campaign.Table) {
 	rights := []string{"SELECT"}
@@ -97,8 +97,8 @@ func (s *stepCompiler) requireCascaded(t *campaign.Table) {
 	}
 }
 
-// refused is the condition that foreign keys of other tables keep a row r from being deleted, or a row that would be
-// deleted with it. It is empty if none does.
+// refused is the condition that foreign keys of other tables refuse to delete a row r, or a row that would be deleted
+// with it. It is empty if none can, and for tasks other than policies.
 func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	if c.plan.Task.Kind != Policy || step.Update != nil || step.childless() || c.cannotJoin() {
 		return sqlexpr.Expr{}
@@ -112,7 +112,7 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	})
 	var own, below []*campaign.Cascade
 	for _, k := range r.table.Keeping() {
-		if c.env.AllRights { // without, the rows are tried, and fail
+		if c.env.AllRights { // without the right, deleting the rows is tried and fails
 			c.plan.requireRights(c.env, k.Table, "SELECT")
 		}
 		switch {
@@ -130,8 +130,8 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	return condition
 }
 
-// refusedBelow is the condition that one of some keys refuses to delete r or a row that would be deleted with it,
-// because of a row that would not. It follows the keys from r to these rows, since keys may lead from a table back to
+// refusedBelow is the condition that one of the refusing keys prevents deleting r, or a row that would be deleted with
+// r, because of a row that would remain. It follows the keys from row to row, since they may lead from a table back to
 // itself.
 func (c *compiler) refusedBelow(r row, going []*campaign.Table, refusing []*campaign.Cascade) sqlexpr.Expr {
 	step := func(k *campaign.Cascade, columns string) sqlexpr.Expr {

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// companion returns the statement that accompanies each changed row, if any. If the step may do without it, writes
-// describes the rows that it inserts.
+// companion returns the statement that accompanies each deletion or update, if any. writes describes the rows that it
+// inserts, if rows may be changed without it; otherwise it is empty.
 func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
 	switch {
 	case step.Records && c.env.Record != nil && !c.env.DryRun:
@@ -48,8 +48,8 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	}
 }
 
-// remoteRecord returns a statement that records which deleted deliveries are retained on a mid-sourcing server. As
-// part of the deletion, it records each of them exactly once.
+// remoteRecord returns a statement that records which deleted deliveries are retained on a mid-sourcing server; nil if
+// the table lacks the columns for it. It is part of the deletion, so each delivery is recorded exactly once.
 func (c *compiler) remoteRecord() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {

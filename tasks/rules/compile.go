@@ -24,12 +24,13 @@ type Env struct {
 	Earlier map[string]time.Time
 	// DryRun is set if nothing is changed, so that fewer rights are needed.
 	DryRun bool
-	// AllRights lists in Plan.Rights every right the role needs, including those it already has.
+	// AllRights makes Plan.Rights list every right that the role needs, including those that it already has.
 	AllRights bool
-	// Pipeline has all tasks. Their rules define which rows belong to rows on hold.
+	// Pipeline has all tasks. Their steps define which rows belong to a delivery, list or workflow on hold.
 	Holds    Holds
 	Pipeline []Task
-	// Predecessors are the tasks up to the compiled one in a dry run. Tables are read as these would have left them.
+	// Predecessors are, in a dry run, the tasks up to and including the compiled one. Tables are read as they would have
+	// left them.
 	Predecessors []Task
 	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil where
 	// plans are not executed.
@@ -45,22 +46,21 @@ type Plan struct {
 	// Partitionless are the jobs on partitioned tables that have no partition yet, so that there is nothing to do.
 	Partitionless []Job
 	SkippedSteps  []Skip
-	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes say why.
+	// SkippedTables may have rows for the task, but are cleaned only in part or not at all. Notes say why.
 	SkippedTables []*campaign.Table
 	Drops         []Drop
 	// RollUpOnHold is set if foreign keys may delete or change rows on hold together with rows that are rolled up.
 	RollUpOnHold bool
 	// Notes say what the plan leaves out, and why.
 	Notes []message.Message
-	// Rights are the GRANT statements for what the role lacks, and RunRights those for what only a run needs, if the plan
-	// is of a dry run.
+	// Rights are GRANT statements for what the role lacks. If the plan is for a dry run, RunRights are those that only a
+	// run needs.
 	Rights, RunRights []string
 
 	reads []*campaign.Table // the tables that the SQL being compiled reads
 }
 
-// Relations returns the object ids of the relations that the jobs change and read, by quoted name. There are none
-// if the task could not be compiled.
+// Relations returns the object ids of the relations that the jobs change and read, by quoted name. The plan may be nil.
 func (p *Plan) Relations() map[string]string {
 	if p == nil {
 		return nil
@@ -132,14 +132,14 @@ type Job struct {
 	Location string
 	// Unlogged is set if standbys have none of the rows.
 	Unlogged bool
-	// CompanionWrites describes the rows that the companion statement writes, if it may be left out when it fails;
-	// otherwise empty.
+	// CompanionWrites describes the rows that the companion statement writes. It is empty if the statement may not be left
+	// out when it fails.
 	CompanionWrites string
-	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is set if no
-	// other rule matches a row: if no parent table is trusted, there is nothing to do then.
+	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is set if every rule
+	// has such a link: there is nothing to do then unless a parent table is trusted.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// OnHold are the ways in which rows are on hold. Where does not exclude these rows.
+	// OnHold are the conditions under which rows are on hold. Where does not exclude these rows.
 	OnHold []HoldCondition
 	// Except are the rows that are retained because parents of another task are; nil if there are none.
 	Except *Except
@@ -156,13 +156,13 @@ func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
 type Except struct {
 	Task    string
 	Parents *Parents
-	// Condition is true for the retained rows. ParentIDs are the ids of the retained parents.
+	// Condition is true for the retained rows. Its placeholder ParentIDs stands for the ids of the retained parents.
 	Condition        sqlexpr.Expr
 	ReadsDistributed bool
 	Rights           []string
 }
 
-// Drop is a compiled kind of work tables.
+// Drop is a kind of work table, compiled for a database.
 type Drop struct {
 	WorkTables
 	Owner *campaign.Table
@@ -209,8 +209,8 @@ type (
 	ParentIDs struct{}
 	// IDs are the ids that a query is about, such as those in the names of work tables.
 	IDs struct{}
-	// RemoteIDs are the IDs that are retained on their mid-sourcing servers. If there are none, the companion statement is
-	// left out.
+	// RemoteIDs are those of the current ids that are retained on their mid-sourcing servers. If there are none, the
+	// companion statement is left out.
 	RemoteIDs struct{}
 	// SucceededTask is whether the task of that name has succeeded in this run.
 	SucceededTask string
@@ -221,7 +221,7 @@ type (
 	DryRunParents string
 	// RolledUpFrom is the start of the period that the task of that name would roll up, or NULL.
 	RolledUpFrom string
-	// Lookup is the result of a query, which is run once in a task.
+	// Lookup is the result of a query that is run once per task.
 	Lookup string
 )
 
@@ -256,7 +256,7 @@ func (p *Plan) Describe(j Job) string {
 	return join(j.Rule, ", ", fmt.Sprintf("of a row of %s: %s", p.Parents.Table.Name, p.Parents.Rule))
 }
 
-// defaultLimit is the most rows of a statement whose step sets no limit.
+// defaultLimit is the most rows of a statement if its step sets no limit.
 const defaultLimit = 5_000
 
 // JudgedByOtherServer is the location of rows that are on this server but that a rule compares with rows of a
@@ -364,7 +364,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.retain(table)
 		return nil
 	}
-	if s.plan.Task.Kind == Policy { // all that is missing is named at once, even if the rule cannot be compiled without
+	if s.plan.Task.Kind == Policy { // name all missing rights at once, even if the rule cannot be compiled without them
 		s.plan.requireRights(s.env, table, s.step.Rights()...)
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
@@ -454,7 +454,7 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 
 // skip records why the step skips a table, to explain it later for one of the table's rows.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
-	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the notes of the task's plan are free of duplicates
+	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the task's plan drops repeated notes
 	err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
 	var why []string
 	for _, n := range slices.Concat(s.parentNotes, alone.Notes) {
@@ -513,8 +513,8 @@ func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	return facts
 }
 
-// spares returns why the step has nothing to do with the rows of a leaf, as is known without reading them; "" if it
-// may have.
+// spares returns why the step cannot match any row of a leaf, as far as that is known without reading the leaf; "" if
+// it may match some.
 func (s *stepCompiler) spares(leaf campaign.Leaf, table *campaign.Table) string {
 	switch {
 	case s.step.Dependent(): // rows that arrive in the meantime would lose their parents
@@ -637,8 +637,8 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 
-// hidesRows reports whether queries of a table, the compiled one or one that its rule reads, might hide rows. If so, it
-// notes that the compiled table is not cleaned completely.
+// hidesRows reports whether queries may not see all rows of a table, which is the compiled one or one that its rule
+// reads. If so, it notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
 	switch {
 	case t.RowSecurity:
@@ -653,8 +653,8 @@ func (c *compiler) hidesRows(t *campaign.Table) bool {
 // distributed table with a local one, but runs such a subquery on the server that has its table.
 func (c *compiler) cannotJoin() bool { return c.distributed || c.table.Location != "" }
 
-// trustedParent returns a parent table in which a missing row proves that it does not exist. Otherwise it adds a
-// note and returns nil.
+// trustedParent returns the parent table if a row that is not found in it certainly does not exist. Otherwise it adds a
+// note or the missing right, and returns nil.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name)
 	unknown := func(problem string) {
@@ -775,8 +775,8 @@ func coalesce(r row, columns ...string) string {
 	return "COALESCE(" + strings.Join(present, ", ") + ")"
 }
 
-// compileDrop compiles dropping a kind of work tables. If the database cannot show which of them are in use, it
-// only notes why.
+// compileDrop adds a kind of work table to the plan's drops. If it cannot be found out which tables are in use, it only
+// notes why.
 func compileDrop(p *Plan, kind WorkTables, env Env) {
 	if env.Catalog.Table("NmsDelivery") == nil {
 		p.note(message.DeliveriesMissing.With())
@@ -809,7 +809,7 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 	p.Drops = append(p.Drops, d)
 }
 
-// idQuery returns a query for those ids among IDs that are keys of rows which the rule matches.
+// idQuery returns a query for the ids among IDs that are keys of rows that the rule matches.
 func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
 	known := sqlexpr.Format("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",

@@ -57,8 +57,9 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
 }
 
-// deleted is the condition that the task of a policy deletes a row, by its rule or by foreign keys. It is exact unless
-// that depends on more than the row and those that it refers to. path has the tables from which keys were followed.
+// deleted is the condition that the task of a policy deletes a row, by its rule or by foreign keys. It is not exact if
+// that depends on other rows than this one and those to which it refers. path has the tables from which keys were
+// followed.
 func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted sqlexpr.Expr, exact bool) {
 	deleted, exact = c.deletedAlone(task, r)
 	var going []*campaign.Table
@@ -87,9 +88,9 @@ func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted s
 	return deleted, exact
 }
 
-// maxForeseen is how long a condition may be that foresees what a policy deletes, in bytes of SQL. What leads to longer
-// ones, such as a hold with foreign keys in circles, multiplies with each policy and key, until planning takes all
-// memory.
+// maxForeseen is the longest condition, in bytes of SQL, by which a dry run foresees what a policy deletes. Longer
+// ones, such as those of a hold with foreign keys in circles, multiply with each policy and key until planning takes
+// all memory.
 const maxForeseen = 2 << 10
 
 // deletedAlone is the condition that the rule of a policy deletes a row.
@@ -114,7 +115,7 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 		}
 		if rules, _ := alone.anyRule(step.Rules, r); !rules.IsZero() {
 			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
-			for _, h := range onHold { // which is about a row r
+			for _, h := range onHold { // whose condition names the row r
 				rules = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM (SELECT %s.tableoid, %[2]s.*) AS r WHERE %[3]s)", rules,
 					r.alias, h.Condition)
 			}
@@ -197,7 +198,7 @@ func (c *compiler) estimates(step Step) (why []string) {
 // not account for.
 func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	for i, read := range reads {
-		t, itself := c.table, i == len(reads)-1 // read is about the row itself
+		t, itself := c.table, i == len(reads)-1 // the columns of the row itself
 		if read.table != nil {
 			t = read.table
 		}
@@ -210,7 +211,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
 					return true
 				}
-			case job.Childless && job.Table != t: // no key leads from its rows to others
+			case job.Childless && job.Table != t: // no row of another table refers to its rows
 			case job.Table.Clears(t):
 				return true
 			case slices.Contains(job.Table.Going(), t) && (!itself || job.Table != t) && !c.accounted(p.Task, t):
@@ -221,7 +222,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 	return false
 }
 
-// accounted reports whether afterPredecessors shows which rows of the table the task deletes.
+// accounted reports whether afterPredecessors leaves out exactly those rows of the table that the task deletes.
 func (c *compiler) accounted(task Task, t *campaign.Table) bool {
 	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
 		return true

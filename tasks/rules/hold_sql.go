@@ -12,21 +12,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// HoldCondition is one way in which a row r of a table is on hold.
+// HoldCondition is a condition under which a row r of a table is on hold.
 type HoldCondition struct {
 	Condition sqlexpr.Expr
 	// ReadsOthers is set if Condition reads other tables, and ReadsDistributed if it reads a distributed one.
 	ReadsOthers, ReadsDistributed bool
-	// Column is an integer column of r, or empty. Condition is then true if the column contains one of the ids that
-	// the query IDs returns.
+	// Column is an integer column of r, or empty. If it is set, Condition is true if the column contains one of the ids
+	// that the query IDs returns.
 	Column string
 	IDs    sqlexpr.Expr
-	// All are the ids of the holds, if IDs returns those of them that the table contains; it is nil if IDs returns ids
-	// of other rows.
+	// All are the ids of the holds, if IDs narrows them down to those that the table contains; nil if IDs returns ids of
+	// other rows.
 	All []int64
 }
 
-// holdFinder finds the ways in which rows of a table are on hold. It adds notes and missing rights to the plan.
+// holdFinder finds the conditions under which rows of a table are on hold. It adds notes and missing rights to the
+// plan.
 type holdFinder struct {
 	env    Env
 	plan   *Plan
@@ -34,9 +35,9 @@ type holdFinder struct {
 	linker holdLinker
 }
 
-// findOnHold returns the ways in which a row r of a table is on hold. A row also counts as on hold if a row that
-// would be deleted with it is: one with the same id in a paired table, or one that a foreign key deletes. So does a row
-// that refers to rows on hold, if these are HeldRows.
+// findOnHold returns the conditions under which a row r is on hold: itself, through a row with its id in a paired
+// table, through a row that a foreign key deletes or changes with it, or because it refers to a row in HeldRows. If the
+// table of HeldRows no longer exists, every row is on hold.
 func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
 	p.noteNamesakes(env, table)
 	switch {
@@ -58,8 +59,8 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
-// rowOnHold is the condition that a row r is on hold, or a row that would be deleted with it. It is empty if no row
-// is.
+// rowOnHold is the condition that a row r, or a row that would be deleted with it, is on hold. It is empty if none can
+// be.
 func rowOnHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
 	found, err := findOnHold(env, p, table)
 	for _, h := range found {
@@ -68,8 +69,8 @@ func rowOnHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr,
 	return condition, err
 }
 
-// byColumns returns the ways in which r itself is on hold: by its partition, by an id, or by its message, whose
-// delivery is on hold. There is one condition for each log of messages.
+// byColumns returns the conditions under which r itself is on hold: by its partition, by an id, by HeldRows, or by its
+// message, whose delivery is on hold. There is one condition for each log of messages.
 func (f holdFinder) byColumns() (found []HoldCondition) {
 	own := f.linker.links(f.table)
 	for _, leaf := range own.leaves {
@@ -105,7 +106,7 @@ func (f holdFinder) newCompiler() *holdCompiler {
 }
 
 // through is the condition that a column of r contains the key of a row of another table that is on hold, as compiled
-// by onHold. It is true for all rows if that table might hide rows.
+// by onHold. It is empty if no such row can be on hold, and true for all rows if that table might hide rows.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -134,7 +135,7 @@ func (f holdFinder) through(
 	}
 }
 
-// byForeignKeys returns the ways in which r refers to a row that is on hold as HeldRows.
+// byForeignKeys returns the conditions that r refers to a row in HeldRows, or to one that is on hold with them.
 func (f holdFinder) byForeignKeys() (found []HoldCondition) {
 	for _, k := range f.linker.referring(f.table) {
 		c := f.newCompiler()
@@ -148,7 +149,7 @@ func (f holdFinder) byForeignKeys() (found []HoldCondition) {
 	return found
 }
 
-// byPairedRows returns the ways in which a row of a paired table with the same id is on hold.
+// byPairedRows returns the conditions that a row of a paired table with the same id is on hold.
 func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 	for _, t := range f.env.Pipeline {
 		for _, step := range t.Steps {
@@ -203,7 +204,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	})}, nil
 }
 
-// byCascades returns the ways in which a row that a foreign key deletes or changes with r is on hold.
+// byCascades returns the conditions that a row that a foreign key deletes or changes with r is on hold.
 func (f holdFinder) byCascades() (found []HoldCondition) {
 	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {
@@ -270,8 +271,8 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 }
 
 // withChildren is the condition that a row, or a row that foreign keys delete with it, is on hold. It is empty if none
-// can be. path has the tables through which foreign keys were followed, the last one by the key arrived: whether the
-// row is on hold because it refers by this key to a row on hold is decided for that row.
+// can be. path has the tables through which foreign keys were followed; arrived is the key that led to the row, nil for
+// the first one. A hold on the row to which arrived refers does not count here, since it counts for that row.
 func (c *holdCompiler) withChildren(r row, arrived *campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
@@ -336,14 +337,14 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	return false
 }
 
-// HeldRows are the rows of a table with given values in all of some columns. They are on hold with the rows that
-// refer to them by foreign keys, and with those that refer to these.
+// HeldRows are the rows of a table that have the given values in all given columns. They are on hold together with the
+// rows that refer to them by foreign keys, directly or through other rows.
 type HeldRows struct {
 	// OID is the table's, and Table its full name.
 	OID     uint32       `json:"-"`
 	Table   string       `json:"table"`
 	Columns []HeldColumn `json:"columns"`
-	// Instead is empty, or what became of the hold's table, if this is another table with its name.
+	// Instead says what became of the hold's table, if another table has its name now; otherwise it is empty.
 	Instead string `json:"-"`
 }
 
@@ -363,7 +364,7 @@ func (h Holds) TablesOfRows() (names []string) {
 	return names
 }
 
-// changed returns why the rows cannot be found in a table any more; empty if they can.
+// changed returns why the rows can no longer be found in a table; empty if they can.
 func (h HeldRows) changed(t *campaign.Table) string {
 	for _, c := range h.Columns {
 		switch column, ok := t.Column(c.Column); {
@@ -402,8 +403,8 @@ func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {
 	p.note(message.HoldUnusable.With("table", t.NameIn(env.Catalog.Schema), "held", held, "problem", why))
 }
 
-// lost reports whether the table of rows on hold no longer exists. As any row might belong to them, all rows of the
-// given table are then retained, which it notes.
+// lost reports whether a table of HeldRows no longer exists. It then notes that all rows of t are retained, since any
+// of them might belong to the lost rows.
 func (p *Plan) lost(env Env, t *campaign.Table) bool {
 	for _, h := range env.Holds.Rows {
 		if held := env.Catalog.Table(h.Table); held == nil || held.OID != h.OID {
@@ -450,9 +451,9 @@ func (l holdLinker) referring(t *campaign.Table) (keys []*campaign.Cascade) {
 	return keys
 }
 
-// heldKeys is a query for the keys, as arrays of texts, of the rows to which a foreign key refers and that are on
-// hold as HeldRows. It begins with these, and follows the foreign keys that lead from them to others, each row once,
-// so that keys may lead in a circle. ok is false if the role cannot see all of these rows.
+// heldKeys is a WITH clause for the keys, as arrays of texts, of rows that are on hold by HeldRows; number 0 has those
+// to which k refers. It begins with HeldRows and adds the rows that refer to rows found before, each row once, so that
+// keys may lead in a circle. ok is false if the role cannot see all of these rows.
 func (c *holdCompiler) heldKeys(k *campaign.Cascade) (query sqlexpr.Expr, ok bool) {
 	followed := []*campaign.Cascade{k} // keys that refer to the same columns are followed once
 	number := func(k *campaign.Cascade) int {
@@ -500,8 +501,8 @@ func refers(k *campaign.Cascade, held, alias string) string {
 	return strings.Join(on, " AND ")
 }
 
-// belongs is the condition that a row refers, by a foreign key, to a row that is on hold as HeldRows. If the key is
-// an integer, ids is a query for the ids of such rows.
+// belongs is the condition that a row refers, by a foreign key, to a row in HeldRows, or to one that is on hold with
+// them. If the key is an integer, ids is a query for the ids of such rows.
 func (c *holdCompiler) belongs(r row, k *campaign.Cascade) (condition, ids sqlexpr.Expr) {
 	keys, ok := c.heldKeys(k)
 	switch {

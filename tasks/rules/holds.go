@@ -22,13 +22,12 @@ type Holds struct {
 	Rows []HeldRows
 }
 
-// Hold is one hold alone.
+// Hold is a single hold.
 type Hold struct {
 	ID, Reason string
 	Holds
 }
 
-// Add adds the holds of other.
 func (h *Holds) Add(other Holds) {
 	h.Names = append(h.Names, other.Names...)
 	h.Everything = h.Everything || other.Everything
@@ -53,12 +52,13 @@ func (h Holds) idsOf(table string) []int64 {
 	return nil
 }
 
-// HeldTable is a relation that is on hold with all of its rows, whatever its name is now. So is another relation that
-// has the name: it may be the same table, restored from a backup.
+// HeldTable is a relation that is on hold with all of its rows, even if it is renamed. Another relation that has the
+// name is on hold too: it may be the same table, restored from a backup.
 type HeldTable struct {
 	OID          uint32
 	Schema, Name string // when the hold was created
-	// NowSchema and NowName are empty if the relation no longer exists. Gone is set if no other one has its name, either.
+	// NowSchema and NowName are empty if the relation no longer exists. Gone is set if no other relation has its name
+	// either.
 	NowSchema, NowName string
 	Gone               bool
 }
@@ -129,7 +129,7 @@ func (l holdLink) of(alias string) sqlexpr.Expr {
 	return sqlexpr.OneOf(alias+"."+l.column, l.ids)
 }
 
-// holdLinks are which rows of a table are on hold by themselves.
+// holdLinks says which rows of a table are on hold by themselves.
 type holdLinks struct {
 	whole    bool       // all rows are on hold
 	leaves   []uint32   // rows in partitions with these object ids are on hold
@@ -184,7 +184,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 		}
 	}
 	own.rows = holds.matching(l.env.Catalog, table)
-	for _, k := range table.ChildKeys { // which the table's statements cannot follow
+	for _, k := range table.ChildKeys { // keys of its partitions or children, which statements on the table cannot follow
 		if l.mayBelong(k.Parent, map[*campaign.Table]bool{}) {
 			for _, leaf := range k.Table.Leaves {
 				if leaf.Location != "" {
@@ -218,8 +218,8 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	return own
 }
 
-// mayLink reports whether a row that a foreign key deletes or changes can be on hold for another reason than the row
-// to which it refers, or a row that foreign keys delete with it. Keys in visited are skipped.
+// mayLink reports whether a row that k deletes or changes, or a row that keys delete with it, can be on hold for
+// another reason than that the row refers to a row on hold by k. Keys in visited are skipped.
 func (l holdLinker) mayLink(k *campaign.Cascade, visited map[*campaign.Cascade]bool) bool {
 	if visited[k] {
 		return false
@@ -231,8 +231,8 @@ func (l holdLinker) mayLink(k *campaign.Cascade, visited map[*campaign.Cascade]b
 		slices.ContainsFunc(k.Table.Cascades, func(k *campaign.Cascade) bool { return l.mayLink(k, visited) })
 }
 
-// messageLogs returns the logs of messages that have the id of a delivery, even those that are not cleaned. It
-// returns none if the delivery mappings cannot be read; the tasks that delete by these logs then fail.
+// messageLogs returns the logs of messages that have the id of a delivery, including those that are not cleaned. It
+// returns none if the delivery mappings cannot be read; tasks that find rows by these logs then fail.
 func messageLogs(env Env, p *Plan) []*campaign.Table {
 	p.requireMappings(env)
 	skipped := &Plan{}
@@ -244,8 +244,8 @@ func messageLogs(env Env, p *Plan) []*campaign.Table {
 	return slices.DeleteFunc(logs, func(t *campaign.Table) bool { return !t.Has("iBroadLogId", "iDeliveryId") })
 }
 
-// NotCoveredByRecipients returns the tables whose rows tasks or foreign keys delete, and that refer to a recipient
-// in another way than by iRecipientId. A hold of recipients does not cover these.
+// NotCoveredByRecipients returns the tables whose rows tasks or foreign keys delete and that refer to a recipient, but
+// not by iRecipientId. A hold of recipients does not cover them.
 func NotCoveredByRecipients(env Env) (names []string, err error) {
 	names = []string{}
 	for _, t := range env.Pipeline {
@@ -265,8 +265,8 @@ func NotCoveredByRecipients(env Env) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// MayHold reports whether the environment's holds may keep a row of a table, given by its full or quoted name. They may
-// if the catalog has no such table.
+// MayHold reports whether the environment's holds may keep a row of a table, given by its full or quoted name. If the
+// catalog does not have the table, any hold may.
 func MayHold(env Env, table string) (bool, error) {
 	t := env.Catalog.Table(table)
 	if t == nil || env.Holds.Everything {

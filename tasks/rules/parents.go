@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// compileParents adds notes and returns nil if the parents are not applicable to the database.
+// compileParents compiles the parents for a database. If that is not possible, it adds notes and returns nil.
 func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
 	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
@@ -63,8 +63,8 @@ func (c *compiler) parentCondition() sqlexpr.Expr {
 	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
 
-// isParent is the condition that a row is one of the chosen parents. It evaluates the rules again, so that a parent
-// is retained if the application has changed it since it was chosen. A dry run has just chosen it.
+// isParent is the condition that a row is one of the chosen parents. It evaluates the rules again, so that a parent is
+// retained if the application has changed it since. A dry run does not, as it has only just chosen them.
 func (c *compiler) isParent() sqlexpr.Expr {
 	chosen := oneOf("r."+c.plan.Parents.Key, sqlexpr.Arg(ParentIDs{}, "bigint[]"))
 	if c.env.DryRun {
@@ -99,8 +99,8 @@ func oneOf(column string, ids sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format("%s <> 0 AND %s", column, sqlexpr.In(column, ids))
 }
 
-// messageOfParent is the condition that a column refers to the log of a message whose delivery is in the parent
-// set. ids is the query for the deliveries. If the step is not applicable, it adds a note and both are empty.
+// messageOfParent is the condition that a column refers to the log of a message whose delivery is one of the parents.
+// ids is the query for the deliveries. If the step is not applicable, it adds a note and both are empty.
 func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids string, err error) {
 	if !c.requireColumns(row{"r", c.table}, column) {
 		return where, "", nil
@@ -131,10 +131,10 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 	return where, strings.Join(parents, " UNION ALL "), nil
 }
 
-// neededByRetained returns the logs without which another task could not find the dependent rows of parents that it
-// retained: rows that refer to a message are linked to their delivery only through the message's log. If such rows may
-// be hidden, all logs of these parents are returned. It returns nil if no table has such rows. Notes are left to the
-// other task, which has them already.
+// neededByRetained returns the logs that another task needs to find the dependent rows of parents that it retained: a
+// row that refers to a message is linked to its delivery only through the message's log. If such rows may be hidden,
+// these are all logs of the retained parents. It returns nil if no table has such rows. It adds no notes, since the
+// other task has them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil

@@ -101,8 +101,8 @@ func (rs Rules) describe(env Env) string {
 }
 
 type (
-	// noOption is for parts that read no option and do not change with time alone, timeless for parts that may read an
-	// option.
+	// noOption is embedded in parts that read no option and do not change with time alone, timeless in parts that may read
+	// an option.
 	noOption struct{ timeless }
 	timeless struct{}
 )
@@ -292,7 +292,7 @@ const (
 	StartsWith     Op = "starts with"
 )
 
-// Filter compares a column of a table that a policy names. PostgreSQL converts the values to the column's type.
+// Filter compares a column of a policy's table. PostgreSQL converts the values to the column's type.
 type Filter struct {
 	noOption
 	Column string

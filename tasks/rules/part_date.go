@@ -126,10 +126,10 @@ func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 		int64(delay.Seconds()))
 }
 
-// inWholePartition is true for rows of partitions of which all rows have the age.
 type inWholePartition struct{ age Age }
 
-// InWholePartition is true for rows of a range partition, by the date alone, that ends before the cutoff of an age.
+// InWholePartition is true for rows of a partition that ends before the cutoff of an age, in a table that is
+// partitioned by range of that date alone.
 func InWholePartition(age Age) Part { return inWholePartition{age} }
 
 func (p inWholePartition) applies(c *compiler, r row) bool { return p.age.applies(c, r) }
@@ -146,7 +146,7 @@ func (p inWholePartition) option() campaign.Option { return p.age.option() }
 
 func (inWholePartition) columns() []string { return nil }
 
-// A partition's bounds are later than the date of the row.
+// The time is unknown: rows leave with their partition, which ends after their dates.
 func (inWholePartition) trueFrom(*compiler, row) (unknown sqlexpr.Expr) { return unknown }
 
 // Never is a time that is never reached. The API cannot represent a later time, and PostgreSQL can still add a

@@ -49,8 +49,8 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Join(" AND ", orphan, has), true
 }
 
-// isLink returns the condition, to be put after a column, that it is a link. Applications also write 0, an empty
-// text or the zero UUID if there is no link.
+// isLink returns the SQL that, put after a column, tests whether it is a link. Applications also write 0, an empty text
+// or the zero UUID if there is no link.
 func (p Orphan) isLink(r row) string {
 	column, _ := r.table.Column(p.Column)
 	switch {
@@ -89,7 +89,7 @@ func (Unreferenced) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("NOT (%s)", c.referredBy(r, r.table.KeysTo())), true
 }
 
-// referredBy is the condition that a row of another table refers to the row by one of some foreign keys.
+// referredBy is the condition that a row of another table refers to the row by one of the keys.
 func (c *compiler) referredBy(r row, keys []*campaign.Cascade) (condition sqlexpr.Expr) {
 	for _, k := range keys {
 		condition = sqlexpr.Or(condition, sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)",

@@ -25,8 +25,8 @@ type Newest struct {
 
 func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// maxNullable is how many columns of a group may have NULL if an index is to find rows: each combination of NULLs
-// is compared in another way.
+// maxNullable is the most columns of a group that may have NULL for an index to be used: each combination of NULLs
+// needs another condition.
 const maxNullable = 3
 
 type groupColumn struct {
@@ -76,7 +76,7 @@ func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("%s %s %s", r.column(p.OrderBy), p.older(r.table), last), true
 }
 
-// older returns the operator that is true for a value of OrderBy and a newer one.
+// older returns the operator that compares a value of OrderBy with a newer one.
 func (p Newest) older(t *campaign.Table) string {
 	column, _ := t.Column(p.OrderBy)
 	return column.Operator("<")
@@ -117,9 +117,9 @@ func nullCombinations(per []groupColumn) []combination {
 	return all
 }
 
-// conditions returns two lists of conditions: has, that a group has the combination, if any column may be NULL; and
-// in, that a row, given by its alias, is in that group. NULLs are compared by IS NULL, since no index can be used
-// for IS NOT DISTINCT FROM.
+// conditions returns two lists of conditions: in, that a row, given by its alias, is in a group with the combination;
+// and has, that the group has it, which is nil if no column may be NULL. NULLs are compared by IS NULL, since IS NOT
+// DISTINCT FROM cannot use an index.
 func (c combination) conditions(per []groupColumn, alias string, of func(groupColumn) string) (has, in []string) {
 	for i, g := range per {
 		column := alias + "." + g.name
@@ -171,7 +171,7 @@ func (c *compiler) newest(rules Rules) *purge.Newest {
 		env:   c.env,
 		plan:  &Plan{Task: c.plan.Task},
 		table: t,
-	} // the rule has noted what there is to note
+	} // compiling the rule has added the notes
 	rest, ok := silent.allParts(slices.Delete(slices.Clone(rules[0]), at, at+1), row{"r", t})
 	if !ok {
 		return nil

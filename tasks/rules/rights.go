@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// requireRights adds the missing ones of some rights to a table, which is nil if it does not exist.
+// requireRights adds those of the rights to a table that the role lacks. The table is nil if it does not exist.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t != nil {
 		p.addRights(missing(env, t.Schema, t.Quoted(), t.Rights, rights))
@@ -22,8 +22,8 @@ func (p *Plan) addRights(now, later []string) {
 	p.Rights, p.RunRights = AddGrants(p.Rights, now...), AddGrants(p.RunRights, later...)
 }
 
-// missing returns the GRANT statements for the missing ones of some rights to a relation. A dry run needs only SELECT:
-// later are those for the run.
+// missing returns GRANT statements for those of the rights to a relation that the role lacks. A dry run needs only
+// SELECT: later has the rights that only the run needs.
 func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (now, later []string) {
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
 	if env.AllRights {
@@ -55,7 +55,7 @@ func missing(env Env, schema, relation string, r campaign.Rights, rights []strin
 	return now, later
 }
 
-// AddGrants adds statements to others. A relation that both name keeps one GRANT, with the rights of both.
+// AddGrants adds statements to others. GRANTs on the same relation become one, with the rights of both.
 func AddGrants(list []string, more ...string) []string {
 	list = slices.Clone(list)
 	for _, statement := range more {

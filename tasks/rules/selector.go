@@ -27,7 +27,8 @@ func Tables(names ...string) Selector {
 	}
 }
 
-// Matching selects tables by a pattern of their stored names and by their features. what names them in a note.
+// Matching selects tables by a pattern of their stored names and by their features. what is their plural noun for
+// notes.
 func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		matches := func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) }
@@ -53,7 +54,7 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// skipInPlaceOf reports whether a view or partition has the name of a table, and notes it.
+// skipInPlaceOf reports whether a view or partition has the name of a table. If so, it notes that the table is skipped.
 func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	t := c.InPlaceOf(name)
 	if t == nil {
@@ -83,7 +84,7 @@ func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.TrackingLogs)
 }
 
-// selectLogs returns the logs of some listers, each table once, and notes what these left out.
+// selectLogs returns the logs that the listers find, each table once, and notes what they left out.
 func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if !p.requireMappings(env) {
 		return nil, nil
@@ -114,7 +115,7 @@ func (p *Plan) requireMappings(env Env) bool {
 	return mapping == nil || mapping.CanSelect
 }
 
-// Family is a kind of table that the application and its customers may have any number of.
+// Family is a kind of table that exists any number of times, since customers can add their own.
 type Family struct {
 	// Select returns the tables that the task cleans.
 	Select Selector

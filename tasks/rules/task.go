@@ -27,13 +27,13 @@ type Task struct {
 	Kind        Kind
 	Title       string
 	Description string
-	// Requires are earlier tasks that must succeed before this one runs. A task that was not selected, or had nothing
-	// to do, does not count.
+	// Requires are earlier tasks that must succeed before this one runs. Tasks that were not selected, or had nothing to
+	// do, do not count.
 	Requires []string
-	// ParentSet is nil if the steps are independent. Otherwise the parents are deleted together with all rows that
-	// depend on them.
+	// ParentSet is nil if the steps are independent. Otherwise they work on a set of parents and the rows that depend on
+	// them.
 	ParentSet *ParentSet
-	// Steps are executed in order. Steps on rows that depend on the parents come first.
+	// Steps are executed in order: rows that depend on parents are deleted before the parents.
 	Steps []Step
 	// RollUp describes rows that are replaced by their sums, if any.
 	RollUp *RollUp
@@ -43,11 +43,13 @@ type Task struct {
 	Vacuums bool
 	// Disabled is set if the task runs only in dry runs that name it.
 	Disabled bool
-	// Names are further tables of any schema that the task reads or changes.
+	// Names are further tables, in any schema, that the task reads or changes.
 	Names []string
-	// Basis is the text of a rule that can be changed. A saved plan with another basis does not apply to the task.
+	// Basis identifies a rule that users can change; it is empty for others. A saved plan with another basis does not
+	// apply to the task.
 	Basis string
-	// Revision is the stored form of a rule that can be changed or disabled. A run stops when it changes.
+	// Revision identifies the stored version of a rule that users can change or disable; it is empty for others. A run
+	// stops when it changes.
 	Revision string
 	// Undo is how long the trash keeps deleted rows after the run ends; nil if not set.
 	Undo *time.Duration
@@ -55,7 +57,7 @@ type Task struct {
 	Advances campaign.Option
 }
 
-// StatisticsTask is the name of the task that vacuums. Later tasks vacuum the tables that they empty themselves.
+// StatisticsTask is the name of the task that vacuums. Tasks after it vacuum the tables that they empty themselves.
 const StatisticsTask = "statistics"
 
 // ParentSet describes the parents of a task. They are chosen once, when the task starts, so that no parent is
@@ -68,50 +70,50 @@ type ParentSet struct {
 	MidSourced bool
 }
 
-// Step is a statement on one or several similar tables.
+// Step is a statement on one table, or on several similar ones.
 type Step struct {
 	On Selector
-	// Link is the column by which rows refer to the parents, if only such rows match.
+	// Link is the column that refers to a parent. If set, only rows that refer to one of the parents match.
 	Link string
-	// Message is the column with the id of a message's log, if only rows match whose message belongs to a delivery among
-	// the parents.
+	// Message is the column that refers to the log of a message. If set, only rows match whose message belongs to one of
+	// the parents, which are deliveries.
 	Message string
 	// OfParents is set if only the parents themselves match.
 	OfParents bool
 	Rules     Rules
-	// NeededBy is a task with steps that depend on messages. Logs are retained if that task needs them to find the
-	// dependent rows of parents that it retained in this run.
+	// NeededBy is a task that finds rows through the logs of messages, as its steps with Message do; nil if there is none.
+	// A log is retained if that task needs it to find the dependent rows of parents that it retained in this run.
 	NeededBy *Task
-	// Update has the new values of rows; nil deletes them. Assignments to missing columns are left out.
+	// Update has the new values of rows; nil deletes them. Assignments to columns that a table does not have are left out.
 	Update []Assignment
-	// Partitions is what to do with partitions whose rows all match, if the rules are a single age.
+	// Partitions says what to do with partitions whose rows all match, if the rules only compare one date with a cutoff.
 	Partitions purge.Partitions
 	// Limit is the most rows that one statement may touch; 0 means 5,000.
 	Limit int
 	// Paired is a table whose rows with the same ids are also deleted.
 	Paired *Paired
-	// ByKey is the integer column that a sweep uses if the rows are on another server; empty for the table's key.
+	// ByKey is the integer column by which a sweep finds rows on another server; empty means the table's key.
 	ByKey string
-	// Entry is written for each row; it may be nil.
+	// Entry is the entry of the job log that is written for each row; nil for none.
 	Entry *Entry
 	// Records is set if deliveries that are retained on their mid-sourcing servers are recorded.
 	Records bool
-	// Empties is set if the step regularly deletes most rows of a table, so that guards do not limit their share.
+	// Empties is set if the step regularly deletes most rows of a table. The share guard does not apply then.
 	Empties bool
-	// Tables describes the tables that belong to single rows, which are lists, and that are dropped with them; nil if
+	// Tables describes the tables that belong to single rows and are dropped with them, such as those of lists; nil if
 	// there are none.
 	Tables *OwnTables
 }
 
-// childless reports whether only rows match that no row of another table refers to.
+// childless reports whether the step matches only rows to which no row of another table refers.
 func (s Step) childless() bool {
 	return slices.ContainsFunc(slices.Concat(s.Rules...), func(p Part) bool { _, is := p.(Unreferenced); return is })
 }
 
-// Rights returns the rights to a table that the step takes.
+// Rights returns the rights to a table that the step needs.
 func (s Step) Rights() []string {
 	switch {
-	case s.Partitions == purge.DetachPartitions: // which takes a membership in the owner as well
+	case s.Partitions == purge.DetachPartitions: // detaching also takes a membership in the owner
 		return []string{"SELECT"}
 	case s.Update != nil:
 		return []string{"SELECT", "UPDATE"}
@@ -123,28 +125,27 @@ func (s Step) Rights() []string {
 
 func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
-// Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.
+// Paired is a table whose column Key has the same ids as the column ID of another table.
 type Paired struct{ Table, Key, ID string }
 
 // Entry is an entry of the job log (XtkJobLog) about a row.
 type Entry struct {
-	// Job is the column with the id of the job. If is a column that is 0 in rows without an entry.
+	// Job is the column with the id of the job. Rows with 0 in the column If get no entry.
 	Job, If string
 	Message string
 }
 
-// OwnTables describes tables that each belong to one row: the name is the prefix and the id of the row.
+// OwnTables describes tables that each belong to one row. A table's name is the prefix followed by the id of its row.
 type OwnTables struct {
 	Prefix string
 	// If is true for rows that have a table. If it is not applicable, any row may have one.
 	If Part
 }
 
-// RollUp replaces rows, from time to time, by their sums.
+// RollUp replaces the rows since the last time by their sums.
 type RollUp struct {
 	Table string
-	// By are the columns with equal values in rows that are added up. Date is the column of their time; the sum gets
-	// the start of the period.
+	// By are the columns by which rows are grouped. Date is the column of their time; a sum gets the start of the period.
 	By   []string
 	Date string
 	// Sums are the columns that are added up. Missing columns are ignored, and columns that are not named here get
@@ -159,16 +160,16 @@ type RollUp struct {
 
 type WorkTables struct {
 	Prefix string
-	// Bare is set if names end with the id.
+	// Bare is set if nothing follows the id in the names.
 	Bare bool
-	// Except is the prefix of another kind that begins with this one; it may be empty.
+	// Except is the prefix of another kind whose names begin with this prefix too; it may be empty.
 	Except string
-	// Rows of Owner own the tables; Key is its id column.
+	// Owner is the table whose rows own the work tables, and Key is its id column.
 	Owner, Key string
 	// InUse matches the owners whose tables are in use; nil if the tables of all existing owners are.
 	InUse Rule
-	// Lists is set if a table is also in use while a list exists whose id follows _grp in its name, at the end or
-	// before an underscore.
+	// Lists is set if a table is also in use as long as a list exists whose id follows _grp in the table's name. The id
+	// ends at an underscore or with the name.
 	Lists bool
 }
 

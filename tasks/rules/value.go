@@ -23,7 +23,7 @@ type Number int64
 
 func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
-// Text is a value that PostgreSQL converts to the type of a column of a table that a policy names; nil means NULL.
+// Text is a value for a column of a policy's table; nil means NULL. PostgreSQL converts it to the column's type.
 type Text struct{ Value *string }
 
 func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
@@ -31,11 +31,11 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 		return sqlexpr.SQL("NULL"), true
 	}
 	detail, ok := c.table.Column(column)
-	return typed(*v.Value, detail.Type), ok // the assignment fails if the value does not fit, rather than cut it off
+	return typed(*v.Value, detail.Type), ok // the type without its length: values that do not fit fail, rather than be cut off
 }
 
-// FromKey is a text in which "{key}" is the row's key, and "{hash}" its MD5 in hexadecimal. The table must have a
-// single key.
+// FromKey is a text in which "{key}" stands for the row's key, and "{hash}" for the key's MD5 in hexadecimal. The table
+// must have a single key.
 type FromKey string
 
 func (v FromKey) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
@@ -61,7 +61,7 @@ func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
 	return sqlexpr.Format("COALESCE(%s, %s)", unless, now), true
 }
 
-// written returns a time as the column stores it. The zone in which dates are compared may be another one.
+// written returns a time as the column stores it, which may be in another zone than that in which dates are compared.
 func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr) sqlexpr.Expr {
 	zone := c.env.Catalog.Zone.WrittenIn
 	if zone == "" || !t.IsLocalDate(column) {

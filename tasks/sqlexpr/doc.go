@@ -1,4 +1,4 @@
-// Package sqlexpr composes SQL from expressions that include their arguments: conditions, values and whole
-// statements. Parameters are numbered when a statement is sent. Package rules makes expressions of rules and sets
-// the values of their arguments, and package purge makes statements of them.
+// Package sqlexpr composes SQL from expressions that carry their arguments: conditions, values and whole statements.
+// Parameters are numbered only when a statement is built. Package rules compiles rules to expressions and binds their
+// arguments, and package purge builds statements from them.
 package sqlexpr

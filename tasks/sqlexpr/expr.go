@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Expr is SQL with its arguments. The zero value is empty. An Expr is never changed, and may be a part of several
-// others.
+// Expr is SQL with its arguments. The zero value is empty. An Expr is immutable, and may be part of several others.
 type Expr struct{ pieces []piece }
 
 // piece is text, or a reference to an argument.
 type piece struct {
 	text string
 	arg  *argument
-	// column is compared with the elements of the argument, as In does; it may be empty.
+	// column, unless empty, is compared with the elements of the argument; see In.
 	column string
 	// constant is set if the elements are compared as constants; see Constants.
 	constant bool
@@ -33,10 +32,10 @@ func SQL(text string) Expr {
 	return Expr{[]piece{{text: text}}}
 }
 
-// Arg returns an argument, with a cast unless that is empty.
+// Arg returns an argument, which is cast to a type unless cast is empty.
 func Arg(value any, cast string) Expr { return Expr{[]piece{{arg: &argument{value, cast}}}} }
 
-// Format is fmt.Sprintf in which each Expr among the operands becomes a part of the result.
+// Format is like fmt.Sprintf, except that an Expr among the operands becomes part of the result, with its arguments.
 func Format(format string, operands ...any) Expr {
 	var parts []Expr
 	marked := make([]any, len(operands))
@@ -56,10 +55,10 @@ func Format(format string, operands ...any) Expr {
 	return e
 }
 
-// mark is the place of an Expr in text that is being formatted. SQL cannot contain it.
+// mark stands for an Expr while text is being formatted. SQL cannot contain it.
 const mark = "\x00"
 
-// marker writes mark, and calls a function, where fmt would write an operand.
+// marker is an operand that, when fmt formats it, calls a function and writes mark.
 type marker func()
 
 func (m marker) Format(text fmt.State, _ rune) {
@@ -112,7 +111,7 @@ func (e Expr) Args() (values []any) {
 	return values
 }
 
-// Size returns how long the SQL is, in bytes, without its parameters.
+// Size returns the length of the SQL in bytes, without its parameters.
 func (e Expr) Size() (bytes int) {
 	for _, p := range e.pieces {
 		bytes += len(p.text)

@@ -6,25 +6,25 @@ import (
 	"strconv"
 )
 
-// In is the condition that a column has one of the ids in a parameter, which is an array of bigint. A generic plan
-// hashes the ids, or finds the rows by an index.
+// In is the condition that a column contains one of the ids in a parameter, an array of bigint. A generic plan hashes
+// the ids or looks the rows up in an index.
 func In(column string, ids Expr) Expr { return Expr{[]piece{{arg: ids.pieces[0].arg, column: column}}} }
 
 func OneOf(column string, ids []int64) Expr { return In(column, Arg(ids, "bigint[]")) }
 
-// OneOfTexts is for a column of any type, by its text: "7", " 7", "7.0".
+// OneOfTexts is OneOf for a column of any type. It compares texts: "7", " 7" and "7.0" are all the id 7.
 func OneOfTexts(column string, ids []int64) Expr {
 	return Format(`CASE WHEN %[1]s::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' THEN %[1]s::text::numeric = ANY (%[2]s) END`,
 		column, Arg(ids, "bigint[]"))
 }
 
-// maxHashed is how many ids are hashed by each statement, which takes about 10 ns an id. A binary search among more of
-// them takes less time than that, if the statement deletes some thousand rows.
+// maxHashed is the most ids that statements hash, at about 10 ns an id for each statement. With more ids, a binary
+// search for each row takes less time, if the statement deletes a few thousand rows.
 const maxHashed = 50_000
 
-// Among is the condition that a column has one of some ids, in ascending order. They are a constant: sending and
-// reading those of OneOf with each statement takes longer than deleting its rows if there are thousands. But only OneOf
-// can use an index.
+// Among is the condition that a column contains one of the ids, which must be in ascending order. They become a
+// constant: with thousands of ids, sending and reading the parameter of OneOf takes longer than deleting a statement's
+// rows. Unlike OneOf, Among cannot use an index.
 func Among(column string, ids []int64) Expr {
 	list := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
@@ -37,8 +37,8 @@ func Among(column string, ids []int64) Expr {
 	return Format("(%[2]s)[width_bucket(%[1]s, %[2]s)] = %[1]s", column, constant)
 }
 
-// Constants is for a statement that reads a table and is planned each time. It finds the ids of In faster if they
-// are constants of the column's type.
+// Constants returns e with "= ANY" for each In. Statements that read a whole table and are planned each time, with the
+// ids as constants of the column's type, check rows faster this way.
 func (e Expr) Constants() Expr {
 	e.pieces = slices.Clone(e.pieces)
 	for i := range e.pieces {

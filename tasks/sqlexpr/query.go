@@ -11,7 +11,7 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Query runs the statement. An error is in the rows.
+// Query runs the statement. The rows report any error.
 func (e Expr) Query(ctx context.Context, db Querier) pgx.Rows {
 	sql, args := e.Build()
 	rows, _ := db.Query(ctx, sql, args...)
