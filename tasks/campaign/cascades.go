@@ -11,10 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Cascade is a foreign key by which deleting a row deletes or changes the rows of Table that refer to it.
+// Cascade is a foreign key, by what happens when a row of Parent is deleted: the rows of Table that refer to it are
+// deleted or changed, or they prevent the deletion.
 type Cascade struct {
-	// Table is the table that has the foreign key. Its Columns refer to Keys of Parent. Equal has, for each pair, how a
-	// key is compared with its column.
+	// Table has the foreign key: its Columns refer to Keys of Parent. Equal says for each pair how the key and the column
+	// are compared.
 	Parent, Table *Table
 	Columns, Keys []string // quoted
 	Equal         []Equality
@@ -46,11 +47,11 @@ const (
 const isIndexed = `EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey)
     AND i.indpred IS NULL AND i.indisvalid)`
 
-// findCascades returns the foreign keys of all schemas. It has partitioned tables instead of their partitions: a key of
-// one partition, or to one, counts as a key of all of them. It leaves out keys with PERIOD, which can only refuse a
-// DELETE; that shows when it is tried. If a column and its key have different collations, PostgreSQL compares them by
-// that of the key. COLLATE is added only where this matters, or where PostgreSQL could not determine which collation to
-// use; anywhere else it would keep indexes from being used.
+// findCascades returns the foreign keys of all schemas. Partitioned tables stand for their partitions: a key of one
+// partition, or to one, counts as a key of all of them. Keys with PERIOD are left out: they can only refuse a DELETE,
+// which then fails. If a column and its key have different collations, PostgreSQL compares them by that of the key.
+// COLLATE is added only where this matters, or where PostgreSQL could not determine which collation to use; anywhere
+// else it would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
@@ -85,9 +86,9 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
 ORDER BY c.relname, k.conname`
 
-// readCascades follows, into all schemas, the foreign keys that delete or change rows with rows of the tables. Of
-// the keys that refuse, it reads those between the tables found and all to the tables that the scope names and to
-// those whose rows go with theirs, or all.
+// readCascades follows the foreign keys that delete or change rows with rows of the tables, into all schemas. For keys
+// that refuse, it loads further tables only if all is set, or if the key refers to a table that the scope names or to
+// one whose rows are deleted with the rows of such a table.
 func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error {
 	type key struct {
 		Parent, Child uint32
@@ -233,8 +234,8 @@ func (t *Table) Clears(other *Table) (clears bool) {
 	return clears
 }
 
-// Keeping returns the foreign keys that keep a row while rows of other tables refer to it, or to rows that would be
-// deleted with it. A row that would be deleted with it as well lets it go.
+// Keeping returns the foreign keys of other tables that refuse to delete a row of the table, or a row that would be
+// deleted with it. A referring row that would be deleted as well does not prevent the deletion.
 func (t *Table) Keeping() (keys []*Cascade) {
 	for _, parent := range t.Going() {
 		for _, k := range parent.Refusals {

@@ -48,7 +48,8 @@ type Catalog struct {
 	Zone    Zone
 	tables  map[string]*Table
 	inPlace map[string]*Table // views, and partitions of other tables, that have the names of known tables
-	// named and namedInPlace are like tables and inPlace, but have the relations of Scope.Named by these names.
+	// named and namedInPlace are like tables and inPlace, but have the relations that the scope names, by the scope's
+	// names.
 	named, namedInPlace map[string]*Table
 	sequences           map[string]sequence
 	mappings            map[string][]string // names of the application's schemas, by column of the delivery mappings
@@ -288,7 +289,8 @@ func (c *Catalog) DescribeMissing(name string) string {
 	return fmt.Sprintf("table %s is missing", name)
 }
 
-// readInPlace reads views and partitions that have the names of known tables, or of tables that the mappings name.
+// readInPlace reads views and partitions that have the names of known tables, of tables that the mappings name, or of
+// tables of propositions or mobile subscriptions.
 func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 	names := slices.Clone(knownTables)
 	for _, schemas := range c.mappings {

@@ -8,9 +8,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Dropped reports whether a statement failed because its own relation, given by its quoted name, no longer exists: the
-// application may drop a relation at any time. The error does not show it, since its relation may be that of a trigger
-// or function; so the catalog is asked.
+// Dropped reports whether a statement failed because the relation, given by its quoted name, no longer exists: the
+// application may drop one at any time. It queries the catalog, since the relation that the error names may be one that
+// a trigger or function uses.
 func Dropped(ctx context.Context, db Querier, err error, relation string) (dropped bool) {
 	if !sqlstate.Is(err, pgerrcode.UndefinedTable) {
 		return false

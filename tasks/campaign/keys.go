@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the integer columns that identify the rows of the relations $1, because a unique index is on that
-// column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL requires
-// them in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid
-// and partial indexes, and indexes on expressions, do not count. Nullable columns count only if the application
-// names them as ids ($4). Columns are in the order of the table, because a dump and restore creates indexes in
-// another order.
+// findKeys finds the integer columns that identify the rows of the relations $1: those with a unique index on that
+// column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL requires them
+// in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid and partial
+// indexes, and indexes on expressions, do not count. Nullable columns count only if the application names them as ids
+// ($4). Columns are in the order of the table, because a dump and restore creates indexes in another order.
 const findKeys = withTypes + `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
@@ -113,8 +112,8 @@ var idColumns = map[string]string{
 	"nmsremamatchrcp":     "ihypothesisid",
 }
 
-// namedKeys returns the integer columns that are keys by the application's naming. PostgreSQL itself has no keys of a
-// foreign table, or of a partitioned table with a foreign partition.
+// namedKeys returns the integer columns that are keys by the application's naming. PostgreSQL has no keys for a foreign
+// table, or for a partitioned table with a foreign partition.
 func (t *Table) namedKeys() []string {
 	return slices.DeleteFunc(t.namedIDs(), func(id string) bool { return !t.HasInteger(id) })
 }

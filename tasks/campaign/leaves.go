@@ -21,8 +21,8 @@ type Leaf struct {
 	// Rights are the role's rights to the leaf itself: rights to a table do not include its partitions. CanInsert is
 	// not set.
 	Rights
-	// Empty and From are known only where a right is missing and no session has locked the leaf. From has the days before
-	// which a partition has no row, by the stored names of the columns that partition it; in some time zone, so within a
+	// Empty and From are set only if a right is missing and no session has locked the leaf. From has the first day of the
+	// partition's range, by the stored names of the partitioning columns. Its time zone is unknown, so it may be off by a
 	// day.
 	Empty bool
 	From  map[string]time.Time
@@ -41,16 +41,16 @@ const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filen
       pg_relation_filenode(i.inhrelid)), ',' ORDER BY i.inhrelid) FROM pg_inherits i
     WHERE i.inhparent = c.oid AND NOT i.inhdetachpending) END)`
 
-// unusableLeaf is the condition that the role may neither delete nor update rows of a leaf c, or not read them. It
-// leaves out leaves that are locked, or below a locked table: reading their size and bounds would wait for the lock.
+// unusableLeaf is the condition that the role has no SELECT on a leaf c, or neither DELETE nor UPDATE. It leaves out
+// leaves that are locked, or below a locked table: reading their size and bounds would wait for the lock.
 const unusableLeaf = `(NOT has_table_privilege(c.oid, 'SELECT')
   OR NOT has_table_privilege(c.oid, 'DELETE') AND NOT has_table_privilege(c.oid, 'UPDATE'))
   AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock'
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (relation = c.oid OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
 
-// partitionBegins returns the first days, since 1970, of the ranges of a leaf c, by column. It includes those that are
-// written in the ISO style and after Christ.
+// partitionBegins returns the first days of the ranges of a leaf c and of the partitions above it, as days since 1970,
+// by column. It recognizes only dates in the ISO style that are not BC.
 const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - date '1970-01-01')
   FROM pg_partition_ancestors(c.oid) AS up (oid) JOIN pg_class p ON p.oid = up.oid
   JOIN pg_inherits i ON i.inhrelid = p.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
@@ -66,8 +66,8 @@ WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)`
 
-// findLeaves returns the leaves of the tables $1. Row security is active for a leaf also if it is active for a
-// table above it.
+// findLeaves returns the leaves of the tables $1. It returns separately whether row security is active for the leaf and
+// for a table above it.
 const findLeaves = leafTree + `
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
   COALESCE(has_schema_privilege(n.oid, 'USAGE'), true),

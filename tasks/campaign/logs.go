@@ -40,8 +40,8 @@ func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog reports whether a table that looks like no kind of log may be one all the same. A known table is not,
-// unless it is one of the known logs.
+// mayBeLog reports whether a table that lacks the columns of a log may still be one. A known table may only if it is
+// one of the known logs.
 func (t *Table) mayBeLog() bool {
 	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.isKnown() || slices.Contains(knownLogs, t.Name))
 }

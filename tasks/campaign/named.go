@@ -16,9 +16,9 @@ type Scope struct {
 	// Named are further tables of any schema, as policies name them.
 	Named []string
 	// Held are further tables that have rows on hold. If there are any, all tables with foreign keys are covered, since
-	// rows may belong to these by keys of any kind.
+	// rows may refer to those on hold by keys of any kind.
 	Held []string
-	// NoCampaign is set if the database is not read as the application's, and may have none of its tables.
+	// NoCampaign is set if the database is not treated as a Campaign database, whatever tables it has.
 	NoCampaign bool
 }
 
@@ -209,7 +209,7 @@ based (oid, base, filled) AS (
   UNION ALL
   SELECT d.oid, based.base, based.filled OR d.typnotnull
   FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid),
-types AS MATERIALIZED ( -- of thousands of columns, a few
+types AS MATERIALIZED ( -- thousands of columns have a few types
   SELECT based.oid, based.base, based.filled, quote_ident(n.nspname) || '.' || quote_ident(t.typname) AS name,
     t.typcategory::text AS category,
     ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
@@ -297,8 +297,8 @@ func (t *Table) SingleKey() (key Column, ok bool) {
 	return key, ok && (t.HasInteger(key.Name) || key.Type == "pg_catalog.uuid")
 }
 
-// ShownKey returns the columns that identify a row in messages; nil if no key is known, or if it has a text or another
-// value that may be about a person.
+// ShownKey returns the columns that identify a row in messages; nil if no key is known, or if the key has a text or
+// another value that may be personal data.
 func (t *Table) ShownKey() (columns []string) {
 	if t.Key != "" {
 		return []string{t.Key}

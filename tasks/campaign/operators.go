@@ -27,8 +27,8 @@ func (e Equality) Among(column, key string, relation sqlexpr.Expr) sqlexpr.Expr 
 		relation)
 }
 
-// operatorClass is a query for the default B-tree operator class of a type t that is not a domain. It finds the
-// same class as PostgreSQL does.
+// operatorClass is a query for the default B-tree operator class of a type t that is not a domain. It finds the class
+// that PostgreSQL uses.
 const operatorClass = `
   SELECT o.opcfamily, o.opcintype, i.typtype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname =
 	'btree'

@@ -76,7 +76,7 @@ func (o Option) IsDelay() bool { return o.kind == delay }
 
 func (o Option) IsOutputOnly() bool { return o.kind == timestamp }
 
-// Check reports whether a value is allowed, given in days for a delay, or as a code for NoStats.
+// Check fails if a value is not allowed. The value is in days for a delay, or a code for NoStats.
 func (o Option) Check(value int) error {
 	switch {
 	case o.kind == delay && (value < 1 || value > MaxDays):
@@ -210,8 +210,8 @@ func (o *Options) checkNumber(opt Option) error {
 	return nil
 }
 
-// Moment returns the stored time, clamped to the years 1 to 9999, or nil. It fails if the row's type is text: texts
-// are not read as times, and to ignore the option would remove a lower bound, so that more would be deleted.
+// Moment returns the stored time, clamped to the years 1 to 9999; nil if there is none. It fails if the row's type is
+// text: texts are not read as times, and ignoring the option would remove a lower bound, so that more would be deleted.
 func (o *Options) Moment(opt Option) (*time.Time, error) {
 	row := o.rows[opt.Name]
 	if row.text != nil {

@@ -19,8 +19,8 @@ type Owner struct {
 	Others string
 }
 
-// restored is the condition that a table c in a schema n is a copy that the service has made and marked, of rows that
-// came back from the trash: whoever owned these may see them.
+// restored is the condition that the service has made a table c in a schema n for rows that came back from the trash.
+// Such a table does not count, since the owner of the rows' table may see them.
 const restored = `(pg_get_userbyid(c.relowner) = current_user AND c.relowner = n.nspowner
   AND COALESCE(obj_description(c.oid, 'pg_class') LIKE 'rows of %', false))`
 

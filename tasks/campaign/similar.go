@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// SimilarTables returns a hint with the tables that a name may mean, which ends an error about a table that does not
-// exist; "" if no name is similar.
+// SimilarTables returns a hint for the end of an error about a table that does not exist: the tables that the name may
+// mean; "" if no name is similar.
 func SimilarTables(ctx context.Context, db Querier, name string) (string, error) {
 	const sql = `SELECT n.nspname, c.relname, pg_table_is_visible(c.oid)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -40,8 +40,8 @@ type Table struct {
 	// Refusals are the foreign keys that keep a row from being deleted while others refer to it: all to a table that
 	// the scope names, for other tables only those between tables of the catalog.
 	Refusals []*Cascade
-	// ForeignKeys are those of both kinds by which rows of the table refer to tables of the catalog. Those of its
-	// partitions and of tables that inherit from it are included; if the table lacks their columns, they are in ChildKeys.
+	// ForeignKeys are the foreign keys of the table, and of its partitions and the tables that inherit from it, to tables
+	// of the catalog. Keys with columns that the table lacks are in ChildKeys.
 	ForeignKeys, ChildKeys []*Cascade
 	// UpdateTriggers are the triggers of a table that the scope names, and of its partitions or children.
 	UpdateTriggers []Trigger

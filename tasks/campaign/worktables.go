@@ -76,9 +76,8 @@ func IsWorkTableName(name, prefix string, bare bool) bool {
 	return ok && strings.HasPrefix(name, prefix)
 }
 
-// The functions that drop work tables as their owner, for a role that lacks the right, that count their rows, that move
-// them to the trash and back, and that insert rows of the trash as the owner of their table. deploy/role.sql creates
-// them.
+// These functions, which deploy/role.sql creates, act as the owner for a role that lacks its rights: they drop work
+// tables, count their rows, move them to the trash and back, and insert rows from the trash into their table.
 const (
 	DropFunction    = "cleanupd.drop_work_tables"
 	CountFunction   = "cleanupd.count_work_table"

@@ -47,7 +47,7 @@ func (z Zone) After(at time.Time) time.Time {
 	return at
 }
 
-// Shown returns the SQL of a date to show, for the SQL of a date of any type. A date without a time is the beginning of
+// Shown returns SQL that converts a date of any type to a time to show. A date without a time becomes the beginning of
 // that day in UTC, in which dates are shown: its beginning in a zone to the east would be on the day before.
 func Shown(date string) string {
 	return fmt.Sprintf("CASE pg_typeof(%[1]s) WHEN 'date'::regtype THEN %[1]s::timestamp AT TIME ZONE 'UTC' "+

@@ -26,7 +26,7 @@ type batchResult struct {
 	statements, largest int64      // how many statements changed rows, and the most rows that one changed
 	last                pgtype.TID // the last row picked
 	filenode            uint32
-	took                time.Duration // the time that the batch took on the server
+	took                time.Duration // the batch's time on the server
 }
 
 // batch deletes or updates the rows at the beginning of the worker's chunk in one transaction, and moves the
@@ -90,9 +90,9 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// window is the condition on the rows from the beginning of the chunk to a position. Once triggers have written to
-// the table, it leaves out rows that were written since the sweep began, so that each row is picked only once. It also
-// leaves out the rows that are kept.
+// window is the condition on the rows from the beginning of the chunk to a position. Once triggers have written to the
+// table, it leaves out rows that were written since the sweep began, so that each row is picked only once. It also
+// leaves out the rows in kept.
 func (w *worker) window(end int64) sqlexpr.Expr {
 	window := w.statements.axis.window(w.offset, w.chunk.from, end)
 	if len(w.kept) > 0 {
@@ -185,7 +185,7 @@ func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
 // queueDirect queues the plain statement for each window, however many rows it has. This takes half the time of
 // picking rows first, and the windows are sized so that they seldom have too many rows.
 func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
-	sql, _ := w.statements.direct(w.window(end)).Build() // long where many ids are on hold
+	sql, _ := w.statements.direct(w.window(end)).Build() // built once, since it is long where many ids are on hold
 	for from := w.chunk.from; from < end; from += w.sizer.Width {
 		window := w.statements.axis.window(0, from, min(from+w.sizer.Width, end))
 		b.Queue(sql, w.statements.direct(window).Args()...).Exec(func(tag pgconn.CommandTag) error {
@@ -225,8 +225,8 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 	})
 }
 
-// queueAfter queues the last statement of a batch. It fails as requireUnchanged does, and the batch is then rolled
-// back.
+// queueAfter queues the last statement of a batch. It fails with the errors of requireUnchanged, and the batch is then
+// rolled back.
 func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
 	s := w.table.sweep
 	s.Trash.queueColumns(b)

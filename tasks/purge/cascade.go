@@ -78,9 +78,9 @@ func (c *Cascade) nested() bool {
 	return visit(0, nil)
 }
 
-// steps returns a query for one step along the keys that do not clear, from the rows of a WITH query: to the rows
-// that refer to them or, if back is set, to the rows that they refer to. For each row it looks for its steps; from
-// many rows, where no index helps with that, it joins the tables as a whole, once for each level.
+// steps returns a query for one step along the keys that do not clear, from the rows of a WITH query: to the rows that
+// refer to them or, if back is set, to the rows that they refer to. It looks up the steps of each row; if many is set
+// and a key has no index, it joins whole tables instead, once for each level.
 func (c *Cascade) steps(from string, back, many bool) string {
 	const (
 		each = "SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s " +
@@ -163,7 +163,7 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where, true), table)
 }
 
-// Reads returns the tables that these conditions read, with the table itself.
+// Reads returns the tables that Goes and Changes read for a table, including the table itself.
 func (c *Cascade) Reads(table int) (tables []int) {
 	var visit func(table int)
 	visit = func(table int) {
@@ -293,8 +293,8 @@ func (s *Sweep) queueCounters(b *pgx.Batch) counters {
 	return read
 }
 
-// ErrTookMore means that a foreign key or a trigger deleted rows of the swept table that the statement did not
-// delete, or that a row of another table refers, since a moment ago, to a row of a sweep without such rows.
+// ErrTookMore means that a foreign key or a trigger deleted rows of the swept table that the statement did not delete,
+// or that foreign keys deleted or changed rows with those of a Childless sweep.
 var ErrTookMore = errors.New("deleting these rows would delete or change others, which the rule may not match")
 
 // errNotCounted means that PostgreSQL does not count the rows that a session changes.
@@ -371,8 +371,8 @@ func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func
 // ErrSuppressed means that a row was not deleted, although there was no error.
 var ErrSuppressed = errors.New("a trigger of the table prevents its deletion")
 
-// DeleteIn deletes so many rows of the sweep in a transaction of the caller, which has locked them, and fails with
-// ErrSuppressed if these were not all. The delta includes rows that foreign keys deleted or changed.
+// DeleteIn deletes the rows of the sweep in a transaction of the caller, which has locked them. It fails with
+// ErrSuppressed unless it deletes as many rows as given. The delta includes rows that foreign keys deleted or changed.
 func (s *Sweep) DeleteIn(ctx context.Context, tx pgx.Tx, rows int64) (Delta, error) {
 	row, taking, kept := "1", "", "NULL::bigint[]"
 	if s.Trash != nil {

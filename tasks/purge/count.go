@@ -25,7 +25,7 @@ type Candidates struct {
 	Newest *Newest
 	// Follows is set if Where follows foreign keys from all rows of a table, which takes long if there are many.
 	Follows bool
-	// Except has the indexes of earlier candidates. The sweep will not find their rows.
+	// Except has the indexes of earlier candidates whose rows the sweep will no longer find.
 	Except []int
 	// Date is the SQL of a row's date, and Key the row's integer key. Either may be empty.
 	Date, Key string
@@ -158,7 +158,7 @@ func (t *table) countCandidates(
 			return err
 		}
 		windows := make([][]Tally, min(n, len(readers)))
-		each := min(width, (end-from+int64(len(windows))-1)/int64(len(windows))) // the last ones end together
+		each := min(width, (end-from+int64(len(windows))-1)/int64(len(windows))) // so that the last windows end together
 		begun := time.Now()
 		group, reading := errgroup.WithContext(ctx)
 		for i := range windows {
@@ -233,8 +233,8 @@ type candidateQuery struct {
 	pairedKeys []int    // how many keys of paired rows were returned for each sweep
 }
 
-// firstMatch is a column with the index of the first candidates whose condition is true. It is hidden where these
-// only keep their rows from being counted for others.
+// firstMatch is a column with the index of the first candidates whose condition is true. It is hidden if these only
+// keep their rows from being counted for later ones.
 type firstMatch struct {
 	indexes []int
 	when    sqlexpr.Expr
@@ -413,8 +413,8 @@ func (e *Engine) countOnOtherServer(ctx context.Context, s Sweep) (tally Tally, 
 	return tally, err
 }
 
-// FiniteTime returns nil if the time is NULL, infinite, or outside of the years 1 to 9999, which JSON and messages
-// need.
+// FiniteTime returns nil if the time is NULL, infinite, or outside of the years 1 to 9999, to which JSON and messages
+// are limited.
 func FiniteTime(t pgtype.Timestamptz) *time.Time {
 	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil
@@ -496,7 +496,7 @@ func (t *table) sample(ctx context.Context, candidates []Candidates, some int64)
 	}
 	share := min(1, float64(some)/float64(blocks))
 	sample := ""
-	if share < 1 { // all queries read the same blocks, which are others next time
+	if share < 1 { // all queries of a sample read the same blocks
 		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%f) REPEATABLE (%d)", 100*share, time.Now().UnixNano()%math.MaxInt32)
 	}
 	candidates = slices.Clone(candidates)

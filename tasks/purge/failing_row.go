@@ -23,8 +23,8 @@ import (
 
 // A batch with a row that fails is rolled back. Smaller batches follow until the row is found; it is then skipped.
 
-// A sweep gives up after MaxFailedRows failures, of all sweeps of its caller; by then the rows are probably not the
-// cause.
+// A sweep gives up if more than MaxFailedRows rows failed in all sweeps of its caller, not counting Kept ones; by then
+// the rows are probably not the cause.
 const MaxFailedRows = 1_000
 
 const FailedRowsLogged = 20
@@ -32,9 +32,9 @@ const FailedRowsLogged = 20
 // maxMessage is the maximum length of an error text, in characters.
 const maxMessage = 300
 
-// try runs a batch, and retries it after transient errors. failure is the error of a row, which the same batch
-// would meet again. A unique violation is not such an error if there is a companion statement: the ids that this
-// takes may become free.
+// try runs a batch, and retries it after transient errors. failure is the error of a row, which the same batch would
+// meet again. A unique violation is not such an error if there is a companion statement: its new ids may be free on the
+// next attempt.
 func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
 	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
 		err := batch()

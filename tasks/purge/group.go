@@ -20,7 +20,7 @@ type Newest struct {
 	// newest.
 	Per     []string
 	OrderBy string
-	// Older is the operator that is true for a value of OrderBy and a newer one.
+	// Older is the operator that compares a value of OrderBy with a newer one.
 	Older string
 	// Last is the value in OrderBy of the last row that a group retains; NULL if the group retains all rows. It reads
 	// the group's columns by the names of GroupColumn.

@@ -126,8 +126,8 @@ func (x extent) dense(rowsPerBlock float64) bool {
 // are.
 const sampleRows = 500
 
-// sampleMargin is the number of blocks in a sample for which one block is added on both sides: a sample seldom has
-// the very first and the very last row.
+// For every sampleMargin blocks of a sample, one block is added on both sides: a sample seldom has the very first and
+// the very last row.
 const sampleMargin = 100
 
 // sampleExtent estimates where the rows are. guess is about how many there are. The extent has no rows if the rule

@@ -84,9 +84,9 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	return err
 }
 
-// recount counts the rows that still match after a sweep during which triggers wrote rows of the table. These may
-// have been counted before they moved, after it, or not at all. Those that neither failed nor were locked are
-// counted as suppressed.
+// recount counts the rows that still match after a sweep during which triggers wrote rows of the table. A row may have
+// been counted before it moved, after it moved, or not at all. Those that neither failed nor were locked are counted as
+// suppressed.
 func (l *localSweep) recount(ctx context.Context) error {
 	s, rows := l.table.sweep, int64(0)
 	query := sqlexpr.Format("SELECT count(*) FROM %s", s.matchSQL())

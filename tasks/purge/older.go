@@ -25,8 +25,8 @@ SELECT pg_relation_size(c.oid) = 0 OR c.reltuples = 0,
     WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree')
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = $1::text::regclass AND a.attname = $2`
 
-// statsSQL returns the oldest date in the planner's statistics, which are as of the last ANALYZE, without the date
-// of the zero record. If rows were deleted since up to a later time, $3, it returns that. Without statistics it
+// statsSQL returns the oldest date in the planner's statistics, which are as of the last ANALYZE, without the date of
+// the zero record. If rows up to a later time ($3) were deleted since, it returns that time. Without statistics it
 // returns no row.
 const statsSQL = `
 SELECT (SELECT CASE WHEN min(v) < $3::timestamptz THEN $3 ELSE min(v) END
@@ -37,13 +37,13 @@ FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
   AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
 
-// ErrNotKnown means that only reading the whole table would give the answer.
+// ErrNotKnown means that the oldest date cannot be found without reading the whole table.
 var ErrNotKnown = errors.New("neither an index nor the planner's statistics show it")
 
-// Oldest returns the oldest date without reading the whole table, and without the zero record. The date comes from
-// an index or, if there is none, from the planner's statistics as of the last ANALYZE. These may still include rows
-// older than until, which were deleted since. Oldest returns nil if there are no dates, and ErrNotKnown without an
-// index and statistics.
+// Oldest returns the oldest date without reading the whole table, and without the zero record. The date comes from an
+// index or, if there is none, from the planner's statistics as of the last ANALYZE. These may still include rows older
+// than until, which were deleted since. Oldest returns nil if there are no dates, and ErrNotKnown if there is neither
+// an index nor statistics.
 func (o *Older) Oldest(
 	ctx context.Context, tx pgx.Tx, relation string, until time.Time,
 ) (oldest *time.Time, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Partitions is what to do with a partition whose rows are all older than the cutoff.
+// Partitions says what to do with a partition whose rows are all older than the cutoff.
 type Partitions string
 
 const (
@@ -27,7 +27,8 @@ const (
 	DetachPartitions Partitions = "DETACH"
 )
 
-// Removing a partition waits for the lock on its parent, and the application queues behind it. That must be short.
+// While the removal of a partition waits for the lock on its parent, the application queues behind it, so the timeout
+// is short.
 const (
 	removeLockTimeout = 500 * time.Millisecond
 	removeReadTimeout = 10 * time.Minute
@@ -51,9 +52,9 @@ func WholePartitions(table, column string, than time.Time) sqlexpr.Expr {
 		sqlexpr.Arg(column, "text"), sqlexpr.Arg(than, "timestamptz"), sqlexpr.Arg(table, "text"))
 }
 
-// These select, for a partition that ends before the cutoff, whether its bounds prove that all rows are older, which
-// they do if their type is timestamptz, the quoted name of its parent, and why it cannot be removed; "" if it can. A
-// drop must have the same effect as a deletion.
+// These select, for a partition that ends before the cutoff, whether its bounds prove that all rows are older (as they
+// do if the date is a timestamptz), the quoted name of its parent, and why it cannot be removed; "" if it can. A drop
+// must have the same effect as a deletion.
 var (
 	droppable = removableSQL(`WHEN NOT pg_has_role(c.relowner, 'USAGE') THEN 'the role is not its owner'
   WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (SELECT pg_partition_ancestors(c.oid)))
@@ -142,9 +143,9 @@ func (t *table) removePartition(ctx context.Context, before Retained) (removed b
 	return removed, problem, err
 }
 
-// countAndRemove removes the partition unless a row must be retained. If the bounds prove that all rows are older,
-// only the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in autumn, so
-// that every row is checked.
+// countAndRemove removes the partition unless a row must be retained. If the bounds prove that all rows are older, only
+// the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in autumn, so every row
+// is checked.
 func (t *table) countAndRemove(ctx context.Context, before Retained) (removed bool, problem string, err error) {
 	s, begun := t.sweep, time.Now()
 	tx, err := t.engine.Begin(ctx)
@@ -201,8 +202,8 @@ func (t *table) countAndRemove(ctx context.Context, before Retained) (removed bo
 	return true, "", t.engine.Commit(ctx, tx, d)
 }
 
-// whyKept says why a partition that ends before the cutoff has rows that keep it; empty if that is only because
-// not all of them are older.
+// whyKept says why a partition that ends before the cutoff is not removed because of its rows; empty if the only reason
+// is that some are not older.
 func (s *Sweep) whyKept() string {
 	if s.Narrowed {
 		return "it has rows on hold, or that are not older"
@@ -222,8 +223,8 @@ func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
 }
 
-// removes reports whether the sweep would remove its table. If the table ends before the cutoff and would not be
-// removed, problem says why. It neither changes nor locks anything.
+// Removes reports whether the sweep would remove its table. If the table ends before the cutoff and would not be
+// removed, problem says why. Removes neither changes nor locks anything.
 func (e *Engine) Removes(ctx context.Context, s Sweep) (removes bool, problem string, err error) {
 	if !s.removes() {
 		return false, "", nil

@@ -26,7 +26,7 @@ type Pending struct {
 	Paired []int64 `json:"paired,omitempty"` // the keys of rows that have a paired row
 }
 
-// batchTimeout limits a statement of such a batch. There is no other limit to waiting for locks on another server.
+// batchTimeout limits a statement of such a batch. Nothing else limits how long it waits for locks on another server.
 const batchTimeout = 10 * time.Second
 
 // inOtherServersBatch runs fn in a transaction, which fn may commit. Citus forwards settings to other servers only
@@ -64,7 +64,7 @@ func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (fai
 		first = false
 		return err
 	})
-	// the transaction has ended on this server; rows that are missing on the other one all the same are counted
+	// the transaction has ended on this server; count rows that are nevertheless missing on the other one
 	if failed := cmp.Or(failure, err); sqlstate.Of(failed) != "" {
 		if _, unsettled := r.settle(ctx, p, from, false, false); unsettled != nil {
 			return nil, &unsettledError{failed, len(keys)}

@@ -48,8 +48,8 @@ func (o *outcome) below(position int64) (sum Retained) {
 	return sum
 }
 
-// fail counts failed rows below a position. logged is set if the error is worth a log line. However many rows are
-// kept by foreign keys of other rows, the sweep does not give up because of them.
+// fail counts failed rows below a position. logged is set if the error is worth a log line. Rows kept by foreign keys
+// of other rows never make the sweep give up.
 func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
 	o.retain(below, r)
 	o.failures++
@@ -61,7 +61,7 @@ func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
 	return o.failures <= FailedRowsLogged
 }
 
-// asFailed returns what rows count as that failed with an error.
+// asFailed returns the counts of rows that failed with an error.
 func asFailed(rows int64, err error) Retained {
 	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, errReferredTo) || errors.Is(err, ErrTookMore) {
 		return Retained{Failed: rows, Kept: rows}

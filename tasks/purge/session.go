@@ -129,7 +129,7 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// Statements of a batch use generic plans, since planning a statement takes as long as deleting some hundred rows.
+// Statements of a batch use generic plans, since planning a statement takes as long as deleting a few hundred rows.
 // Their plans must not depend on their parameters.
 const genericPlans = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
@@ -148,9 +148,9 @@ func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...
 }
 
 // prepareReading prepares the session for statements that each read much of a table. They are planned for their
-// parameters. In large tables they are compiled above a certain cost, unless JIT is off on the server; in small ones
-// compiling takes seconds where the planner has no statistics. Compiling the steps of a recursion takes longer than it
-// saves, and gigabytes of memory, and inlining takes longer than it saves.
+// parameters. In large tables they are JIT-compiled above a certain cost, unless JIT is off on the server; for small
+// ones, compiling takes seconds if the planner has no statistics. Compiling the steps of a recursion takes gigabytes of
+// memory, and longer than it saves; inlining takes longer than it saves, too.
 func (s *session) prepareReading(ctx context.Context) error {
 	sql := "SET plan_cache_mode = force_custom_plan"
 	switch {

@@ -12,10 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// afterSQL runs after the statements of a batch on a relation $1, when their lock keeps the result from changing.
-// It returns the relation's filenode, the time since the transaction began, whether the relation is still attached
-// to the table $2 (attachedSQL), and which relations have changed (changedSQL). The time includes neither round
-// trips, the ledger nor the COMMIT, which take as long for few rows.
+// afterSQL runs after the statements of a batch on a relation $1, when their lock keeps the result from changing. It
+// returns the relation's filenode, the time since the transaction began, whether the relation is still attached to the
+// table $2 (attachedSQL), and which relations have changed (changedSQL). The time includes no round trips, ledger or
+// COMMIT, which take equally long for few and many rows.
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL + ", " +
 	changedSQL
 

@@ -34,12 +34,12 @@ type Sweep struct {
 	ByKey string
 	// Keys are the only values that rows have in ByKey; nil if they may have any.
 	Keys []int64
-	// Older is set if Where is this condition alone, apart from the zero record and the conditions that Narrowed
-	// announces.
+	// Older is set if Where is this condition alone, apart from the zero record and the conditions that Without or And has
+	// added.
 	Older *Older
 	// Narrowed is set if Without or And has added conditions.
 	Narrowed bool
-	// Partition is set for a partition of the rule's table, and Partitions is what to do with it if all of its rows are
+	// Partition is set for a partition of the rule's table, and Partitions says what to do with it if all of its rows are
 	// older.
 	Partition  bool
 	Partitions Partitions
@@ -51,10 +51,11 @@ type Sweep struct {
 	Companion *Companion
 	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
 	Paired *Paired
-	// Facts must not change about the relations that the statements change and read.
+	// Facts are those of the relations that the statements change or read. A batch is rolled back if they have changed.
 	Facts []Fact
-	// Refused is the condition that rows of other tables keep a row, by foreign keys; empty if none do. Counts leave these
-	// rows out. A sweep tries the first of them, since a trigger may remove what keeps a row.
+	// Refused is the condition that a row cannot be deleted because rows of other tables refer to it by foreign keys;
+	// empty if no key can refuse. Counts leave these rows out. A sweep tries the first of them, since a trigger may delete
+	// the referring rows.
 	Refused sqlexpr.Expr
 	// Childless is set if rows are deleted only while no row of another table refers to them.
 	Childless bool

@@ -69,7 +69,7 @@ type tableInfo struct {
 	begun    int64    // the transaction id when the sweep began; read only if the table has triggers
 	slow     string   // what may make each row slow; empty if nothing is known
 	blocks   int64    // the table's size in blocks
-	dense    float64  // rows per block from which on it is worth visiting every block
+	dense    float64  // how many rows per block make it worth visiting every block
 	root     partitionRoot
 	owner    string // the table's owner, quoted, if the statements of batches may run as that role; otherwise empty
 }
@@ -193,7 +193,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	}
 	var why string
 	switch {
-	case info.also: // whose command cannot be part of the statement that fills the trash
+	case info.also: // the command cannot be part of the statement that fills the trash
 		why = "has a rule DO ALSO"
 	case info.owner != "" && info.triggers:
 		why = fmt.Sprintf("has triggers, so its rows are deleted as its owner %s, who has no right to the trash",

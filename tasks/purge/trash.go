@@ -61,8 +61,8 @@ func (t TrashTable) names() string {
 	return t.each(func(_ int, c TrashColumn) string { return c.Name })
 }
 
-// values selects the columns of a row, given its alias, as c0, c1 and so on, since WITH queries have columns of ours
-// beside them.
+// values selects the columns of a row, given its alias, as c0, c1 and so on, so that they do not clash with other
+// columns of the WITH queries.
 func (t TrashTable) values(row string) string {
 	return t.each(func(i int, c TrashColumn) string { return fmt.Sprintf("%s.%s AS c%d", row, c.Name, i) })
 }
@@ -147,8 +147,8 @@ func (s *Sweep) taking() (queries, kept string) {
 	return ",\n" + strings.Join(all, ",\n"), "ARRAY[" + strings.Join(counts, ", ") + "]"
 }
 
-// Below returns the tables that lose rows by keys, each after all tables by whose rows it loses them; none if keys lead
-// from a table back to itself.
+// Below returns the tables whose rows foreign keys delete, each after the tables to which these keys refer; none if
+// keys lead from a table back to itself.
 func (c *Cascade) Below() (tables []int) {
 	if c == nil || !c.nested() {
 		return nil
@@ -169,8 +169,8 @@ func (c *Cascade) Below() (tables []int) {
 	return tables
 }
 
-// NotUndoable returns why the rows of a sweep cannot go to the trash with all that foreign keys do to others; empty if
-// they can.
+// NotUndoable returns why deleting the rows of a sweep, with all that foreign keys then do to other rows, cannot be
+// undone; empty if it can.
 func (s *Sweep) NotUndoable() string {
 	switch c := s.Cascade; {
 	case s.NoTIDs:
@@ -230,8 +230,8 @@ const ColumnsSQL = `SELECT string_agg(format('%I %s', a.attname, format_type(a.a
     ORDER BY a.attnum)
   FROM pg_attribute a WHERE a.attrelid = to_regclass(name) AND a.attnum > 0 AND NOT a.attisdropped`
 
-// queueColumns fails with a ChangedError if a relation has other columns than its table in the trash was made for. The
-// locks of the batch keep that from happening later.
+// queueColumns queues a query that fails with a ChangedError if a relation no longer has the columns for which its
+// table in the trash was made. The locks of the batch keep that from happening later.
 func (t *Trash) queueColumns(b *pgx.Batch) {
 	if t == nil {
 		return

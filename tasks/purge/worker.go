@@ -92,7 +92,7 @@ func (w *worker) windowEnd() int64 {
 	return end
 }
 
-// forgetting is the share of a family's size that is still expected after a batch with smaller ones.
+// forgetting is the share of the expected size of families that remains after a batch with smaller ones.
 const forgetting = 0.9
 
 // pickLimit is the most rows that a statement of the next batch picks.
