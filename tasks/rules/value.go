@@ -31,7 +31,7 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 		return sqlexpr.SQL("NULL"), true
 	}
 	detail, ok := c.table.Column(column)
-	return typed(*v.Value, detail.Type), ok // the type without its length: values that do not fit fail, rather than be cut off
+	return typed(*v.Value, detail.Type), ok // not cast to its length: a long value fails instead of being cut
 }
 
 // FromKey is a text in which "{key}" stands for the row's key, and "{hash}" for the key's MD5 in hexadecimal. The table

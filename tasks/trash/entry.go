@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Entry is the trash of one relation and one run.
+// Entry is what the trash keeps of one relation, for one task of a run.
 type Entry struct {
 	ID      int64
 	Run     string
@@ -33,9 +33,9 @@ type Entry struct {
 	Rows    int64 // now in the trash
 	Bytes   int64 // with the indexes of a dropped table
 	Created time.Time
-	Expires *time.Time // nil while its run works
-	// Table is the schema and the name of Root, Parent that of the table of which a partition was a part, and Top that of
-	// the table of which Parent is a partition, or Parent itself.
+	Expires *time.Time // nil until its run ends
+	// Table is Root as a schema and a name. For a dropped partition, Parent is the table that it was a partition of, and
+	// Top the root of the partition tree, which may be Parent; otherwise both are nil.
 	Table, Parent, Top []string
 	// Gone is set if the rows' table no longer exists under that name.
 	Gone bool
@@ -55,7 +55,8 @@ func (e Entry) IsOf(schema, name string) bool {
 	return slices.Equal(e.Table, table) || slices.Equal(e.Parent, table) || slices.Equal(e.Top, table)
 }
 
-// Belongs is the quoted name of the table that has such rows: of a partition, that of which it is one, or was.
+// Belongs is the quoted name of the table to which the rows belong. For a dropped partition it is the root of the
+// partition tree.
 func (e Entry) Belongs() string {
 	if e.Top != nil {
 		return quoted(e.Top...)
@@ -86,8 +87,8 @@ func Due(ctx context.Context, db campaign.Querier) ([]Entry, error) {
 }
 
 // List returns a page of the entries of a run, or of all runs if run is "", the last deletion first, and the token of
-// the next page, "" on the last page. It leaves out tables of which a run has deleted no row, and fails with
-// pagetoken.ErrInvalid.
+// the next page, "" on the last page. It leaves out tables from which a run has deleted no row. For an invalid token it
+// fails with pagetoken.ErrInvalid.
 func List(ctx context.Context, db campaign.Querier, run string, size int, token string) ([]Entry, string, error) {
 	before, err := pagetoken.Parse[int64](token)
 	if err != nil {
@@ -106,8 +107,9 @@ func List(ctx context.Context, db campaign.Querier, run string, size int, token 
 // Found is where a row is in the trash.
 type Found struct {
 	Entry
-	// Key names the row in Restore.Keys. It is "" if its table has no unique key, or was dropped with the row: all of the
-	// entry comes back then. KeyIsText is set if it may be an address or a secret, such as the key of a session.
+	// Key names the row in Restore.Keys. It is "" if its table has no unique key, or was dropped with the row: only the
+	// whole entry can be restored then. KeyIsText is set if Key has a text, which may be an address or a secret, such as
+	// the key of a session.
 	Key       string
 	KeyIsText bool
 }
@@ -143,7 +145,7 @@ func Find(ctx context.Context, pool *pgxpool.Pool, table string, key sqlexpr.Exp
 			if err == nil {
 				found = append(found, Found{Entry: e, Key: of.name(values), KeyIsText: slices.ContainsFunc(of, e.isText)})
 			} else if !errors.Is(err, pgx.ErrNoRows) && !sqlstate.Is(err, pgerrcode.UndefinedColumn,
-				pgerrcode.UndefinedFunction) { // it was another table then
+				pgerrcode.UndefinedFunction) { // the table was a different one then
 				return err
 			}
 		}
@@ -190,9 +192,9 @@ func (e *Entry) column(name string) *column {
 
 func (e *Entry) table() string { return quoted(Schema, e.Name) }
 
-// Drop deletes an entry for good, in a transaction of the caller, and returns how many rows it had; column is
-// rows_purged or rows_expired, in which these are counted. Whoever owns a moved table may have dropped it already, by
-// DROP OWNED.
+// Drop permanently deletes an entry, in a transaction of the caller, and returns how many rows it had. They are counted
+// in column, which is rows_purged or rows_expired. The owner of a moved table may have dropped it already, by DROP
+// OWNED.
 func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, err error) {
 	if e.Kind != View {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '500ms'; DROP TABLE IF EXISTS "+e.table())
@@ -211,11 +213,11 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 type Purged struct {
 	Rows int64
 	Gone bool // nothing of the entry is left
-	Has  bool // it has the columns
+	Has  bool // the entry has the columns
 }
 
-// Purge deletes the rows of an entry for good whose columns have certain values; without any, all of it. Values are
-// compared as the type of the column compares them, or as text if PostgreSQL does not come with that type.
+// Purge permanently deletes the rows of an entry whose columns have the given values; without values, the whole entry.
+// Values are compared by the type of the column, or as text if that is not a built-in type with an order.
 func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
 	if len(values) == 0 {
 		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
@@ -242,7 +244,7 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 		return p, err
 	}
 	p.Has = true
-	// A table that a task would have dropped has all that its owner gave it, which could keep rows, or hide them.
+	// A table that a task would have dropped still has what its owner gave it, which could keep rows, or hide them.
 	var plain bool
 	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
 			AND NOT (relhasrules OR relrowsecurity OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))

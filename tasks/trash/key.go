@@ -24,13 +24,14 @@ FROM pg_index i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indis
   AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts
 ORDER BY NOT i.indisprimary, i.indexrelid`
 
-// uniqueKeys returns the unique keys of a table.
+// uniqueKeys returns the unique keys of a table, the primary key first.
 func uniqueKeys(ctx context.Context, db campaign.Querier, table string) ([]uniqueKey, error) {
 	rows, _ := db.Query(ctx, uniqueSQL, table)
 	return pgx.CollectRows(rows, pgx.RowTo[uniqueKey])
 }
 
-// named returns the unique keys whose columns the rows of the entry have. The first of them names rows.
+// named returns the unique keys by which rows of the entry can be named: the first one of a single column, if any, and
+// all of several columns. The first in the result names rows.
 func (e *Entry) named(keys []uniqueKey) (found []uniqueKey) {
 	for _, k := range keys {
 		switch {
@@ -59,8 +60,8 @@ func (k uniqueKey) name(values []*string) string {
 	return strings.Join(parts, ",")
 }
 
-// values returns the values in the name of a row; nil if that does not have all columns of the key. What follows a
-// comma is part of the value before unless it is another column.
+// values returns the values in the name of a row; nil if the name lacks a column of the key. Text after a comma belongs
+// to the value before it unless it begins with another column.
 func (k uniqueKey) values(name string) []string {
 	if len(k) == 1 {
 		return []string{name}
@@ -92,7 +93,7 @@ func unquoted(name string) string {
 	return name
 }
 
-// CheckNames fails if the rows cannot be named so in Restore.Keys.
+// CheckNames fails if Restore.Keys cannot have one of the names.
 func (e *Entry) CheckNames(ctx context.Context, db campaign.Querier, names []string) error {
 	keys, err := uniqueKeys(ctx, db, e.Root)
 	if err == nil {
@@ -132,7 +133,7 @@ func (e *Entry) among(keys []uniqueKey, names []string) (condition string, args 
 	return "(" + strings.Join(conditions, " OR ") + ")", args, nil
 }
 
-// unnamed says how rows are named instead.
+// unnamed returns the error for a name that fits no key. It says how rows are named.
 func (e *Entry) unnamed(keys []uniqueKey, name string) string {
 	if len(keys) == 0 {
 		return fmt.Sprintf("cannot be given: %s has no unique key", e.Root)

@@ -14,7 +14,7 @@ import (
 // its rows, indexes, owner and grants, under a name of ours; its foreign keys are dropped, since they would keep the
 // application from deleting rows. Of a view only the definition is kept.
 
-// Kind is what an entry has.
+// Kind says whether an entry has rows of a relation, or a whole relation.
 type Kind string
 
 const (
@@ -24,7 +24,7 @@ const (
 	View      Kind = "VIEW"
 )
 
-// relation is a dropped relation, as it has to be made again.
+// relation has what it takes to recreate a dropped relation.
 type relation struct {
 	Schema      string `json:"schema"`
 	Name        string `json:"name"`
@@ -32,15 +32,16 @@ type relation struct {
 	// Parent is the quoted name of the partitioned table, and Bound its bound there; empty for other relations.
 	Parent string `json:"parent,omitempty"`
 	Bound  string `json:"bound,omitempty"`
-	// Top is the quoted name of the table of which Parent is a partition, or Parent itself.
+	// Top is the quoted name of the root of the partition tree, which may be Parent.
 	Top string `json:"top,omitempty"`
-	// Renamed are its indexes and sequences, which got the entry's name with their place here.
+	// Renamed are its indexes and sequences. In the trash, each has the name of the entry with its place in this list; see
+	// part.
 	Renamed []renamed `json:"renamed,omitempty"`
 	// Inherits are the quoted names of the tables that it inherits from, through which its rows would still be read.
 	Inherits []string     `json:"inherits,omitempty"`
 	Keys     []constraint `json:"keys,omitempty"` // its foreign keys
-	// Owner, Query, Options and Grants are those of a view.
-	Owner   string   `json:"owner,omitempty"`
+	Owner    string       `json:"owner,omitempty"`
+	// Query, Columns, Options and Grants are those of a view.
 	Query   string   `json:"query,omitempty"`
 	Columns string   `json:"columns,omitempty"`
 	Options string   `json:"options,omitempty"`
@@ -55,10 +56,10 @@ type renamed struct {
 type constraint struct {
 	Name       string `json:"name"`
 	Definition string `json:"definition"`
-	OfParent   bool   `json:"of_parent,omitempty"` // a partition has it by its parent
+	OfParent   bool   `json:"of_parent,omitempty"` // the partition inherits it from its parent
 }
 
-// relationSQL selects what relation has of a relation $1, given by its quoted name.
+// relationSQL selects the fields of relation for a relation $1, given by its quoted name.
 const relationSQL = `
 SELECT json_build_object('schema', n.nspname, 'name', c.relname,
   'parent', (SELECT format('%I.%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
@@ -132,8 +133,8 @@ func (c *Can) Move(ctx context.Context, tx pgx.Tx, task string, keep time.Durati
 	return err
 }
 
-// lent grants the owner of a table a right, such as USAGE ON SCHEMA s, for the time of do. Nobody else sees the right:
-// it is given and taken in one transaction.
+// lent grants the owner of a table a right, such as USAGE ON SCHEMA s, while do runs. Other sessions never see the
+// right: it is granted and revoked in one transaction.
 func lent(ctx context.Context, tx pgx.Tx, right, owner string, do func() error) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("GRANT %s TO %s", right, owner)); err != nil {
 		return err
@@ -182,7 +183,7 @@ func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 
 func quoted(names ...string) string { return pgx.Identifier(names).Sanitize() }
 
-// part is the name in the trash of an index or sequence.
+// part is the name of an index or sequence in the trash.
 func part(table string, i int) string { return fmt.Sprintf("%s_%d", table, i+1) }
 
 // out returns the statements that move the table to the trash, where it is named to.
@@ -214,7 +215,7 @@ func (r relation) back(from string) (sql []string) {
 	return sql
 }
 
-// attach returns the statements that connect the table with others again. They read its rows.
+// attach returns the statements that attach the table to its parents and add its foreign keys. They read its rows.
 func (r relation) attach() (sql []string) {
 	to := quoted(r.Schema, r.Name)
 	if r.Parent != "" { // this adds the parent's foreign keys again
@@ -232,7 +233,7 @@ func (r relation) attach() (sql []string) {
 	return sql
 }
 
-// again returns the statements that make the view again.
+// again returns the statements that recreate the view.
 func (r relation) again() (sql []string) {
 	name, options := quoted(r.Schema, r.Name), ""
 	if r.Options != "" {
@@ -246,9 +247,9 @@ func (r relation) again() (sql []string) {
 }
 
 // Return brings a dropped relation back, in a transaction of the caller, who counts its rows. It fails if its name is
-// taken. In another schema than its own, which is "" otherwise, it has neither its foreign keys nor its parents, and a
-// view neither its owner nor its grants. A table is connected with these as its owner, whose functions may be called
-// for each row, and who must own the parents.
+// taken. schema is "" for its own schema. In another one, it has neither its foreign keys nor its parents, and a view
+// neither its owner nor its grants. A table gets these as its owner, whose functions may be called for each row, and
+// who must own the parents.
 func Return(ctx context.Context, tx pgx.Tx, e Entry, schema string) error {
 	var r relation
 	err := tx.QueryRow(ctx, "SELECT relation FROM cleanupd.trash WHERE id = $1 FOR UPDATE", e.ID).Scan(&r)

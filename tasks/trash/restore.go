@@ -19,8 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// MakeSchema makes a schema for rows that come back, unless it is there. Whoever else owned it could drop what comes
-// back, or could have made tables for it that reveal its rows to them.
+// MakeSchema creates a schema for restored rows unless it exists. It fails if another role owns the schema: that role
+// could drop what is restored, or have made tables there that reveal the rows to it.
 func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 	var there, ours, may bool
 	var role, database string
@@ -41,9 +41,9 @@ func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 	return err
 }
 
-// Into makes the entry's rows come back into a table of another schema, which is made unless it is there: with the
-// types in which the trash keeps them, and nothing else, so that filling it calls nothing of the application. It fails
-// with ErrTarget if the schema has rows of another table of that name.
+// Into redirects the entry's rows to a table of another schema, which it creates unless the table exists. The table has
+// the types in which the trash keeps the rows, and nothing else, so that filling it runs no code of the application.
+// Into fails with ErrTarget if the schema has a table of that name that is not for these rows.
 func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
 	var (
 		to, of        = quoted(schema, e.Table[1]), "rows of " + e.Root
@@ -78,8 +78,8 @@ func (e *Entry) Left(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Restored is how many rows of an entry came back, and how many stay in the trash by the reason: a row with the same
-// key exists again, or the table refuses them.
+// Restored is how many rows of an entry came back, and how many stay in the trash because a row with the same key
+// exists again (Existing), or because the table refuses them (Failed).
 type Restored struct {
 	Rows, Existing, Failed int64
 	// Reasons are why the first rows failed.
@@ -94,23 +94,23 @@ const reasonsKept = 20
 type Restore struct {
 	Engine *purge.Engine
 	Entry  Entry
-	// Keys are the names of the only rows that come back, as in Found.Key; nil for all.
+	// Keys are the names of the rows to restore, as in Found.Key; nil for all.
 	Keys []string
-	// Existing are entries of the run of which rows stay, because their keys exist again: the rows that referred to these
-	// stay as well, since they would belong to others.
+	// Existing are entries of the run with rows that stay because their keys exist again. Rows that referred to these stay
+	// as well, since they would now refer to other rows.
 	Existing []Entry
 
 	result Restored
 	locked int // how many rows stay because of locks of other sessions
 }
 
-// target is what the table of an entry is in a transaction that has locked it.
+// target describes the table of an entry, in a transaction that has locked it.
 type target struct {
 	owner           string   // quoted, if the rows are inserted as the table's owner; empty if as this role
 	byFunction      bool     // the role may do so only by the function of deploy/role.sql
 	columns, values []string // of an INSERT
 	casts           []string // the columns whose values are cast
-	lost            []string // columns of the entry for which the table has no place
+	lost            []string // columns of the entry that the table can no longer take
 	named           string   // the condition that a row t has one of Restore.Keys
 	names           []any    // its parameters, from $3
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
@@ -165,21 +165,21 @@ const (
 		campaign.RestoreRowsFunction + "')), false)"
 )
 
-// Stranger is the owner of tables whose rows cannot come back there, since this role may not become it.
+// Stranger is an owner of tables into which rows cannot be restored, since this role may not become that owner.
 type Stranger struct {
 	Owner, Role string   // quoted
 	Tables      []string // the quoted names
 }
 
-// Grant is the statement after which rows can come back.
+// Grant is the statement that lets rows be restored.
 func (s Stranger) Grant() string { return fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role) }
 
-// Strangers returns the owners of some of the tables, given by their quoted names, into which rows cannot come back.
+// Strangers returns the owners of those tables, given by their quoted names, into which rows cannot be restored.
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
 			array_agg(DISTINCT name ORDER BY name)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
-			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass takes USAGE of the schema
+			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass needs USAGE on the schema
 		WHERE name = ANY ($1) AND NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`)
 		GROUP BY o.rolname ORDER BY 1`, tables)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranger])
@@ -188,11 +188,11 @@ func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Str
 // quotedSQL is the name of a relation c in a schema n as quoted returns it, also where SQL needs no quotes.
 const quotedSQL = `format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""'))`
 
-// ErrTarget means that the rows of an entry cannot come back to their table.
+// ErrTarget means that the rows of an entry cannot be restored to their table.
 var ErrTarget = errors.New("restore it into a new schema (--into)")
 
-// lock locks the table of the entry against changes until the end of the transaction, and reads what it is now. Between
-// two batches it may become another one.
+// lock locks the table of the entry against changes until the end of the transaction, and reads its definition, since
+// another table may have replaced it between two batches.
 func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	root := r.Entry.Root
 	_, err = tx.Exec(ctx, "LOCK TABLE ONLY "+root+" IN ROW EXCLUSIVE MODE")
@@ -225,7 +225,7 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	return t, r.match(ctx, tx, &t)
 }
 
-// match reads what the table has for the columns of the entry.
+// match matches the columns and keys of the table with those of the entry.
 func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 	var (
 		name, typ string
@@ -265,7 +265,7 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 		var same []string
 		for _, name := range key {
 			c := r.Entry.column(name)
-			if c == nil || !c.Same || types[name] != c.Base { // the INSERT compares them
+			if c == nil || !c.Same || types[name] != c.Base { // the INSERT finds equal keys itself
 				same = nil
 				break
 			}
@@ -318,7 +318,7 @@ func (e *Entry) has(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return e.column(name) == nil })
 }
 
-// find returns the rows of some blocks to restore, and counts the others.
+// find returns the rows to restore in some blocks, and counts the others.
 func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64) (rows []pgtype.TID, err error) {
 	or := func(conditions []string, format string) string {
 		all := []string{"false"}
@@ -388,7 +388,7 @@ func (r *Restore) batch(ctx context.Context, from, to int64) error {
 	return nil
 }
 
-// lent does something while the owner of the table, if rows are inserted as that role, may read the entry.
+// lent runs do while the owner of the table, if rows are inserted as that role, may read the entry.
 func (r *Restore) lent(ctx context.Context, tx pgx.Tx, t target, do func() error) error {
 	if t.owner == "" {
 		return do()
@@ -398,7 +398,7 @@ func (r *Restore) lent(ctx context.Context, tx pgx.Tx, t target, do func() error
 	})
 }
 
-// move finds rows of some blocks, and moves those back that may come.
+// move moves the rows of some blocks back, except those that must stay.
 func (r *Restore) move(ctx context.Context, tx pgx.Tx, t target, from, to int64) error {
 	var rows []pgtype.TID
 	as := t.owner
@@ -414,7 +414,8 @@ func (r *Restore) move(ctx context.Context, tx pgx.Tx, t target, from, to int64)
 	return r.put(ctx, tx, t, rows)
 }
 
-// asOwner does something as the owner of a table, unless owner is empty, with all that it defers.
+// asOwner runs do, and the triggers and constraints that it defers, as the owner of a table, or as this role if owner
+// is empty.
 func asOwner(ctx context.Context, tx pgx.Tx, owner string, do func() error) error {
 	if owner != "" {
 		if _, err := tx.Exec(ctx, "SET LOCAL ROLE "+owner); err != nil {
@@ -437,7 +438,7 @@ func (r *Restore) insert(ctx context.Context, tx pgx.Tx, t target, rows []pgtype
 	var inserted int64
 	if t.byFunction {
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+r.Entry.table()+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-			return err // the function wants that
+			return err // the function requires this lock
 		}
 		err = tx.QueryRow(ctx,
 			"SELECT "+campaign.RestoreRowsFunction+"($1::text::regclass, $2::text::regclass, $3, $4, $5)",
@@ -497,7 +498,7 @@ func (r *Restore) put(ctx context.Context, tx pgx.Tx, t target, rows []pgtype.TI
 		return r.put(ctx, tx, t, rows[len(rows)/2:])
 	case sqlstate.Is(err, pgerrcode.UniqueViolation):
 		r.result.Existing++
-	case ofRow, strings.HasPrefix(state, "42"): // a type has no cast to that of its column, or rights lack
+	case ofRow, strings.HasPrefix(state, "42"): // a type has no cast to that of its column, or rights are missing
 		r.fail(len(rows), purge.Message(err))
 	default:
 		return err

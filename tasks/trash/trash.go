@@ -1,9 +1,9 @@
 // Package trash keeps the rows that runs delete for a while, and brings them back.
 //
-// Each run has one table a task and relation in the schema cleanupd_trash, an entry. The statement that deletes rows
-// inserts them there (purge.Trash), so that a row is in one place at any time, and the batch counts them in the same
-// transaction. A table of the trash has the columns of its relation and nothing else: no constraint, index or default,
-// and no type that an extension or the application could drop: such values are kept as text.
+// For each task and relation, a run has a table in the schema cleanupd_trash, called an entry. The statement that
+// deletes rows inserts them there (purge.Trash), so that a row is in one place at any time, and the batch counts them in
+// the same transaction. A table of the trash has the columns of its relation and nothing else: no constraint, index or
+// default. Values of types that an extension or the application could drop are kept as text.
 package trash
 
 import (
@@ -27,7 +27,8 @@ const Schema = "cleanupd_trash"
 // MaxKeep is the longest time that rows may wait in the trash.
 const MaxKeep = 90 * 24 * time.Hour
 
-// KeepProblem returns "" if rows may wait in the trash for this time, or if none is given.
+// KeepProblem returns what is wrong with a time for which rows are to wait in the trash; "" if nothing is, or if it is
+// nil.
 func KeepProblem(keep *time.Duration) string {
 	if keep == nil || 0 <= *keep && *keep <= MaxKeep {
 		return ""
@@ -183,11 +184,11 @@ type column struct {
 	Generated bool   `json:"generated,omitempty"`
 }
 
-// asText is the type of values whose own type PostgreSQL does not come with.
+// asText is the type in which the trash keeps values of types that are not built into PostgreSQL.
 const asText = "pg_catalog.text"
 
-// kept is how purge.TrashColumn has it. A cast of a type to text may be a function of the application, which changes
-// the value, and would run as this role; format calls only what a SELECT calls to print it.
+// kept is the format for purge.TrashColumn.Kept. A cast to text may be a function of the application, which changes the
+// value, and would run as this role; format calls only the output function of the type.
 func (c column) kept() string {
 	switch {
 	case c.Same:
@@ -200,8 +201,9 @@ func (c column) kept() string {
 
 func (c column) isCast() bool { return c.Kept == asText && !c.Same }
 
-// back is the value of a column for a table whose column has a type. Assigning it checks its length and its domain, as
-// for any INSERT; a cast to the type would cut it off. An application may have casts of text, but hardly of varchar.
+// back is the value of a column for a column of another type. Assigning it checks its length and its domain, as for any
+// INSERT; a cast to the type with its length would cut it off. The cast is from varchar: an application may have casts
+// of text, but hardly of varchar.
 func (c column) back(row, typ string) string {
 	if c.isCast() {
 		return fmt.Sprintf("%s.%s::pg_catalog.varchar::%s", row, c.Name, typ)
@@ -209,8 +211,8 @@ func (c column) back(row, typ string) string {
 	return row + "." + c.Name
 }
 
-// entry returns the table of the trash for rows of a relation that belong into the table root, and makes it if the run
-// does not have it yet. A relation whose columns have changed since gets another one.
+// entry returns the table of the trash for rows of a relation that belong into the table root, and creates it if the
+// run does not have it yet. If the columns of the relation have changed since, it gets another one.
 func (c *Can) entry(ctx context.Context, task string, keep time.Duration, relation, root string) (
 	t purge.TrashTable, err error,
 ) {

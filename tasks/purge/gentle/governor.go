@@ -19,25 +19,24 @@ const (
 	maxPause  = time.Second
 )
 
-// A commit during a batch may take longer than one in a pause: by half of the time, or by tolerable if that is
-// more. Batches grow while it takes longer by less than half of that. Pauses exceed usualRest only if it takes
-// longer by more than twice that.
+// A commit may take longer during a batch than in a pause, within an allowance: share of its duration in a pause, or
+// tolerable if that is more. Batches grow while less than half of the allowance is used. Pauses exceed usualRest only
+// if more than twice the allowance is used.
 const (
 	share     = 0.5
 	tolerable = 500 * time.Microsecond
 )
 
 const (
-	// window is how many of the last commits are compared, and quantile which of them is, when they are ordered by
-	// duration.
+	// window is how many of the last commits count. Ordered by duration, the one at quantile is typical.
 	window   = 12
 	quantile = 0.75
 	// quietEvery is how often all batches pause, to measure commits without our load.
 	quietEvery = 10 * time.Second
 )
 
-// Governor decides how long batches should take and how long the pauses after them. Batches grow slowly and shrink
-// at once. The zero Governor is ready to use, and safe for concurrent use.
+// Governor decides how long batches should take, and how long to pause after them. Batches grow slowly and shrink at
+// once. The zero Governor is ready to use, and safe for concurrent use.
 type Governor struct {
 	mu     sync.Mutex
 	work   time.Duration // how long a batch should take

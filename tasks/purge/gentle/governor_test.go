@@ -11,7 +11,7 @@ func quiet(g *Governor, took time.Duration) {
 	}
 }
 
-// Batches grow, and pauses shrink, as long as commits take no longer during batches: to a bound.
+// While commits take no longer during batches, batches grow and pauses shrink, up to a bound.
 func TestGovernorGrows(t *testing.T) {
 	t.Parallel()
 	g := &Governor{}

@@ -13,7 +13,7 @@ func (b *Bisection) Active() bool { return b.max > 0 }
 // Narrowing reports whether one of the next rows is known to fail.
 func (b *Bisection) Narrowing() bool { return b.among > 0 }
 
-// Limit is the most rows of the next batch, which is rows without a bisection.
+// Limit is the most rows of the next batch. Without a bisection it is rows.
 func (b *Bisection) Limit(rows int) int {
 	if b.Active() {
 		return min(rows, b.max)

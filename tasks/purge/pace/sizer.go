@@ -97,7 +97,7 @@ const (
 )
 
 // learn estimates the fixed cost of a statement, such as hashing a set of ids, or the parents of possible orphans.
-// Smaller statements do not lower that cost, and more of them are needed.
+// Smaller statements do not lower that cost, but incur it more often.
 func (s *Sizer) learn(took time.Duration, size float64, direct bool) {
 	ratio := size / s.other.size
 	switch {

@@ -28,7 +28,7 @@ type observation struct {
 	moved    time.Time
 }
 
-// kind is whether the lag of a standby depends on batches.
+// kind says whether the lag of a standby depends on batches.
 type kind int
 
 const (

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Limits are limits of the server's load. Above one of them, a batch waits before it begins; 0 disables a limit.
+// Limits limit the server's load. While it exceeds one of them, batches wait before they begin; 0 disables a limit.
 type Limits struct {
 	// ReplicaLag is the lag of the database's slowest standby.
 	ReplicaLag time.Duration
-	// LagMustBeSeen makes a lag that the role cannot see exceed the limit; otherwise it is reported once.
+	// LagMustBeSeen makes batches wait if the role cannot see the lag. Otherwise a warning is logged once.
 	LagMustBeSeen bool
 	// LagIgnore are the application names of standbys whose lag does not count.
 	LagIgnore []string

@@ -96,7 +96,7 @@ func TestGentleOnAStandby(t *testing.T) {
 	}
 }
 
-// A Throttler that no longer looks at the load does not take the server for idle.
+// A Throttler that no longer samples the load does not assume that the server is idle.
 func TestIdleWithoutLimits(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
@@ -189,7 +189,7 @@ func TestWaitingSessions(t *testing.T) {
 	}
 }
 
-// Batches wait while a session of a role that may not be seen waits for a lock of ours.
+// Batches wait while a session that the role cannot see waits for one of our locks.
 func TestHiddenSessionThatWaitsForUs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
