@@ -126,7 +126,7 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := run.GetId()
-	const why = "commits take 9.1 ms, 4.0 ms without batches; batches of 12.5 ms, then 3.2 times as long a pause"
+	const why = "commits take 9.1 ms, 4.0 ms without batches; batches of 12.5 ms, then pauses 3.2 times as long"
 	// The run is active, and the replica that has it does not answer.
 	s.db.Do(`DELETE FROM cleanupd.event WHERE run_id = $1 AND body->>'Kind' IN ('task_finished', 'run_finished')`, id)
 	s.db.Do(`UPDATE cleanupd.task SET state = 'RUNNING', end_time = NULL WHERE run_id = $1 AND name = 'sessions'`, id)

@@ -338,7 +338,7 @@ func TestTablesThatCannotBeDropped(t *testing.T) {
 		}
 	}
 	slices.Sort(reasons)
-	if len(reasons) != 3 || reasons[0] != "XtkWorkflow has no row: nothing shows which tables are in use" ||
+	if len(reasons) != 3 || reasons[0] != "XtkWorkflow has no row: it is unknown which tables are in use" ||
 		!strings.Contains(reasons[1], "a materialized view") || !strings.Contains(reasons[2], other) {
 		t.Errorf("%q", reasons)
 	}

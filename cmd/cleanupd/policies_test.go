@@ -319,13 +319,12 @@ GRANT SELECT, UPDATE ON "public"."line" TO "neolane";
 GRANT SELECT, DELETE ON "public"."event_old" TO "neolane";
 COMMIT;
 `
-	undo := "-- GRANT " + owner + ` TO neolane; -- optional: what undo brings back into "public"."line" is inserted as ` +
-		"their owner; without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON " +
-		"DATABASE)\n"
+	undo := "-- GRANT " + owner + ` TO neolane; -- optional: undo inserts rows into "public"."line" as ` +
+		"their owner; without it, rows can be restored only into another schema, which needs GRANT CREATE ON DATABASE\n"
 	for further, want := range map[string]string{
 		"": both + undo + "-- GRANT " + owner +
-			` TO neolane; -- optional: drops partitions of "public"."event" whole, which only ` +
-			"their owner may; without it their rows are deleted. The role may do all that the owner may then\n",
+			` TO neolane; -- optional: lets the role drop partitions of "public"."event", which only ` +
+			"their owner may; without it, their rows are deleted. It gives the role all rights of the owner\n",
 		", partitions: DELETE": both + undo,
 		", partitions: DETACH": strings.ReplaceAll(both, ", DELETE", "") + "-- Only an owner may detach partitions. A " +
 			"superuser, or who has the ADMIN OPTION, makes the role a member,\n-- with all that the owner may do:\n" +

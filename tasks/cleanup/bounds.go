@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// tolerated is how many rows a task may delete if its saved plan has this many. A hundredth and a thousand more may
+// tolerated is how many rows a task may delete if its saved plan has planned rows. One percent and a thousand more may
 // have become obsolete in the meantime, by rules that do not depend on age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
@@ -38,7 +38,7 @@ type bounds struct {
 	done map[bound]int64
 	// planned are the rows of the saved plan; nil without a saved plan.
 	planned map[bound]int64
-	// guards have the limits, by table.
+	// guards have the limits of guards, by table. Their Number includes the rows that the task has deleted.
 	guards map[string]guard.Trip
 }
 

@@ -90,8 +90,8 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 	return t.countDependent(ctx, j, s)
 }
 
-// countRefused counts the rows that match, and that foreign keys of other tables would keep, with the rows that keys
-// would delete with them.
+// countRefused counts the rows that match but cannot be deleted, because rows of other tables refer to them, or to rows
+// that foreign keys would delete with them.
 func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Sweep) error {
 	if s.Refused.IsZero() {
 		return nil
@@ -110,7 +110,7 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 			}
 			if slices.Contains(j.Table.Going(), k.Table) {
 				t.found.tables.at(j.Table.Quoted(), actionOf(j), "").remark("an estimate: rows of " + name +
-					" that keep some of these may themselves go with others, and let them go")
+					" that keep some of these may be deleted with others, and no longer keep them")
 			}
 		}
 		t.Retained.Dependent += rows
@@ -203,7 +203,7 @@ func (t *countedTask) countDependent(ctx context.Context, j rules.Job, s purge.S
 	if !s.Cascade.Circular() || s.NoTIDs {
 		return nil
 	}
-	if !s.Refused.IsZero() { // others may depend on these
+	if !s.Refused.IsZero() { // other rows may be retained because these are
 		s = s.Without(s.Refused)
 	}
 	s = s.And(s.Dependent())
@@ -364,8 +364,8 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 	return all, nil
 }
 
-// ofJob returns the rows of a job, including those of foreign keys; there are none if the job has no parents. known
-// is false if the rows depend on tasks that have not been done.
+// ofJob returns the rows of a job, including those that foreign keys delete or change; there are none if the job has no
+// parents. known is false if the rows depend on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *Attempt, j rules.Job,
 ) (sets []rules.Candidates, known bool, err error) {
@@ -441,8 +441,7 @@ func (t *countedTask) related(relation string) (map[string]bool, error) {
 	return rules.RelatedRelations(jobs, relation), nil
 }
 
-// remarkUndated adds remarks on rows that a policy's rule never matches, since the column that it takes as their age is
-// NULL.
+// remarkUndated adds remarks on rows that a policy's rule never matches, since the column with their age is NULL.
 func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 	if a.Task.Basis == "" || len(a.Jobs) == 0 {
 		return
@@ -474,7 +473,7 @@ func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 	}
 }
 
-// ageColumns returns the stored names of the columns that a job takes as the age of rows.
+// ageColumns returns the stored names of the columns by which a job's rules judge the age of rows.
 func ageColumns(j rules.Job) (columns []string) {
 	for _, part := range slices.Concat(j.Step.Rules...) {
 		switch p := part.(type) {

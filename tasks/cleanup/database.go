@@ -24,7 +24,7 @@ import (
 // Database is the database of the run, or of a mid-sourcing server. It reads its environment again between tasks,
 // and compiles each task once for an environment.
 type Database struct {
-	// Pool is the one to read from. Primary is the database itself, also if Pool is a standby's.
+	// Pool is read from; it may be a standby's. Primary is always the database itself.
 	Pool, Primary *pgxpool.Pool
 	Engine        *purge.Engine
 	Env           rules.Env
@@ -33,7 +33,7 @@ type Database struct {
 	// only in a dry run.
 	Predecessors func(task string) []rules.Task
 
-	trash    *trashGate // for tasks with undo; nil if there are none
+	trash    *trashGate // for tasks with undo; nil in dry runs, and on mid-sourcing servers
 	config   Config
 	journal  Journal
 	recorder *recorder
@@ -51,7 +51,7 @@ func newDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 	return d
 }
 
-// Log ignores errors: the next batch also fails then, because it must write to the journal.
+// Log ignores errors: if the journal cannot be written to, the next batch fails as well.
 func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
 		_ = d.journal.Log(ctx, messages...)
@@ -115,8 +115,8 @@ func (d *Database) InZone(ctx context.Context) context.Context {
 	return connection.InZone(ctx, d.Env.Catalog.Zone.Name)
 }
 
-// EnvFor returns the environment for a task. In a dry run it has the tasks before, so that tables are read as these
-// would have left them.
+// EnvFor returns the environment for a task. In a dry run it has the predecessors of the task, so that tables are read
+// as these would have left them.
 func (d *Database) EnvFor(task string) rules.Env {
 	env := d.Env
 	if d.Predecessors != nil {
@@ -145,7 +145,8 @@ func (d *Database) Binder(p *rules.Plan, state rules.State) *rules.Binder {
 	return &rules.Binder{Pool: d.Pool, Engine: engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
 }
 
-// LoadEnv also covers more tables, given by their full or quoted names.
+// LoadEnv reads the environment of a database. Its catalog also covers the tables in more, given by their full or
+// quoted names.
 func LoadEnv(
 	ctx context.Context, c Config, db campaign.Querier, holds rules.Holds, more ...string,
 ) (rules.Env, error) {
@@ -287,7 +288,7 @@ func confirm(c Config, env rules.Env, saved SavedTask) error {
 func replacedSince(before, now map[string]string) (replaced []string) {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if oid, found := now[name]; found && oid != before[name] {
-			replaced = append(replaced, name+" is another table than the one that was previewed")
+			replaced = append(replaced, name+" was replaced by another table since the preview")
 		}
 	}
 	return replaced

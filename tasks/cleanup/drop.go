@@ -83,7 +83,8 @@ func nextSize(size, limit int, took time.Duration) int {
 
 type drops struct{ task *executedTask }
 
-// dropAll drops the unused work tables. done is false if the database does not show which tables are unused.
+// dropAll drops the unused work tables. done is false if none can be judged unused, because the tables of their owners
+// are empty.
 func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return !d.isPlanned(w) }
 	finder := WorkTableFinder{Attempt: d.task.Attempt, Exclude: exclude}
@@ -240,8 +241,8 @@ func (t *executedTask) drop(ctx context.Context, tx pgx.Tx, tables []campaign.Wo
 	return err
 }
 
-// dropWorkTables counts the unused work tables. done is false if the database does not show which tables are
-// unused.
+// dropWorkTables counts the unused work tables. done is false if none can be judged unused, because the tables of their
+// owners are empty.
 func (t *countedTask) dropWorkTables(ctx context.Context) (done bool, err error) {
 	exclude := func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] }
 	finder := WorkTableFinder{Attempt: t.Attempt, Exclude: exclude}
@@ -270,7 +271,7 @@ func (t *countedTask) countUnused(
 		return nil, err
 	}
 	drops := slices.Clone(unused)
-	for again := true; again; { // a table that depends on a blocked table blocks others
+	for again := true; again; { // a blocked table also blocks the tables on which it depends
 		again = false
 		names := quotedNames(drops)
 		drops = slices.DeleteFunc(drops, func(w campaign.WorkTable) bool {

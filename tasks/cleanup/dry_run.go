@@ -68,8 +68,8 @@ func (x *counting) resume() {
 	}
 }
 
-// markIneffective notes that a task which failed or was not run would change nothing. If its parents are known it
-// is not ineffective, since it does a part of its work.
+// markIneffective records that a task that failed or was not run would change nothing, unless its parents are known: it
+// does a part of its work then.
 func (x *counting) markIneffective(t rules.Task) {
 	if x.found.state.Deleted[t.Name] == nil {
 		x.found.ineffective[t.Name] = true
@@ -121,7 +121,7 @@ func (x *counting) Do(ctx context.Context, a *Attempt) (done bool, err error) {
 	return t.count(ctx)
 }
 
-// done is false if there was nothing to do.
+// count counts what the task would do. done is false if there was nothing to do.
 func (t *countedTask) count(ctx context.Context) (done bool, err error) {
 	if t.parents, err = t.chooseParents(ctx); err != nil {
 		return false, err
@@ -264,7 +264,7 @@ func (s *Simulation) Concerning(filter func(*rules.Plan) bool) ([]rules.Task, er
 
 const maxNames = 20
 
-// table is what the current task would do to a table, or to its work tables.
+// table is what the current task would do to a table, or to the work tables of a kind.
 type table struct {
 	PreviewTable
 	of          *campaign.Table // nil for work tables
@@ -293,8 +293,8 @@ func (ts *tables) has(name string, action PreviewAction) bool {
 	return slices.ContainsFunc(ts.all, func(t *table) bool { return t.Table == name && t.Action == action })
 }
 
-// take returns the tables, and removes them from ts. It leaves out a table without rows, unless a guard trips for
-// it or its rows were not counted.
+// take returns the tables, and removes them from ts. It leaves out a table without rows, unless a guard trips for it or
+// it has remarks.
 func (ts *tables) take() (taken []*table) {
 	for _, t := range ts.all {
 		if t.Rows > 0 || t.Tables > 0 || t.Partitions > 0 || t.Guards != nil || t.Remarks != nil {
@@ -355,14 +355,15 @@ func (t *table) logPartitions(ctx context.Context, to *countedTask) {
 	to.Log(ctx, m)
 }
 
-// remark adds a remark on what cannot be known before the rows are deleted.
+// remark adds a remark, unless the table has it already.
 func (t *table) remark(text string) {
 	if !slices.Contains(t.Remarks, text) {
 		t.Remarks = append(t.Remarks, text)
 	}
 }
 
-// addCaveats adds remarks on further effects of the database on the rows of a job, which are not counted.
+// addCaveats adds remarks on what else happens when the rows of a job are deleted or updated: on other servers, by the
+// companion statement, and by foreign keys.
 func (t *table) addCaveats(j rules.Job) {
 	if j.NoTIDs {
 		t.remark("rows are " + j.Location + ": what another server does with them is not known")

@@ -150,7 +150,7 @@ type executedTask struct {
 	bounds  *bounds // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if unknown.
 	expected int64
-	// detached is set once a partition was detached, of which no row counts as deleted.
+	// detached is set once a partition was detached. Its rows do not count as deleted.
 	detached bool
 }
 
@@ -208,13 +208,13 @@ func (t *executedTask) advance(ctx context.Context) error {
 		return nil
 	case !catalog.KeepsMoments():
 		t.Log(ctx, message.Infof(
-			"table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run "+
-				"looks at all addresses again",
+			"table XtkOption, or a column of it, is missing, so the time of this cleanup is not stored: the next run "+
+				"checks all addresses again",
 		))
 		return nil
 	case t.Binder.Env.Holds.WholeTable(catalog.Table("XtkOption")):
 		t.Log(ctx, message.Infof(
-			"table XtkOption is on hold, which keeps when the last cleanup was: the next run looks at the same "+
+			"table XtkOption is on hold, so the time of this cleanup is not stored: the next run checks the same "+
 				"addresses again",
 		))
 		return nil
@@ -334,7 +334,7 @@ func (t *executedTask) sweep(
 	return t.parentsOfRetained(ctx, j, s, failed.Plus(t.report(ctx, j.Name, result)), ids), nil
 }
 
-// retainUnplanned retains a partition that would be detached, and that the saved plan does not show.
+// retainUnplanned retains a partition that would be detached, but is not in the saved plan.
 func (t *executedTask) retainUnplanned(ctx context.Context, j rules.Job, s purge.Sweep) error {
 	removes, problem, err := t.Binder.Engine.Removes(ctx, s)
 	if removes {

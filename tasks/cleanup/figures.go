@@ -258,7 +258,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 	return f.count(ctx, b, f.jobs, parents, f.exactly(enough), except)
 }
 
-// exactly returns up to which number to count. A dry run shows the exact number, so it counts to the end.
+// exactly returns how far to count. A dry run counts to the end, since it shows the exact number.
 func (f *figures) exactly(enough int64) int64 {
 	if f.Found != nil {
 		return math.MaxInt64
@@ -284,7 +284,8 @@ func (f *figures) assume(
 // errEnough ends counting when more rows were found than needed.
 var errEnough = errors.New("enough")
 
-// ignoreUnreadable ignores that a relation is locked or dropped: the batches will also find that.
+// ignoreUnreadable ignores errEnough, and the error of a relation that is locked or dropped, which the batches will
+// report.
 func ignoreUnreadable(ctx context.Context, b *rules.Binder, err error, relation string) error {
 	if errors.Is(err, errEnough) || sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
 		campaign.Dropped(ctx, b.Pool, err, relation) {
@@ -413,9 +414,9 @@ func estimateRows(ctx context.Context, b *rules.Binder, jobs []rules.Job, parent
 	return int64(expected)
 }
 
-// sample returns a sweep to estimate instead of a job's. If rows depend on parents, its condition has only the ids: the
-// planner does not see that the conditions that found these are redundant. If there are many ids it has some of them,
-// and factor scales the result.
+// sample returns a sweep to estimate instead of a job's. If rows depend on parents, its condition has only the parents'
+// ids: the planner does not know that the conditions that found these parents are redundant. If there are many ids, it
+// has some of them, and factor scales the result.
 func sample(
 	ctx context.Context, b *rules.Binder, j rules.Job, parents []int64,
 ) (s purge.Sweep, factor float64, err error) {

@@ -33,9 +33,9 @@ func chooseParents(ctx context.Context, a *Attempt) (parents rules.ChosenParents
 	return parents, nil
 }
 
-// spareParents leaves out the parents of a message whose log is on hold, since only that log shows to which parent the
-// message belongs. The others are processed, except for the own rows of parents that are on hold themselves or have
-// a dependent row on hold. retained is how many parents are retained only because of their dependent rows.
+// spareParents leaves out the parents of a message whose log is on hold, since only that log links the message to its
+// parent. The others are processed, except for the own rows of parents that are on hold themselves or have a dependent
+// row on hold. retained is how many parents are retained only because of their dependent rows.
 func spareParents(
 	ctx context.Context, b *rules.Binder, jobs []rules.Job, ids []int64,
 ) (parents rules.ChosenParents, retained int64, err error) {

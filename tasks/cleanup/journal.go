@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// These errors are about the run rather than the current task.
+// These errors end an attempt at a task, but are not failures of the task.
 var (
 	// ErrStopped means that the run must stop; the journal has the reason.
 	ErrStopped = errors.New("the run was stopped")
@@ -31,12 +31,12 @@ var (
 )
 
 // A Journal records what a run does, and controls it. Every method that returns an error fails if another worker may
-// have the run. What batches call may be called concurrently: Write and the methods from At to Proceed.
+// have the run. Batches may call Write, and the methods from At to Proceed, concurrently.
 type Journal interface {
 	// TaskStarted reports that the task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
-	// Holds and PolicyChange are read by each attempt at a task. PolicyChange returns which change, made since the run
-	// read the policy, keeps the task from deleting; nil if there is none.
+	// Holds and PolicyChange are read by each attempt at a task. PolicyChange returns the change that keeps the task from
+	// deleting, if the policy was changed since the run read it; nil if there is none.
 	Holds(ctx context.Context) (rules.Holds, error)
 	PolicyChange(ctx context.Context, t rules.Task) (*message.Message, error)
 	// History returns the guards' history; nil turns them off. It is called before the first task of the run, and for each
@@ -50,8 +50,8 @@ type Journal interface {
 	Count(ctx context.Context, d purge.Delta) error
 	TaskFinished(ctx context.Context, o Outcome) error
 
-	// At reports the current table, and how many rows the task will probably have deleted at its end; a negative number
-	// means unknown.
+	// At reports what the task is working on, and how many rows it is expected to delete and update in total; negative if
+	// unknown.
 	At(object string, expected int64)
 	Log(ctx context.Context, messages ...message.Message) error
 	Scanning(scan purge.Scan)
@@ -59,7 +59,7 @@ type Journal interface {
 	Throttled(throttle purge.Throttle)
 	// Retried reports that a batch is repeated after an error with this SQLSTATE.
 	Retried(state string)
-	// Proceed fails with the error of a batch if the run must stop.
+	// Proceed fails, as a batch would, if the run must stop.
 	Proceed(ctx context.Context) error
 
 	// Done is how many rows the current task has deleted and updated in this run.
@@ -259,7 +259,7 @@ func (t *executedTask) report(ctx context.Context, table string, r purge.Result)
 	if t.detached = t.detached || r.Detached; r.Detached {
 		t.Log(ctx, message.PartitionDetached.With("table", table))
 	}
-	if r.Dropped || r.Detached { // the tasks that follow need not meet the partition
+	if r.Dropped || r.Detached { // so that the tasks that follow do not find the partition
 		t.run.Database.Forget()
 	}
 	t.RowError = cmp.Or(t.RowError, r.FirstError)

@@ -86,10 +86,10 @@ func ofLists(
 	return tables, err
 }
 
-// ErrUnplanned means that the saved plan has neither the list nor its table.
+// ErrUnplanned means that the saved plan retains the list, or does not drop its table.
 var ErrUnplanned = errors.New("it is not in the plan")
 
-// RetainedBy returns how a list is counted that is retained because of an error; it is empty if the error is about
+// RetainedBy returns the counts of a list that is retained because of an error. They are zero if the error concerns
 // more than this list. A foreign key that forbids the deletion is not a failure.
 func RetainedBy(err error) purge.Retained {
 	switch {
@@ -113,9 +113,8 @@ const maxLists = 256
 
 var errNotObsolete = errors.New("the list is no longer to be deleted")
 
-// eachListGroup calls do for groups of lists, each with as many as are done quickly. If a group with a list that has to
-// be retained fails, it tries fewer lists, down to that single one, which it counts as retained. It stops if too many
-// lists have failed.
+// eachListGroup calls do for groups of lists, and adapts their size to how long they take. If a group fails, it tries
+// fewer lists, down to a single one, which it counts as retained. It stops if too many lists have failed.
 func (a *Attempt) eachListGroup(ctx context.Context, ids []int64, limit int, do func(group []int64) error) error {
 	var failed int64
 	for size := FirstDropGroup; len(ids) > 0 && a.Retained.Failed <= purge.MaxFailedRows; {
@@ -189,7 +188,8 @@ func (t *executedTask) deleteLists(ctx context.Context, j rules.Job, ids []int64
 	return err
 }
 
-// deleteInTx deletes lists, and then drops their tables: a drop has a short timeout.
+// deleteInTx deletes lists, and then drops their tables. The drops come last, since they shorten the timeouts of the
+// transaction.
 func (t *executedTask) deleteInTx(
 	ctx context.Context, tx pgx.Tx, j rules.Job, ids []int64,
 ) (d purge.Delta, err error) {

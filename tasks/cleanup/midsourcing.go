@@ -169,7 +169,7 @@ type midSourcingDatabase interface {
 	// those that it could not stop; they are left to the next run.
 	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
 	Forget(ctx context.Context, account string, ids []int64) error
-	// DeleteHereAlone has the deliveries recorded as remaining on their servers.
+	// DeleteHereAlone records that deliveries which are deleted here remain on their servers.
 	DeleteHereAlone(ctx context.Context, ids []int64) error
 }
 
@@ -186,7 +186,7 @@ type midSourcingSummary struct {
 	Deleted, Updated int64
 }
 
-// midSourcingResult is the rest of the work, in the main database.
+// midSourcingResult is what remains to be done in the main database.
 type midSourcingResult struct {
 	IDs []int64
 	// Dependent counts deliveries that are left out because a server failed or retained them.
@@ -433,8 +433,8 @@ func (j *executedJournal) Proceed(ctx context.Context) error {
 	return nil
 }
 
-// Write first checks whether the run may proceed, in a transaction of the main database that ends after the batch
-// on the server. Anyone who waits for the run's batches so also waits for those on the server.
+// Write first checks whether the run may proceed, in a transaction of the main database that ends after the batch on
+// the server. Whoever waits for the run's batches thus also waits for those on the server.
 func (j *executedJournal) Write(
 	ctx context.Context, _ *pgx.Batch, d purge.Delta,
 ) (settled func(error) error, err error) {

@@ -26,7 +26,7 @@ const (
 	ActionDetach PreviewAction = "DETACH" // partitions, with their rows
 )
 
-// ActionOf returns what a sweep does, which may update rows.
+// ActionOf returns the action of a sweep. updates is set if the sweep updates rows.
 func ActionOf(updates bool, p purge.Partitions) PreviewAction {
 	switch {
 	case updates:
@@ -37,7 +37,7 @@ func ActionOf(updates bool, p purge.Partitions) PreviewAction {
 	return ActionDelete
 }
 
-// PreviewTable is what a task would do to a table, or to its work tables.
+// PreviewTable is what a task would do to a table, or to the work tables of a kind.
 type PreviewTable struct {
 	// Table is the quoted name with the schema, or the pattern of the names of work tables.
 	Table  string        `json:"Table"`
@@ -53,9 +53,8 @@ type PreviewTable struct {
 	// run without undo has neither.
 	TrashBytes int64    `json:"TrashBytes,omitempty"`
 	NoUndo     []string `json:"NoUndo,omitempty"`
-	// Tables is how many work tables would be dropped, and Partitions how many partitions, with all of their rows,
-	// would be dropped or detached.
-	// Names are some of them.
+	// Tables is how many work tables would be dropped, and Partitions how many partitions would be dropped or detached,
+	// with all of their rows. Names are some of them.
 	Tables     int64    `json:"Tables,omitempty"`
 	Partitions int64    `json:"Partitions,omitempty"`
 	Names      []string `json:"Names,omitempty"`
@@ -67,7 +66,7 @@ type PreviewTable struct {
 	// BaselineRows is the number of rows, or of tables, with the stored options; nil if the dry run uses these.
 	BaselineRows *int64       `json:"BaselineRows,omitempty"`
 	Guards       []guard.Trip `json:"Guards,omitempty"`
-	// Remarks say what cannot be known before the rows are deleted.
+	// Remarks say what the numbers do not, such as effects that are not known before the rows are deleted.
 	Remarks []string `json:"Remarks,omitempty"`
 }
 
@@ -81,8 +80,8 @@ type SavedTask struct {
 	Retained []int64 `json:"Retained,omitempty"`
 	// Dropped are the quoted names of the work tables to drop, and of the partitions to detach.
 	Dropped []string `json:"Dropped,omitempty"`
-	// Untouched are the parents without any row to delete. RolledUpFrom is when the period begins that the task rolls
-	// up; nil if it rolls nothing up. Another worker needs both to continue the dry run.
+	// Untouched are the parents whose dependent rows would be retained too. RolledUpFrom is the start of the period that
+	// the task rolls up; nil if it rolls nothing up. Another worker needs both to continue the dry run.
 	Untouched    []int64    `json:"Untouched,omitempty"`
 	RolledUpFrom *time.Time `json:"RolledUpFrom,omitempty"`
 	// Tables are stored separately.
@@ -146,7 +145,8 @@ type results struct {
 	problems    map[string]string
 	// tallies are the rows found, by the keys of jobs. Some of these belong to tasks that have not begun.
 	tallies map[string]purge.Tally
-	// dropped are quoted names of work tables. divided is one with partitions; nil if the current task drops none.
+	// dropped are quoted names of work tables. divided is a work table with partitions; nil if the current task drops
+	// none.
 	dropped map[string]bool
 	divided *campaign.WorkTable
 	// removed are the quoted names of partitions that would be dropped or detached.
@@ -240,7 +240,7 @@ func (r *results) task(task string) *SavedTask {
 		Retained:  rules.Without(r.parents[task], r.state.Deleted[task]),
 	}
 	if from := r.state.RolledUp[task]; from != nil {
-		if from.Before(time.Time{}) { // JSON does not have such years
+		if from.Before(time.Time{}) { // JSON cannot represent such years
 			from = &time.Time{}
 		}
 		p.RolledUpFrom = from
@@ -335,7 +335,7 @@ func (t *table) all() (names []string) {
 	return names
 }
 
-// maxCountedBytes is up to which size a table is counted instead of estimated: 8 MiB.
+// maxCountedBytes is the size of the largest table that is counted rather than estimated: 8 MiB.
 const maxCountedBytes = 8 << 20
 
 // countOrEstimate returns the number of rows of a table. The planner estimates that of a large table from its size,

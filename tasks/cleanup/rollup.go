@@ -38,8 +38,8 @@ func NewPeriod(env rules.Env, r rules.RollUp) (p *rollUpPeriod, skip *message.Me
 	}
 	if !env.Catalog.KeepsMoments() {
 		m := message.Infof(
-			"table XtkOption, which keeps up to when statistics are rolled up, or a column of it, is missing, or row " +
-				"security may hide rows of it: skipped",
+			"table XtkOption, or a column of it, is missing, or row security may hide rows of it, so the time up to which " +
+				"statistics are rolled up cannot be stored: skipped",
 		)
 		return p, &m
 	}
@@ -62,8 +62,8 @@ func (p *rollUpPeriod) Check() error {
 	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Location)
 }
 
-// OnHold reports whether the rows are retained because their table is on hold, because that of the option, which is
-// written with them, is, or because rows that foreign keys delete or change with them may be.
+// OnHold reports whether the rows are retained: because their table is on hold, because XtkOption is, which is written
+// together with them, or because rows that foreign keys delete or change with them may be.
 func (p *rollUpPeriod) OnHold(env rules.Env, compiled *rules.Plan) bool {
 	return compiled.RollUpOnHold || env.Holds.WholeTable(p.Table) ||
 		env.Holds.WholeTable(env.Catalog.Table("XtkOption"))
@@ -222,8 +222,8 @@ func (p *rollUpPeriod) sum(
 }
 
 // rollUp replaces rows by their sums, without batches: a single statement deletes the rows and inserts the sums, so
-// that no row that arrives in between is lost, and the stored time advances in the same transaction. It returns
-// false if there is no period to roll up.
+// that no row that arrives in between is lost, and the stored time advances in the same transaction. It returns false
+// if the task rolls nothing up in this database.
 func (t *executedTask) rollUp(ctx context.Context) (bool, error) {
 	p, rows, ok, err := prepareRollUp(ctx, t.Attempt)
 	if err != nil || rows == 0 {

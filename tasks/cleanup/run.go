@@ -218,8 +218,8 @@ func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	return cutoffs
 }
 
-// unwritten returns the error of writing to the journal. Another worker may have the run then, unless the run must
-// stop.
+// unwritten returns the error of writing to the journal. It is an ErrLost, since another worker may have the run,
+// unless it already ends the attempt.
 func unwritten(err error) error {
 	if endsAttempt(err) {
 		return err
@@ -234,7 +234,7 @@ func lostAs(err error) error {
 	return err
 }
 
-// endsAttempt reports whether an error is about the run rather than the current task, or ends the attempt.
+// endsAttempt reports whether an error concerns the run rather than the current task, or requires another attempt.
 func endsAttempt(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHoldCreated) ||
 		errors.Is(err, ErrPolicyChanged) || errors.Is(err, context.Canceled)
@@ -266,8 +266,9 @@ func (r *Run) Begin(ctx context.Context) error {
 	})
 }
 
-// checkRights fails if rights are missing, or if this is not a Campaign database. The error names every missing
-// right to a table. A right that a policy lacks fails that policy alone, when the run comes to it.
+// checkRights fails if rights are missing, or if this is not a Campaign database. The error names every missing right
+// to a table. Missing rights of a policy, or of any task with ContinueOnError, fail only that task, when the run comes
+// to it.
 func (r *Run) checkRights(ctx context.Context) error {
 	if err := r.Database.Refresh(ctx); err != nil {
 		return err
@@ -462,7 +463,8 @@ type Attempt struct {
 	ParentsRetained bool
 	// dropped has the names of the partitions that the attempt has dropped.
 	dropped []string
-	// Stopped says which change, made since the run read the task, ended the attempt.
+	// Stopped is why the attempt was stopped, for example by a change made since the run read the task; empty if it was
+	// not.
 	Stopped []message.Message
 	// RowError is the first error of a row. Unfinished is what could not be completed; it fails the task when the rest
 	// is done.
@@ -611,7 +613,8 @@ func (a *Attempt) ProvesRule() bool {
 
 func (a *Attempt) Journal() Journal { return a.run.Journal }
 
-// runRights returns what the role lacks for a run beyond what a dry run needs. A role of its own may read the standby.
+// runRights returns the GRANT statements for what a run needs beyond a dry run. It returns none if another role reads
+// the standby.
 func (a *Attempt) runRights() []string {
 	d := a.run.Database
 	if d.Pool != d.Primary && d.Primary.Config().ConnConfig.User != d.Env.Catalog.Role {
@@ -656,8 +659,7 @@ func (a *Attempt) applicableJobs(ctx context.Context) (jobs []rules.Job, err err
 	return jobs, nil
 }
 
-// isCredible reports whether a row that the parent table does not have is really deleted. It warns if that is
-// unknown.
+// isCredible reports whether a row that is missing in the parent table certainly does not exist. If not, it logs why.
 func (a *Attempt) isCredible(ctx context.Context, o rules.Orphan) (bool, error) {
 	if a.run.State.Succeeded[o.EmptyAfter] {
 		return true, nil

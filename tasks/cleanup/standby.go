@@ -108,8 +108,7 @@ func (x *counting) awaitStandby(ctx context.Context) error {
 	}
 }
 
-// standbyError returns an error of a standby that cannot be read as one that does not count as the loss of the
-// database.
+// standbyError turns an error of reading the standby into one that does not count as the loss of the database.
 func (x *counting) standbyError(ctx context.Context, err error) error {
 	switch {
 	case !readsStandby(x.run) || err == nil || endsAttempt(err) || ctx.Err() != nil:
@@ -119,7 +118,7 @@ func (x *counting) standbyError(ctx context.Context, err error) error {
 			"reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on "+
 				"there, or raise max_standby_streaming_delay: %s",
 			sqlstate.Text(err),
-		) //nolint:errorlint // its advice is another
+		) //nolint:errorlint // its SQLSTATE calls for other advice
 	case !sqlstate.Lost(err):
 		return err
 	}

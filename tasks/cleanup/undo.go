@@ -40,7 +40,7 @@ type notUndone struct {
 	why    string
 }
 
-// notKept returns what the trash does not keep. It fails if the task must not run with undo for that.
+// notKept returns what the trash does not keep. It fails if the task must not run with undo because of that.
 func (a *Attempt) notKept() (list []notUndone, err error) {
 	for _, j := range a.Jobs {
 		switch why := j.NotUndoable(); {
@@ -71,9 +71,9 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 	return list, nil
 }
 
-// checkTables fails if the trash cannot keep what the task deletes of a table because of the table's rules, triggers or
-// owner, or because the role cannot lock rows that foreign keys delete, as the statement does that moves them. It warns
-// if the rows could not come back into their tables.
+// checkTables fails if the trash cannot keep the rows of a table because of the table's rules, triggers or owner, or
+// because the role may not lock rows that foreign keys delete, which moving them takes. It warns if rows could not be
+// restored to their tables.
 func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) error {
 	var sweeps []purge.Sweep
 	var tables []string
@@ -151,8 +151,8 @@ func (t *executedTask) checkWorkTables(ctx context.Context, lists []string) erro
 	return nil
 }
 
-// checkUndo fails, before anything is deleted, if the task is to keep what it deletes and cannot. It logs what is not
-// kept.
+// checkUndo fails, before anything is deleted, if the task has undo and the trash cannot keep what it deletes. It logs
+// what is not kept.
 func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
 	if t.keeps() == 0 {
 		return nil
@@ -195,8 +195,8 @@ func (t *executedTask) checkUndo(ctx context.Context, f *JudgedTask) error {
 	return err
 }
 
-// trashBytes estimates how many bytes the rows of the task take in the trash. It counts rows only if
-// the planner's estimates come near to the room there, and no more of them than there is room for.
+// trashBytes estimates how many bytes the rows of the task take in the trash. It counts rows only if the planner's
+// estimates come close to the room there, and no more of them than there is room for.
 func (t *JudgedTask) trashBytes(ctx context.Context, room float64) (bytes float64, err error) {
 	var (
 		kept   []*figures
@@ -248,7 +248,7 @@ type trashed map[string]int64
 // whole means all rows of a relation, which goes to the trash with its indexes.
 const whole = -1
 
-// bytes estimates what they take there.
+// bytes estimates how many bytes the rows take in the trash.
 func (t trashed) bytes(ctx context.Context, db campaign.Querier) (bytes int64, err error) {
 	names := slices.Sorted(maps.Keys(t))
 	rows := make([]int64, len(names))
@@ -299,7 +299,7 @@ func (r *Run) checkUndo(ctx context.Context) error {
 	return err
 }
 
-// previewUndo says of the tables of a preview why something could not be undone, and in the outcome why a run would
+// previewUndo adds to the tables of a preview why something could not be undone, and to the outcome why a run would
 // refuse the task.
 func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) error {
 	divided := x.found.divided
@@ -448,7 +448,7 @@ type trashLimit struct {
 
 func (r *Run) trashLimit() trashLimit { return trashLimit{r.Database.Primary, r.Config.TrashMaxBytes} }
 
-// check fails if the trash has no room for so many bytes more.
+// check fails if the trash has no room for need more bytes.
 func (l trashLimit) check(ctx context.Context, need int64) error {
 	room, err := l.room(ctx)
 	if err == nil && need > max(room, 0) {
@@ -457,14 +457,14 @@ func (l trashLimit) check(ctx context.Context, need int64) error {
 	return err
 }
 
-// room returns how many bytes more the trash may take; it is negative if the trash is larger than it may be.
+// room returns how many more bytes the trash may take; it is negative if the trash is too large already.
 func (l trashLimit) room(ctx context.Context) (int64, error) {
 	var bytes int64
 	err := l.db.QueryRow(ctx, trash.BytesSQL).Scan(&bytes)
 	return l.maxBytes - bytes, err
 }
 
-// full refuses what takes more bytes in the trash than there is room for. need is 0 if that is not known.
+// full returns the refusal if the trash has no room. need is how many bytes would go there; 0 if that is not known.
 func (l trashLimit) full(need, room int64) error {
 	size := func(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
 	has := fmt.Sprintf("the trash has %s, and may have %s", size(l.maxBytes-room), size(l.maxBytes))
@@ -480,7 +480,7 @@ func (l trashLimit) full(need, room int64) error {
 	}
 }
 
-// trashGate keeps the trash from becoming larger than it may, and from being published. It looks once a second.
+// trashGate stops batches once the trash is too large, or published. It checks that once a second.
 type trashGate struct {
 	trashLimit
 	mu     sync.Mutex

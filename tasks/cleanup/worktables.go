@@ -18,7 +18,8 @@ import (
 type WorkTableKind struct {
 	Drop   rules.Drop
 	Tables []campaign.WorkTable
-	// Unused returns the unused ones of some tables; nil if the database does not show that.
+	// Unused returns those of the tables that are unused; nil if none can be judged, because the table of their owners is
+	// empty.
 	Unused unusedWorkTables
 }
 
@@ -33,8 +34,8 @@ type WorkTableFinder struct {
 	Exclude func(w campaign.WorkTable) bool
 }
 
-// Find finds the work tables of all kinds. known is true if the database shows which tables of at least one kind
-// are unused. Unused tables that cannot be dropped because of their owner or kind count as retained.
+// Find finds the work tables of all kinds. known is true if the tables of at least one kind can be judged unused.
+// Unused tables that cannot be dropped because of their owner or kind count as retained.
 func (f WorkTableFinder) Find(ctx context.Context) (kinds []WorkTableKind, known bool, err error) {
 	var retained int64
 	for _, d := range f.Plan.Drops {
@@ -144,7 +145,8 @@ func (f WorkTableFinder) lists(
 // WorkTableMask returns a pattern for LIKE that matches names with a prefix.
 func WorkTableMask(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
 
-// workTableMaskOf returns the pattern for all work tables that a task drops; "" if it drops none.
+// workTableMaskOf returns the pattern under which the guards judge all work tables that a task drops; "" if it drops
+// none.
 func workTableMaskOf(p *rules.Plan) string {
 	for _, j := range p.Jobs {
 		if j.Step.Tables != nil {
@@ -191,8 +193,8 @@ func DropStatement(tables []campaign.WorkTable) (sql string, args []any) {
 	return "DROP TABLE " + strings.Join(names, ", "), nil
 }
 
-// Reasons returns why work tables of a kind are retained, by their stored names. It reads only the tables of owners
-// and lists, so that it does not include an unused table with a row of a recipient on hold.
+// Reasons returns why work tables of a kind are retained, by their stored names. It does not read the work tables, so
+// it leaves out unused ones that have a row of a recipient on hold.
 func (f WorkTableFinder) Reasons(ctx context.Context, d rules.Drop) (map[string]string, error) {
 	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
 	tables, _, err := catalog.WorkTables(ctx, pool, d.Prefix, d.Bare)
@@ -218,7 +220,7 @@ func (f WorkTableFinder) Reasons(ctx context.Context, d rules.Drop) (map[string]
 		switch {
 		case w.View:
 		case !hasOwners:
-			reasons[w.Name] = d.WorkTables.Owner + " has no row: nothing shows which tables are in use"
+			reasons[w.Name] = d.WorkTables.Owner + " has no row: it is unknown which tables are in use"
 		case f.Binder.Env.Holds.WorkTable(w, d.WorkTables.Owner):
 			reasons[w.Name] = "on hold"
 		default:
@@ -265,7 +267,7 @@ func (f WorkTableFinder) addUsed(
 			switch {
 			case !d.Lists:
 			case !known:
-				reasons[w.Name] = "NmsGroup shows no lists: the table may have the data of one"
+				reasons[w.Name] = "no list is known from NmsGroup: the table may have the data of one"
 			case lists[id]:
 				reasons[w.Name] = fmt.Sprintf("list %d exists", id)
 			}

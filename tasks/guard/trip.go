@@ -81,7 +81,7 @@ func Refuse(trips []Trip) error {
 			"limit":  fmt.Sprint(first.Limit),
 			"guards": all,
 		},
-		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it: cleanupd run " +
-			"--preview",
+		Message: "this is unusual: " + all + ". The task changes nothing until you accept this in a preview and run it: " +
+			"cleanupd run --preview",
 	}}
 }

@@ -28,8 +28,8 @@ type Statement struct {
 	// Action is "" for a query, and for VACUUM and ANALYZE.
 	Action cleanup.PreviewAction
 	Rule   string
-	// SQL does not have the part of the table that each batch is for. For a statement on many tables it names only the
-	// first ones. It is "" if no work table would be dropped.
+	// SQL lacks the condition that limits each batch to a part of the table. For a statement on many tables it names only
+	// the first ones. It is "" if no work table would be dropped.
 	SQL        string
 	Parameters []string
 	Scan       purge.Scan
@@ -145,7 +145,7 @@ func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	return nil
 }
 
-// addEmptyParents adds the parent tables that are empty now, of which no row counts as an orphan.
+// addEmptyParents adds the parent tables that are empty now: as long as they are, no row counts as an orphan of theirs.
 func addEmptyParents(ctx context.Context, a *cleanup.Attempt, skips *skipLog) error {
 	var names []string
 	for _, j := range a.Plan.Jobs {
@@ -397,7 +397,7 @@ func (x *explanation) nameHolds(
 	return nil
 }
 
-// addReferring says which tables have rows whose foreign keys keep the row.
+// addReferring sets the reason to the tables with rows whose foreign keys keep the row.
 func (x *explanation) addReferring(ctx context.Context, s *StepExplanation, j rules.Job, r row) error {
 	var names []string
 	for _, k := range j.Table.KeysTo() {

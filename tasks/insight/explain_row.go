@@ -70,7 +70,7 @@ type RowExplanation struct {
 	Exists bool
 	// Key is the condition that was used to find a row r.
 	Key sqlexpr.Expr
-	// Uncovered is why nothing is explained, because no task covers the table; nil if one does.
+	// Uncovered is set if nothing is explained, because no task covers the table.
 	Uncovered error
 	Now       time.Time
 	// Steps are in the order of the pipeline.
@@ -143,8 +143,8 @@ func simulate(ctx context.Context, c cleanup.Config, holds rules.Holds) (*Explai
 	return &Explainer{config: c, simulation: s}, nil
 }
 
-// covered returns a table by its name, or by the name of a partition. It fails with a failure.Refusal if no task
-// covers the table, and returns the table all the same if foreign keys delete its rows.
+// covered returns a table by its name, or by the name of a partition. It fails with a failure.Refusal if no task covers
+// the table, but still returns the table if foreign keys delete its rows.
 func (e *Explainer) covered(ctx context.Context, name string) (*campaign.Table, error) {
 	table := e.simulation.Database().Env.Catalog.Find(name)
 	if table == nil {

@@ -128,7 +128,7 @@ func (f *Forecaster) Task(ctx context.Context, t rules.Task) (Due, error) {
 	return d, nil
 }
 
-// questions returns the question to each relation of a task. why says what keeps a run from doing the task at all, and
+// questions returns a question for each relation of a task. why is what keeps a run from doing the task at all, and
 // rights are the GRANT statements for what only a run needs.
 func (f *Forecaster) questions(
 	ctx context.Context, t rules.Task,
@@ -208,7 +208,7 @@ type question struct {
 	times          []int // the reference times of rows
 }
 
-// add adds the rows of a reference time, which are those that do not match before.
+// add adds the rows of a reference time: those that do not match at earlier ones.
 func (q *question) add(time int, c rules.Candidates) {
 	rows := c.Rows
 	rows.Date, rows.Key, rows.Follows = "", "", false // only counted, and not for long

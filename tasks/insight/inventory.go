@@ -164,7 +164,7 @@ type reader struct {
 	leaves    []uint32
 }
 
-// settings keep a list of tables from waiting for a lock and from making others wait.
+// settings keep the reader from waiting long for a lock, and from making others wait.
 const settings = "SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '%dms'"
 
 // within runs statements in a transaction, each limited to some milliseconds. done is false if the server refuses
@@ -297,9 +297,8 @@ WHERE a.attnum > 0 AND NOT a.attisdropped
 ORDER BY 1, a.attnum`
 
 // selectBounds returns the bounds of dates, by the positions of tables ($1) and the relations with their rows ($2). The
-// statistics of a partitioned table ($3) are there for a role that has no rights to its partitions.
-// The CASE repeats the conditions of the join, because the planner may read the bounds of columns of other types
-// before it joins.
+// statistics of a partitioned table ($3) serve a role that has no rights to its partitions. The CASE repeats the
+// conditions of the join, because the planner may read the bounds of columns of other types before it joins.
 var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM (SELECT * FROM unnest($1::int[], $2::oid[])

@@ -50,7 +50,7 @@ type named struct {
 // ownSchemas is true if the schema n is PostgreSQL's, or the service's own.
 const ownSchemas = `(n.nspname LIKE 'pg\_%' OR n.nspname IN ('information_schema', 'cleanupd', 'cleanupd_trash'))`
 
-// selectTables returns the tables of all other schemas, without partitions.
+// selectTables returns the tables of all schemas but these, without partitions.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -81,7 +81,7 @@ func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, er
 	return since, err
 }
 
-// datedRelations returns the relations that this role may read.
+// datedRelations returns the relations whose rows become obsolete only by their date, and that this role may read.
 func datedRelations(tasks []rules.Task, env rules.Env, cleaned map[string]time.Time) (relations []relation, err error) {
 	for _, t := range tasks {
 		if t.Disabled {

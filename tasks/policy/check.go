@@ -226,7 +226,7 @@ func (c *checker) checkColumns() {
 	}
 	if c.Unreferenced && len(c.table.KeysTo()) == 0 {
 		c.wrong.Addf("policy.unreferenced", "would be true of every row: no foreign key of another table refers to %s; "+
-			"without foreign keys, nothing tells which rows refer to a row", c.table.Quoted())
+			"without one, it is unknown which rows refer to a row", c.table.Quoted())
 	}
 	c.checkAssign()
 }

@@ -39,8 +39,8 @@ WHERE pg_get_userbyid(c.relowner) <> $3 AND CASE WHEN $4 THEN c.oid = $1 ELSE t.
 ORDER BY 1`
 
 // whyMember is the comment on memberships without which rows are deleted one by one.
-const whyMember = "optional: drops partitions of %s whole, which only their owner may; without it their rows are " +
-	"deleted. The role may do all that the owner may then"
+const whyMember = "optional: lets the role drop partitions of %s, which only their owner may; without it, their rows " +
+	"are deleted. It gives the role all rights of the owner"
 
 // memberships returns GRANT statements for the memberships that removing partitions takes. Those that runs can do
 // without are comments.
@@ -75,8 +75,8 @@ func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.
 	}
 	strangers, err := trash.Strangers(ctx, db, tables)
 	for _, s := range strangers {
-		grants = append(grants, fmt.Sprintf("-- %s; -- optional: what undo brings back into %s is inserted as their owner; "+
-			"without it, rows come back only into another schema, which takes a right to make it (GRANT CREATE ON DATABASE)",
+		grants = append(grants, fmt.Sprintf("-- %s; -- optional: undo inserts rows into %s as their owner; without it, "+
+			"rows can be restored only into another schema, which needs GRANT CREATE ON DATABASE",
 			s.Grant(), strings.Join(s.Tables, ", ")))
 	}
 	return grants, err

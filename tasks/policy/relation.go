@@ -80,8 +80,8 @@ func (p Policy) requireSame(c *campaign.Catalog) error {
 		if r.identityOf(c.Table(r.quoted())) != r.Identity {
 			return failure.New(
 				failure.Precondition,
-				r.quoted()+" is another table than when the run began, or has other "+
-					"columns: nothing more of the policy is done; preview it again",
+				r.quoted()+" or its columns were replaced since the run began: the "+
+					"policy stops here; preview it again",
 			)
 		}
 	}

@@ -38,7 +38,7 @@ FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
 WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
 
 // ErrNotKnown means that the oldest date cannot be found without reading the whole table.
-var ErrNotKnown = errors.New("neither an index nor the planner's statistics show it")
+var ErrNotKnown = errors.New("neither an index nor the planner's statistics have the oldest date")
 
 // Oldest returns the oldest date without reading the whole table, and without the zero record. The date comes from an
 // index or, if there is none, from the planner's statistics as of the last ANALYZE. These may still include rows older

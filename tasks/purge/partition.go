@@ -206,7 +206,7 @@ func (t *table) countAndRemove(ctx context.Context, before Retained) (removed bo
 // is that some are not older.
 func (s *Sweep) whyKept() string {
 	if s.Narrowed {
-		return "it has rows on hold, or that are not older"
+		return "it has rows that are on hold or not older"
 	}
 	return ""
 }

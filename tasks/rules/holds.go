@@ -97,9 +97,9 @@ func (p *Plan) noteNamesakes(env Env, table *campaign.Table) {
 // Became says what became of the table if another one has its name.
 func (t HeldTable) Became() string {
 	if t.NowName == "" {
-		return "that table was dropped, and this is another one of its name"
+		return "that table was dropped, and this is another one with its name"
 	}
-	return "that table is now " + campaign.FullName(t.NowSchema, t.NowName) + ", and this is another one of its name"
+	return "that table is now " + campaign.FullName(t.NowSchema, t.NowName) + ", and this is another one with its name"
 }
 
 // WorkTable reports whether a work table is on hold: by its name or a partition's name, because its owner (a row of

@@ -141,7 +141,7 @@ func (g *Governor) String() string {
 		return "other sessions are active"
 	}
 	return fmt.Sprintf(
-		"commits take %.1f ms, %.1f ms without batches; batches of %.1f ms, then %.1f times as long a pause",
+		"commits take %.1f ms, %.1f ms without batches; batches of %.1f ms, then pauses %.1f times as long",
 		milliseconds(g.during.typical()), milliseconds(g.quiet.typical()), milliseconds(g.work), g.rest)
 }
 
