@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// freshened has the assignments with which the application makes a row no longer obsolete, by table. No
-// foreign key refers to the tables.
+// freshened has, by table, the assignments with which the application makes a row no longer obsolete. No foreign key
+// refers to these tables.
 var freshened = map[string]string{
 	"XtkAudit":         "tsChanged = clock_timestamp()",
 	"NmsVisitor":       "tsLastModified = clock_timestamp()",

@@ -119,8 +119,8 @@ func TestDomains(t *testing.T) {
 	})
 }
 
-// A table whose id is not an integer is not touched, because its zero record is not known. Deliveries that it may have
-// rows of are retained.
+// A table whose id is not an integer is not touched, because its zero record cannot be recognized. Deliveries that may
+// have rows in it are retained.
 func TestIDsThatAreNoIntegers(t *testing.T) {
 	t.Parallel()
 	const left = "to have the table cleaned: ALTER TABLE"
@@ -164,7 +164,7 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 	})
 }
 
-// A view or a partition with the name of a table is not touched. Deliveries that it may have rows of are retained, and
+// A view or a partition with the name of a table is not touched. Deliveries that may have rows in it are retained, and
 // options that it may have do not get their defaults.
 func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 	t.Parallel()
@@ -268,7 +268,8 @@ const inheritedAudit = `CREATE TABLE audit1 (LIKE XtkAudit INCLUDING INDEXES) IN
 
 const auditLeft = "SELECT iAuditId::text FROM XtkAudit ORDER BY 1"
 
-// A policy of a partition hides rows of the table, and a policy of the table also protects rows in its partitions.
+// A row security policy of a partition hides rows of the table, and one of the table also protects rows in its
+// partitions.
 func TestRowSecurityOfPartitions(t *testing.T) {
 	t.Parallel()
 	policy := func(table string) string {
@@ -437,8 +438,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// Sums of errors are inserted into generated columns, domains and identities, too. A sum has the range of the type that
-// a domain is based on. The task fails, and changes nothing, if a generated column is one that rows are grouped by.
+// Errors are also summed up in tables with generated columns, domains and identities. A sum is limited to the range of
+// the type that a domain is based on. The task fails, and changes nothing, if rows are grouped by a generated column.
 func TestSumsOfUnusualColumns(t *testing.T) {
 	t.Parallel()
 	const rows = "INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors, iMessageErrors) VALUES " +
@@ -728,7 +729,7 @@ func TestTemporaryTables(t *testing.T) {
 	}
 }
 
-// Rows of a table with another access method than heap have no positions: they are found by their key.
+// Rows of a table with another access method than heap have no usable TIDs: they are found by their key.
 func TestAccessMethods(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

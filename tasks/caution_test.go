@@ -54,7 +54,7 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 	}
 }
 
-// Orphans are not deleted if a policy hides rows of their parent table from the role.
+// Orphans are not deleted if row security hides rows of their parent table from the role.
 func TestOrphansNeedAParentInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -78,7 +78,7 @@ func TestMissingColumns(t *testing.T) {
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified)
 			VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
-	// An OR without one of its columns has its other side. A step without its column is skipped.
+	// Of two rules, the one without its column is left out. A step without its column is skipped.
 	checkRows(t, db, "SELECT iRejectId::text FROM XtkReject", "2")
 	j.checkState(t, "import-rejects", cleanup.Succeeded)
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
@@ -385,7 +385,7 @@ func TestOptionsOutOfSight(t *testing.T) {
 	}
 }
 
-// The time of the last cleanup and the start of the next roll-up have no default while a policy may hide them.
+// The time of the last cleanup and the start of the next roll-up have no default while row security may hide them.
 func TestMomentsOutOfSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -533,7 +533,7 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// A task reports the rights that it lacks for more than its steps before it deletes anything.
+// Before it deletes anything, a task reports missing rights, including those that it needs beyond its steps.
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, right, retained string }{
@@ -638,7 +638,7 @@ func TestOptionNames(t *testing.T) {
 	}
 }
 
-// A run warns if the application's own cleanup workflow is started. It continues if it cannot know that.
+// A run warns if the application's own cleanup workflow is started. It continues if it cannot find that out.
 func TestOtherCleaner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -33,7 +33,8 @@ var (
 	onlyFault = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
-// settings are the databases that are attacked. A setting has a server if the test may restart it.
+// settings are the databases that are attacked. database returns a server if the test may restart it, and nil
+// otherwise.
 var settings = map[string]struct {
 	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
 	prepare  func(db *pgtest.DB, m *model, rng *rand.Rand) // nil if the database needs no preparation

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// history has the changes that databases undergo over time, and how many databases undergo each. A change of a row is
-// only made to an option.
+// history has the changes that databases undergo over time; one database in oneIn undergoes each. Of rows, only options
+// are changed.
 var history = []struct {
 	name   string
 	oneIn  int

@@ -179,8 +179,7 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	}
 }
 
-// A row is retained, too, if its paired row has dependent rows on hold. Statistics are not rolled up if one of them
-// has.
+// A row is also retained if its paired row has dependent rows on hold. Statistics are not rolled up if one of them has.
 func TestHoldsThatKeysReachByOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

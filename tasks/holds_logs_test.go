@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// Rows are on hold by a log that the mappings name, also if that is not cleaned. A task does not begin if the role may
-// not read the mappings.
+// Rows are on hold through a log that the mappings name, even if the log is not cleaned. A task does not begin if the
+// role may not read the mappings.
 func TestHoldsThroughLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestHoldsThroughLogs(t *testing.T) {
 	}
 }
 
-// Rows are on hold, too, by a log that is not cleaned itself.
+// Rows are also on hold through a log that is not cleaned itself.
 func TestHoldsThroughUnfitLogs(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]string{

@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// isOnHold reports whether a row is on hold.
 func (m *model) isOnHold(r rec) bool { return m.onHold[&r.row[0]] }
 
 // tableOnHold reports whether all rows of a table are on hold.
@@ -131,7 +130,7 @@ func (m *model) linkedOnHold(ids map[int64]bool, link string, tables ...string) 
 	return own
 }
 
-// excludeByMessage removes the deliveries with messages to which rows of a table on hold are linked.
+// excludeByMessage removes the deliveries of messages to which rows on hold of a table refer.
 func (m *model) excludeByMessage(obsolete map[int64]bool, link, table string) {
 	messages := map[int64]bool{}
 	m.each(table, func(r rec) {

@@ -54,7 +54,7 @@ INSERT INTO login SELECT i, 'Customer ' || i FROM generate_series(1, 4) i;
 INSERT INTO login SELECT 10 + i, NULL, ('00000000-0000-0000-0000-00000000000' || i)::uuid FROM generate_series(1, 4) i;
 INSERT INTO visit SELECT i, i, CASE WHEN i < 3 THEN 'EU' ELSE 'US' END FROM generate_series(1, 4) i;
 RESET search_path;`
-	// those that stay of customer 2
+	// the rows that stay with customer 2
 	second := []string{
 		"address 2", "bill 2", "customer 2", "line 1", "line 2", "login 12", "login 2", "product 2", "product 5",
 		"remark 12", "remark 2", "remark 22", "remark 32", "remark 42", "remark 52", "visit 2",
@@ -163,7 +163,7 @@ RESET search_path;`
 	}
 }
 
-// keep runs policies with holds, dry and then for good, and checks that both count the same rows on hold.
+// keep does a dry run and a run of policies with holds, and checks that both count the same rows on hold.
 func keep(t *testing.T, db *pgtest.DB, holds rules.Holds, policies []policy.Policy, check func(onHold int64)) *journal {
 	t.Helper()
 	var counted [2]int64

@@ -490,8 +490,8 @@ func TestPlanByOtherHolds(t *testing.T) {
 	}
 }
 
-// Tables of policies may have the columns by which rows are on hold in other types, and in quotes. Rows with other
-// values there are deleted.
+// In tables of policies, the columns that put rows on hold may have other types, and names that need quotes. Rows with
+// other values in them are deleted.
 func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	for column, values := range map[string][3]string{ // of two rows on hold, and of another one

@@ -87,7 +87,8 @@ func partitionedLog(db *pgtest.DB, except string) {
 	)
 }
 
-// A key that every partition has is the key of a log, also with other keys. Its deliveries are deleted with it.
+// A key that every partition has is the key of a log, even if there are other keys. Deliveries are deleted with their
+// rows in it.
 func TestKeysOfPartitions(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{

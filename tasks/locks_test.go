@@ -178,8 +178,8 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	}
 }
 
-// Many lists are deleted in one transaction, with their tables. Retained are a list with a locked row, with a locked
-// table, suppressed by a trigger, and with another owner's table.
+// Many lists are deleted in one transaction, with their tables. Four are retained: one with a locked row, one with a
+// locked table, one whose deletion a trigger suppresses, and one with another owner's table.
 func TestListsGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

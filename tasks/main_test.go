@@ -334,7 +334,7 @@ func do(ctx context.Context, c cleanup.Config, j *journal) error {
 	return cleanup.Execute(ctx, c, j)
 }
 
-// run executes the named tasks, or all tasks without names.
+// run executes the named tasks, or all tasks if none is named.
 func run(t *testing.T, db *pgtest.DB, change func(*cleanup.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)

@@ -43,7 +43,7 @@ const (
 	logsLeft       = "SELECT iDeliveryId::text FROM NmsBroadLogRcp ORDER BY iDeliveryId"
 )
 
-// migrate makes the tables of runs, and so that of the trash.
+// migrate creates the service's tables, including that of the trash.
 func migrate(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	if err := db.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
@@ -200,7 +200,7 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 	}
 }
 
-// Deliveries whose account may be hidden are retained: a server may have them, or they may be ones to keep.
+// Deliveries whose account may be hidden are retained: a server may have them, or their account may be one to keep.
 func TestMidSourcingWithHiddenAccounts(t *testing.T) {
 	t.Parallel()
 	for name, hide := range map[string]string{

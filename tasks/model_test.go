@@ -452,8 +452,8 @@ func (m *model) deliveries() {
 	m.removeLinked("NmsDelivery", "iDeliveryId", obsolete)
 }
 
-// byMessage deletes the rows of tables that belong to messages of doomed deliveries, and removes the deliveries of
-// failed rows.
+// byMessage deletes the rows of tables that belong to messages of obsolete deliveries, and removes the deliveries of
+// failed rows from obsolete.
 func (m *model) byMessage(obsolete map[int64]bool, link string, tables ...string) {
 	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {

@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// An age is in days or hours. With an age of 0, rows go whose date is before the reference time, and not at it.
+// An age is in days or hours. With an age of 0, rows from before the reference time are deleted, and rows at it are
+// not.
 func TestAgesOfPolicies(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

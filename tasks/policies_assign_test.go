@@ -9,7 +9,7 @@ import (
 )
 
 // A policy assigns only what columns can have: no NULL to a domain that excludes it, and no value that a constraint
-// allows once. A column that a unique index merely includes can be assigned.
+// allows only once. A column that a unique index merely includes can be assigned.
 func TestAssignableColumns(t *testing.T) {
 	t.Parallel()
 	one := "[1,2)"
@@ -57,7 +57,7 @@ func TestAssignableColumns(t *testing.T) {
 	}
 }
 
-// NULL is refused where PostgreSQL takes it for a value that exists once.
+// NULL is refused where PostgreSQL treats it as a value that must be unique.
 func TestNullsThatAreNotDistinct(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -77,7 +77,7 @@ func TestNullsThatAreNotDistinct(t *testing.T) {
 	}
 }
 
-// A unique column gets a text that is made from the key, in all rows at once and only once.
+// Texts made from keys can be assigned to a unique column of all rows at once, and are assigned only once.
 func TestValuesFromKeys(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

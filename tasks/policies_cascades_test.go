@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// threads creates old topics, with notes that go with them, and readers that forget them.
+// threads creates topics, half of them old, with notes that are deleted with their topic, and readers whose topic is
+// set to NULL.
 const threads = `CREATE TABLE topic (id int PRIMARY KEY, at timestamptz);
 	CREATE TABLE note (id int PRIMARY KEY, topic int REFERENCES topic ON DELETE CASCADE);
 	CREATE TABLE reader (id int PRIMARY KEY, topic int REFERENCES topic ON DELETE SET NULL);
@@ -73,7 +74,8 @@ func TestCascades(t *testing.T) {
 	j.checkLog(t, `foreign keys also deleted 2000 and updated 0 rows of "public"."note"`)
 }
 
-// A batch has no more rows than the policy allows, those that go with others included, unless a single row takes more.
+// A batch has no more rows than the policy allows, including those that foreign keys delete, unless a single row takes
+// more with it.
 func TestCascadesAreInTheSizeOfABatch(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -97,7 +99,7 @@ func TestCascadesAreInTheSizeOfABatch(t *testing.T) {
 	}
 }
 
-// Guards judge the table whose rows go with others, and a saved plan must have shown it.
+// Guards also judge a table whose rows only foreign keys delete, and a saved plan must include it.
 func TestChildrenOfOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -137,8 +139,8 @@ func TestChildrenOfOthers(t *testing.T) {
 	}
 }
 
-// A new row that the application inserts below an old one, while a batch deletes that one, is not lost: the batch is
-// undone, and the old row stays.
+// If the application inserts a row that refers to an old one while a batch deletes the old one, the batch is rolled
+// back, and both rows stay.
 func TestARowBelowAnOldOneInMidBatch(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -157,8 +159,8 @@ func TestARowBelowAnOldOneInMidBatch(t *testing.T) {
 	}
 }
 
-// The rows whose key a sweep clears move to where there is room, in front of the sweep or behind it. They are found
-// there, however often that happens, by the run that the dry run promised.
+// Rows whose foreign key a sweep clears move to wherever there is room, ahead of the sweep or behind it. The run finds
+// them, however often they move, and deletes what the dry run counted.
 func TestRowsThatClearedKeysMove(t *testing.T) {
 	t.Parallel()
 	const root = "ALTER TABLE entry ADD root int REFERENCES entry ON DELETE SET NULL; CREATE INDEX ON entry (root);" +

@@ -38,7 +38,7 @@ const family = `CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz, sta
 		FROM generate_series(1, 300) i;
 	INSERT INTO line SELECT i, 1 + i % 300, i FROM generate_series(1, 900) i`
 
-// Policies of family, which each delete what the one before leaves behind.
+// Policies of family. Each deletes the orphans that the one before it makes.
 var (
 	oldCustomers = policy.Policy{
 		Name: "a-customers", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// What has changed in the database since a policy was set makes its task fail, or skip the table with a message.
-// Nothing is deleted.
+// If the database has changed since a policy was set, its task fails, or skips the table with a message. Nothing is
+// deleted.
 func TestPolicyOfAChangedDatabase(t *testing.T) {
 	t.Parallel()
 	closed := "closed"
@@ -149,7 +149,7 @@ func TestPolicyWithoutRights(t *testing.T) {
 	)
 }
 
-// The name of a table without a schema may come to stand for one that no policy may change.
+// A table's name without a schema may come to mean a table that no policy may change.
 func TestPolicyOfANameThatMoves(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -65,7 +65,7 @@ func TestForeignParentProvesNothing(t *testing.T) {
 	}
 }
 
-// Rights to some columns do not suffice, since a sweep reads where rows are stored. All missing rights are named.
+// Rights to some columns do not suffice, since a sweep reads the TIDs of rows. All missing rights are named.
 func TestPolicyWithRightsToColumns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -77,7 +77,7 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 		`GRANT SELECT ON "public"."purchase" TO "`+role+`"`)
 }
 
-// All missing rights are named at once, also if the rule cannot be compiled without them.
+// All missing rights are named at once, even if the rule cannot be compiled without them.
 func TestMissingRightsAreNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -97,7 +97,7 @@ func TestMissingRightsAreNamedAtOnce(t *testing.T) {
 	checkError(t, err, `GRANT USAGE ON SCHEMA "lab"`, `GRANT SELECT, DELETE ON "lab"."result"`)
 }
 
-// checkPolicy checks a policy as when it is set.
+// checkPolicy checks a policy in the same way as setting it does.
 func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
 	t.Helper()
 	return pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
@@ -109,7 +109,7 @@ func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
 	})
 }
 
-// A child whose parent is not committed yet is no orphan.
+// A row whose parent is not committed yet is no orphan.
 func TestUncommittedParents(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -18,8 +18,7 @@ import (
 
 var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 8, 25), "how many random databases TestRandomKeys makes")
 
-// keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each
-// key.
+// keyTable is a table of keyedTables. Its rows have an id, a date and a column for each key.
 type keyTable struct {
 	name        string
 	partitioned bool
@@ -46,10 +45,11 @@ func (k tableKey) refuses() bool { return !k.deletes() && !k.clears() }
 
 type keyNode struct{ table, id int }
 
-// keyedTables are random tables with foreign keys of all kinds, in circles, too, and what is left of them.
+// keyedTables are random tables with foreign keys of all kinds, which may lead in circles, and their remaining rows.
 type keyedTables []*keyTable
 
-// newKeyedTables returns random tables. Rows of the last one only refuse, as rows that nothing deletes.
+// newKeyedTables returns random tables. The key of the last one may only refuse: nothing deletes the rows of that
+// table.
 func newKeyedTables(rng *rand.Rand) keyedTables {
 	tables := make(keyedTables, 2+rng.IntN(3))
 	for i := range tables {
@@ -60,7 +60,7 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 		}
 		tables[i] = t
 	}
-	for i, t := range tables { // PostgreSQL itself decides by the order of keys if rows refuse that others would delete
+	for i, t := range tables { // not where other keys delete, since PostgreSQL's result would depend on the order of keys
 		cascaded := slices.ContainsFunc(t.keys, func(k tableKey) bool { return k.deletes() && k.parent != i })
 		if !cascaded && rng.IntN(3) == 0 {
 			t.keys = append(t.keys, tableKey{i, choose(rng, []string{"", "RESTRICT"})})
@@ -70,7 +70,8 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 		if slices.ContainsFunc(t.keys, func(k tableKey) bool { return !k.clears() }) || rng.IntN(2) == 0 {
 			continue
 		}
-		// A trigger that writes makes the sweep leave all rows that were written since it began, by keys, too.
+		// After a trigger has written, the sweep skips all rows written since it began, including those that keys have
+		// changed.
 		if t.trigger = "NULL;"; t.keys == nil && rng.IntN(2) == 0 {
 			t.trigger = "UPDATE " + t.name + " SET at = at WHERE id = OLD.id;"
 		}
@@ -211,9 +212,9 @@ func (ts keyedTables) follow(swept int, from keyNode) map[keyNode]bool {
 	return reached
 }
 
-// keyedResult is what a policy does: deleted rows of its table, rows of others that went with them, rows with a key
-// that was cleared, and rows that were retained because of rows that must stay, that others refused, and that a trigger
-// kept.
+// keyedResult counts what a policy does: deleted rows of its table, rows of others that went with them, rows with a key
+// that was cleared, and the rows retained because of rows that must stay (dependent), because others refused (failed),
+// or because of a trigger (suppressed).
 type keyedResult struct{ deleted, cascaded, cleared, dependent, failed, suppressed int64 }
 
 // clean deletes the rows of a table that a policy matches, as one statement would if it left out the rows that must not
@@ -272,8 +273,8 @@ func (ts keyedTables) clean(swept int, matches func(id int) bool) (r keyedResult
 	return r
 }
 
-// Policies on tables with foreign keys of all kinds: a row goes only if the rule matches all rows of the table that go
-// with it, and everything that goes, or changes, is foreseen and counted.
+// With foreign keys of all kinds, a row is deleted only if the rule matches all rows of its table that would be deleted
+// with it. A dry run predicts, and a run counts, everything that is deleted or changed.
 func TestRandomKeys(t *testing.T) {
 	t.Parallel()
 	seeded(t, *firstPolicySeed, *keySeeds, 5, func(t *testing.T, rng *rand.Rand, _ uint64) {
@@ -285,7 +286,7 @@ func TestRandomKeys(t *testing.T) {
 			p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
 			matches := func(id int) bool { return tables[i].rows[id].old }
 			if ids := slices.Sorted(maps.Keys(tables[i].rows)); rng.IntN(3) == 0 && len(ids) > 0 {
-				// Of rows of equal age those with smaller ids are newer, old ones are older than all others.
+				// Old rows are older than all others. Among rows of equal age, those with smaller ids are newer.
 				byAge := slices.Clone(ids)
 				slices.SortStableFunc(byAge, func(a, b int) int {
 					return map[bool]int{true: 1}[tables[i].rows[a].old] - map[bool]int{true: 1}[tables[i].rows[b].old]
@@ -394,7 +395,8 @@ func TestRandomKeyChains(t *testing.T) {
 	})
 }
 
-// A row that fails is named by its primary key, whatever that is, unless it has a text, which may be about a person.
+// A row that fails is named by its primary key, whatever that is, unless the key has a text, which may be personal
+// data.
 func TestFailedRowsAreNamedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	const id = "6f0f2a5e-8a4e-4a53-9a1c-0f6f3c7f1d11"

@@ -31,8 +31,8 @@ const tablesPerSeed = 10
 
 type randomPolicies struct {
 	db *pgtest.DB
-	// application says that the database has the tables of the application, and zone is how it stores local times;
-	// empty for the zone of the database.
+	// application is set if the database has the application's tables. zone is the zone of its local times; empty for the
+	// zone of the database.
 	application bool
 	zone        string
 	policies    []*randomPolicy

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// Values are compared as their type is ordered, and with keys as a foreign key does, also if the search path has
+// Values are compared in the order of their type, and keys as a foreign key compares them, even if the search path has
 // another operator of that name, or none.
 func TestOperatorsOffTheSearchPath(t *testing.T) {
 	t.Parallel()

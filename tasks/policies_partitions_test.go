@@ -13,7 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// Three months of events lie before 15 January 2026 with 30 rows each, and 14 rows of the month of that day.
+// months creates four months of events, with 30 rows each. The first three, and 14 rows of January, are before 15
+// January 2026.
 const months = `CREATE TABLE event (id int, at timestamptz NOT NULL) PARTITION BY RANGE (at);
 	CREATE TABLE event_2025_10 PARTITION OF event FOR VALUES FROM ('2025-10-01Z') TO ('2025-11-01Z');
 	CREATE TABLE event_2025_11 PARTITION OF event FOR VALUES FROM ('2025-11-01Z') TO ('2025-12-01Z');
@@ -28,8 +29,8 @@ func oldEvents(partitions purge.Partitions) policy.Policy {
 	}
 }
 
-// A policy drops partitions that end before the cutoff, detaches them, or leaves them empty, as it says. Preview and
-// run count partitions and rows alike.
+// A policy drops, detaches or empties partitions that end before the cutoff, as its setting says. Preview and run count
+// the same partitions and rows.
 func TestPartitionsOfPolicies(t *testing.T) {
 	t.Parallel()
 	for partitions, c := range map[purge.Partitions]struct {
@@ -166,7 +167,7 @@ func TestPartitionsThatCannotBeDropped(t *testing.T) {
 	}
 }
 
-// A partition that a saved plan does not show is not detached by it.
+// A run does not detach a partition that is not in its saved plan.
 func TestPartitionAttachedAfterAPlan(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -191,7 +192,7 @@ func TestPartitionAttachedAfterAPlan(t *testing.T) {
 	j.checkLog(t, "WARNING", "event_2025_11", "it is not in the saved plan")
 }
 
-// Two policies of one table count a partition once, and the one that comes first says what becomes of it.
+// Two policies of one table count a partition once. The first one decides what becomes of it.
 func TestPoliciesOfOnePartitionedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -210,7 +211,7 @@ func TestPoliciesOfOnePartitionedTable(t *testing.T) {
 	}
 }
 
-// What cannot be detached by the date is refused when the policy is set.
+// A policy that cannot detach partitions by its date is refused when it is set.
 func TestPoliciesThatCannotDetach(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -235,7 +236,7 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
 }
 
-// A partition that is on hold, by itself, by its table or with everything, stays, also if it is empty.
+// A partition on hold (itself, its table, or everything) stays, even if it is empty.
 func TestEmptyPartitionsOnHold(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]rules.Holds{
@@ -268,8 +269,7 @@ func TestEmptyPartitionsOnHold(t *testing.T) {
 	}
 }
 
-// Partitions that a run has removed are nothing to warn of, neither when their rows on hold are counted nor in other
-// policies.
+// A run does not warn of partitions that it has removed, neither when it counts rows on hold nor in other policies.
 func TestPartitionsThatTheRunHasRemoved(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {

@@ -14,7 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// Of 40 old customers, ten each have an order, which keeps them, a visit, which goes with them, and a note.
+// customers creates 40 old customers. Ten have an order, which keeps them; ten have a visit, which is deleted with
+// them; and ten have a note, whose customer is set to NULL.
 const customers = `CREATE TABLE customer (id int PRIMARY KEY, seen date);
 	CREATE TABLE orders (id int PRIMARY KEY, customer int REFERENCES customer);
 	CREATE TABLE visit (customer int REFERENCES customer ON DELETE CASCADE);
@@ -31,7 +32,7 @@ func goneCustomers(unreferenced bool) policy.Policy {
 	}
 }
 
-// With unreferenced, only rows go to which no row of another table refers, by a key of any kind, and nothing else
+// With unreferenced, a row is deleted only if no row of another table refers to it, by a key of any kind. Nothing else
 // changes.
 func TestUnreferencedRows(t *testing.T) {
 	t.Parallel()
@@ -60,7 +61,7 @@ func TestUnreferencedRows(t *testing.T) {
 	checkCount(t, db, 30, "SELECT count(*) FROM customer")
 }
 
-// Rows that refer to a row since a moment ago keep it, also if their key would delete them.
+// A row is kept if another one has just begun to refer to it, even if its key would delete that one.
 func TestUnreferencedRowThatGetsAChild(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -77,8 +78,8 @@ func TestUnreferencedRowThatGetsAChild(t *testing.T) {
 	checkCount(t, db, 1, "SELECT count(*) FROM customer WHERE id = 35")
 }
 
-// A preview does not promise rows that foreign keys keep, and says how many these are and which tables keep them,
-// unless another policy deletes their rows before.
+// A preview does not count rows that foreign keys keep. It says how many they are and which tables keep them, unless an
+// earlier policy deletes the rows of these tables.
 func TestRowsThatForeignKeysKeep(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -113,7 +114,7 @@ func TestRowsThatForeignKeysKeep(t *testing.T) {
 	checkCount(t, db, 3, "SELECT count(*) FROM customer")
 }
 
-// Rows that foreign keys keep do not fail a task, whichever worker has tried them.
+// Rows that foreign keys keep do not fail a task, whichever worker tried them.
 func TestRowsThatWereKeptFromAnotherWorker(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -143,7 +144,7 @@ func TestRowsThatWereKeptFromAnotherWorker(t *testing.T) {
 	j.checkRetained(t, gone.TaskName(), purge.Retained{Failed: 10, Kept: 10})
 }
 
-// A row stays, too, if a key of another table keeps a row that would be deleted with it, however many keys lead there.
+// A row also stays if a key of another table keeps a row that would be deleted with it, however many keys lead there.
 func TestRowsThatKeysKeepBelow(t *testing.T) {
 	t.Parallel()
 	tree := policy.Policy{
@@ -274,7 +275,8 @@ func TestRowsThatAreKeptForTheNextPolicy(t *testing.T) {
 	}
 }
 
-// A preview that cannot count the rows which foreign keys keep says so, with the GRANT, which the grants have.
+// If a preview cannot count the rows that foreign keys keep, it says so with the GRANT, which Policy.Grants returns as
+// well.
 func TestRowsThatHiddenTablesKeep(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -290,8 +292,8 @@ func TestRowsThatHiddenTablesKeep(t *testing.T) {
 	}
 }
 
-// Without a foreign key of another table, unreferenced would be true of every row: it is refused, and if the last key
-// goes later, nothing is deleted.
+// Without a foreign key of another table, unreferenced would be true of every row: it is refused. If the last key is
+// dropped later, nothing is deleted.
 func TestUnreferencedWithoutKeys(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

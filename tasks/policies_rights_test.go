@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// A policy that lacks a right fails alone, also by hand, whatever its name.
+// A policy that lacks a right fails alone: the others run, even those that come after it.
 func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -38,7 +38,7 @@ func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
 	j.checkDeleted(t, orphanLines.TaskName(), 300)
 }
 
-// The share guard takes the planner's number of rows of a partition that it may not count.
+// The share guard uses the planner's number of rows for a partition that the role may not count.
 func TestShareBesideAPartitionWithoutRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -70,7 +70,7 @@ func TestShareBesideAPartitionWithoutRights(t *testing.T) {
 	checkCount(t, db, 2_000, "SELECT count(*) FROM event")
 }
 
-// A partition without rights is no obstacle as long as no row there can be obsolete.
+// A missing right to a partition does not matter as long as no row in it can be obsolete.
 func TestPartitionsWithoutRights(t *testing.T) {
 	t.Parallel()
 	const (
@@ -135,7 +135,7 @@ func TestPartitionsWithoutRights(t *testing.T) {
 	}
 }
 
-// A dry run takes SELECT alone, and warns of the rights that the run will lack.
+// A dry run needs only SELECT, and warns of the rights that the run will lack.
 func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -154,7 +154,8 @@ func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	checkError(t, err, grant)
 }
 
-// When a policy is set, previewed and run, the same rights are missing, all at once, and nothing is missing then.
+// Setting, previewing and running a policy report the same missing rights, all at once. Once they are granted, nothing
+// is missing.
 func TestMissingRightsAgree(t *testing.T) {
 	t.Parallel()
 	const setup = `
@@ -265,8 +266,8 @@ func TestMissingRightsAgree(t *testing.T) {
 	}
 }
 
-// A task of the application goes on if foreign keys delete rows that the role may not read, or may only find by such
-// rows: a dry run leaves these out, and a run counts them.
+// A task of the application goes on if foreign keys delete rows that the role may not read, or may find only through
+// such rows: a dry run leaves these out, and a run counts them.
 func TestCascadesThroughHiddenTables(t *testing.T) {
 	t.Parallel()
 	for name, hidden := range map[string]string{"a table": "cart", "a partition": "cart_all"} {
@@ -300,8 +301,8 @@ func TestCascadesThroughHiddenTables(t *testing.T) {
 	}
 }
 
-// A role that may do nothing yet may do all that policies need once their grants are given, in the next partition, too.
-// The grants do not depend on what is granted already.
+// Once their grants are executed, a role that had no rights can do all that policies need, also in partitions that are
+// created later. The grants do not depend on what is granted already.
 func TestGrantsSuffice(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -377,7 +378,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE neolane IN SCHEMA "Shop" GRANT SELECT, DELETE 
 	for i, deleted := range []int64{10, 0, 0} {
 		j.checkDeleted(t, policies[i].TaskName(), deleted)
 	}
-	// from an empty table of parents nothing was concluded
+	// until now the table of parents was empty, which proves nothing
 	db.Do(`INSERT INTO "Shop".account (id, seen, name) VALUES (100, now(), 'x')`)
 	if j, err = runPolicies(t, db.For(role), false, policies[2]); err != nil {
 		t.Fatal(err)

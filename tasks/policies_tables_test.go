@@ -14,9 +14,9 @@ type columnType struct {
 	// sql declares a column, and read reads a value for a comparison with one: without a length, precision or domain.
 	sql, read string
 	values    []string
-	// others are values that only policies have, since no column of the type can.
+	// others are values that only policies use, since no column of the type can have them.
 	others []string
-	// integer, number, date and beginning say what the type is; plain types have no comparison.
+	// integer, number and date say what the type is; plain types have no comparison.
 	integer, number, date, plain bool
 }
 
@@ -190,7 +190,7 @@ type randomTable struct {
 	constraint, by, more string
 	relations            []string
 	rows                 int
-	// large says that it has so many blocks that its rows are found by an index, if the planner wants one.
+	// large is set if the table has enough blocks for its rows to be found by an index, if the planner wants one.
 	large bool
 }
 

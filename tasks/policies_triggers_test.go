@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Where triggers keep, restore or write again what a policy deletes or updates, the run of a saved plan ends: it counts
-// what happened, each row once, and what the rule still matches as suppressed, however the rows were found.
+// If triggers keep, restore or rewrite rows that a policy deletes or updates, the run of a saved plan still ends.
+// However it found the rows, it counts each changed row once, and as suppressed those that the rule still matches.
 func TestPoliciesAndTriggers(t *testing.T) {
 	t.Parallel()
 	const rows = 4_000
@@ -141,7 +141,7 @@ func TestPoliciesAndTriggers(t *testing.T) {
 	}
 }
 
-// A trigger on another server that restores the values of a foreign table's rows is noticed, too.
+// A trigger on another server that restores the values of a foreign table's rows is also noticed.
 func TestPolicyAndATriggerElsewhere(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -418,7 +418,7 @@ func BenchmarkPreview(b *testing.B) {
 				"<> 0 AND (iStatus <> 6 OR iDeliveryId % 10 <> 1)",
 		),
 	)
-	// As in serve: with fewer connections one reader reads.
+	// as in serve; with fewer connections there would be one reader
 	pool, err := pgxpool.New(b.Context(), db.URL()+"&pool_max_conns=8")
 	if err != nil {
 		b.Fatal(err)
@@ -499,8 +499,8 @@ DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 	}
 }
 
-// The preview of a policy says how many rows no age ever matches, since what they are judged by is NULL, also if it
-// matches no row.
+// The preview of a policy says how many rows never match because the column with their age is NULL, even if no row
+// matches.
 func TestPreviewOfRowsWithoutDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -28,7 +28,7 @@ var (
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
-// seeded runs a test for n seeds, from the first on, each with random numbers of a stream of its own.
+// seeded runs a test for n seeds, beginning with first. Tests with different streams get different random numbers.
 func seeded(t *testing.T, first uint64, n int, stream uint64, do func(t *testing.T, rng *rand.Rand, seed uint64)) {
 	for i := range n {
 		seed := first + uint64(i)

@@ -6,7 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A run reads all deliveries only for the two parent sets that have no index, and otherwise only their rows.
+// A run reads all deliveries only for the two tasks whose parents no index finds, and otherwise single rows.
 // NmsDelivery has wide rows, and millions of them in large installations.
 func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// What was known of a table that is swept, or by which rows are judged, does not hold for the whole task: a batch that
-// finds it changed is undone, and the task begins again with what holds now.
+// If a table that is swept, or that the rule reads, changes during a task, the batch that finds it changed is rolled
+// back, and the task begins again with the changed table.
 func TestRelationsThatChangeDuringARun(t *testing.T) {
 	t.Parallel()
 	orphans := policy.Policy{
@@ -110,7 +110,7 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 	}
 }
 
-// A run says that the service's own tables are published.
+// A run warns if the service's own tables are published.
 func TestPublishedSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -66,8 +66,8 @@ func hideRows(table string) string {
 	return "ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; "
 }
 
-// Rows are retained if row security may hide rows of another table that decides about them, and the log names the
-// table and what helps.
+// Rows are retained if row security may hide rows of another table on which the decision depends. The log names the
+// table and a remedy.
 func TestRowSecurityOfTablesThatDecide(t *testing.T) {
 	t.Parallel()
 	const (

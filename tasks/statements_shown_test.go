@@ -19,7 +19,7 @@ import (
 
 var updateStatements = flag.Bool("update", false, "write testdata/statements.sql")
 
-// shownStatement is a statement by which rows are deleted or updated, of a task that sends it.
+// shownStatement describes a statement that deletes or updates rows, and how to make a run send it.
 type shownStatement struct {
 	comment string
 	setup   string

@@ -67,7 +67,7 @@ func (s *statements) with(text string) (n int) {
 	return n
 }
 
-// Tasks that run right after each other read the catalog once. The parents of each parent set are read once per run.
+// Tasks that run right after each other read the catalog once. The parents of each task are read once per run.
 func TestPlansAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -108,7 +108,7 @@ func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 	}
 }
 
-// A run and a dry run fail if the policy of a table fails. They do not treat the table as missing.
+// A run and a dry run fail if a row security policy of a table fails. They do not treat the table as missing.
 func TestPolicyThatFails(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -31,8 +31,8 @@ var undoSeeds = flag.Int("undo-seeds", suite.Size(suite.Faults, 3, 200),
 var undoServers = suite.Size(suite.Faults, 1, 4)
 
 // A run deletes with undo, or rows are restored, expire or are purged, and at a random moment the service or PostgreSQL
-// is killed, sessions are ended, or the disk is full. Then each row that ever was is in its table or in the trash,
-// unchanged and once, or counted as purged or expired. Each seed begins with what earlier ones left.
+// is killed, sessions are ended, or the disk is full. Afterwards each row that ever existed is in its table or in the
+// trash, unchanged and once, or counted as purged or expired. Each seed begins with what earlier ones left.
 func TestUndoUnderChaos(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips the test without PostgreSQL
@@ -111,7 +111,7 @@ func (u *undoChaos) seed(seed uint64) {
 	u.check(fmt.Sprintf("seed %d, %s, %s", seed, what, how))
 }
 
-// fill adds obsolete rows and a work table, and notes them in the same transaction.
+// fill adds obsolete rows and a work table, and records them in the same transaction.
 func (u *undoChaos) fill() {
 	first, n := u.last+1, 5+u.rng.IntN(400)
 	u.last += n
@@ -219,7 +219,7 @@ func (u *undoChaos) crash() (how string) {
 	return "nothing"
 }
 
-// check compares where all rows are, as one snapshot has it, with all rows that ever were.
+// check compares the places of all rows, as of one snapshot, with all rows that ever existed.
 func (u *undoChaos) check(when string) {
 	u.t.Helper()
 	tx, err := u.db.BeginTx(u.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -227,7 +227,7 @@ func (u *undoChaos) check(when string) {
 		u.t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(u.t.Context())) }()
-	// What expires meanwhile waits for this.
+	// keeps entries from expiring in the meantime
 	if _, err := tx.Exec(u.t.Context(), "LOCK TABLE cleanupd.hold IN ROW EXCLUSIVE MODE"); err != nil {
 		u.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// undo runs policies, or only counts, with a trash that may have so many bytes.
+// undo does a run or a dry run of policies, with a trash of at most maxBytes.
 func undo(t *testing.T, j *journal, maxBytes int64, isDry bool, policies ...policy.Policy) error {
 	t.Helper()
 	return runWith(t, j, func(c *cleanup.Config) {
@@ -101,8 +101,8 @@ func TestTrashOfAPreview(t *testing.T) {
 	}
 }
 
-// A run whose trash would not fit is refused before it deletes anything, and a dry run says so. Without undo neither
-// looks at the trash.
+// A run whose trash would not fit is refused before it deletes anything, and a dry run says so. Without undo, neither
+// checks the trash.
 func TestTrashThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for name, guards := range map[string]*guard.History{

@@ -20,7 +20,7 @@ import (
 const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') " +
 	"AND NOT relispartition ORDER BY 1"
 
-// A policy may hide lists. A work table that may have the data of a hidden list is not dropped.
+// Row security may hide lists. A work table that may have the data of a hidden list is not dropped.
 func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -74,8 +74,8 @@ func TestViewsOfOtherKinds(t *testing.T) {
 	j.checkDeleted(t, "workflow-instances", 4)
 }
 
-// Tables that depend on each other are dropped in one run. A table that another object depends on is not
-// dropped, and reported once.
+// Tables that depend on each other are dropped in one run. A table on which another object depends is not dropped, and
+// is reported once.
 func TestWorkTablesOfEachOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

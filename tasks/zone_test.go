@@ -153,8 +153,8 @@ func TestZoneOfDateColumns(t *testing.T) {
 	}
 }
 
-// Policies read dates in the zone of the application. While that is unknown, a policy does nothing whose values would
-// have a meaning only with it.
+// Policies read dates in the zone of the application. While that is unknown, a policy whose values depend on it does
+// nothing.
 func TestZoneOfPolicies(t *testing.T) {
 	t.Parallel()
 	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: new(180)}}

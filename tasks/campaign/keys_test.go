@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Each table that a task deletes from has the key that its unique index names: by this column the zero record is kept.
+// The key of each table that a task deletes from is the column of its unique index: the zero record is recognized by
+// it.
 func TestKeysOfKnownTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

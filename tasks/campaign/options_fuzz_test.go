@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// With any row in XtkOption, a current delay is the stored one and at least a day; a stored value is read back
+// Whatever row XtkOption has, a current delay is the stored one and at least a day. A stored value is read back
 // unchanged.
 func FuzzStoredOption(f *testing.F) {
 	for _, number := range []int64{

@@ -26,7 +26,7 @@ func TestDropStatement(t *testing.T) {
 	}
 }
 
-// A table that a view of another kind depends on is dropped in the second pass, one that remains blocked is reported.
+// A table on which a view of another kind depends is dropped in the second pass; one that remains blocked is reported.
 func TestDropAll(t *testing.T) {
 	t.Parallel()
 	kind := func(names ...string) (k cleanup.WorkTableKind) {

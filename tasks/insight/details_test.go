@@ -108,8 +108,8 @@ func TestDatesOfPartitions(t *testing.T) {
 	}
 }
 
-// A role sees the size of a table without a right on it, and none of its values. Nothing of a table is read whose owner
-// could have code run by the service.
+// Without a right to a table, a role sees its size and none of its values. Nothing of a table is read if its owner
+// could make the service run code.
 func TestDetailsWithoutRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// newForecaster returns a forecaster of a database.
 func newForecaster(t *testing.T, db *pgtest.DB) *insight.Forecaster {
 	t.Helper()
 	f, err := insight.NewForecaster(t.Context(), cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}, rules.Holds{})
@@ -92,7 +91,7 @@ func TestNightsOfAYear(t *testing.T) {
 	}
 }
 
-// Tasks that are not counted in time are left out, which is said, and so are the rights that a run lacks.
+// A forecast says which tasks were left out for lack of time, and which rights a run lacks.
 func TestCountingEnds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -37,8 +37,8 @@ func measure(t *testing.T, db insight.DB) map[string]*insight.Table {
 	return byName
 }
 
-// All kinds of tables in all schemas of the application are found, with their rows and bytes; none of the system's and
-// the service's own.
+// All kinds of tables in all schemas of the application are found, with their rows and bytes. Those of PostgreSQL and
+// of the service are not.
 func TestMeasureFindsAllTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -72,7 +72,8 @@ func TestMeasureFindsAllTables(t *testing.T) {
 	}
 }
 
-// A table that neither VACUUM nor ANALYZE has seen, such as a work table without autovacuum, is as large as its rows.
+// The size of a table that was never vacuumed or analyzed, such as a work table without autovacuum, follows from its
+// rows.
 func TestMeasureOfUnseenTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

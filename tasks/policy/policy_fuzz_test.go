@@ -138,8 +138,8 @@ func envOf(t *testing.T, tx pgx.Tx, p policy.Policy) (env rules.Env) {
 	return env
 }
 
-// checkRefused checks a policy whose tables do not exist, as the texts are: it is refused as a policy, and nothing has
-// happened.
+// checkRefused checks that a policy with the texts as they are, whose tables do not exist, is refused, and that nothing
+// has changed.
 func (z *fuzzed) checkRefused(t *testing.T, tx pgx.Tx, before string) {
 	t.Helper()
 	for _, p := range []policy.Policy{z.policy(z.table, z.parent), z.policy("victim", z.parent)} {

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// No policy changes the configuration of the application, however it would reach the rows, and also if the service does
-// not know that the database is the application's.
+// No policy changes the configuration of the application, however it would reach the rows, even if the service does not
+// know that the database is the application's.
 func TestProtectedTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

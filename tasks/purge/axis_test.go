@@ -10,7 +10,7 @@ func tid(block uint32, offset uint16) pgtype.TID {
 	return pgtype.TID{BlockNumber: block, OffsetNumber: offset, Valid: true}
 }
 
-// After a row of a block, the rest of that block may have more rows; after a row that was found, the next one.
+// After a row of a block, a sweep continues in that block; after a row that was found beforehand, with the next one.
 func TestPositionsOfRows(t *testing.T) {
 	t.Parallel()
 	found := rowAxis{found: []pgtype.TID{tid(1, 1), tid(1, 3), tid(7, 2)}, maxRows: 10}

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// A row counts for all candidates whose condition is true, unless candidates that hide it from these match, too; NULL
+// A row counts for all candidates whose condition is true, unless candidates that hide it from these also match; NULL
 // is not true. Windows become wider.
 func TestSurvey(t *testing.T) {
 	t.Parallel()

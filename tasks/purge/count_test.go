@@ -32,8 +32,7 @@ func TestCountChangesNothing(t *testing.T) {
 	}
 }
 
-// A small table is counted; for a large one the planner estimates, or a sample is counted where the planner cannot
-// know.
+// A small table is counted. For a large one the planner estimates, or a sample is counted if the planner cannot.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	small, large := rows(t, 10_000), rows(t, 300_000)

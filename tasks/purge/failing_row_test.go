@@ -144,7 +144,7 @@ func TestAllRowsRefuse(t *testing.T) {
 	}
 }
 
-// Rows that others keep by a foreign key do not keep the rest of the table, however many they are.
+// Rows that others keep by a foreign key do not prevent the deletion of the rest, however many they are.
 func TestRowsThatOthersKeep(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 6_000)

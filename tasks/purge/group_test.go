@@ -168,7 +168,7 @@ func TestNewestOfPartitions(t *testing.T) {
 	}
 }
 
-// Rows are updated as they are deleted.
+// An update changes the rows that a deletion would delete.
 func TestNewestAreNotUpdated(t *testing.T) {
 	t.Parallel()
 	db, s := visits(t, false), notNewest("visit")

@@ -82,7 +82,7 @@ func TestWholeKeys(t *testing.T) {
 	}
 }
 
-// A statement may delete as many paired rows as rows.
+// A statement with paired rows has half of the limit, since it may delete a paired row with each row.
 func TestMaxRowsOfAStatement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

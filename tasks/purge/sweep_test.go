@@ -166,7 +166,7 @@ func TestSweepStartsOverAfterARewrite(t *testing.T) {
 	}
 }
 
-// startOverAfterARewrite continues at a position in the table from before its rewrite.
+// startOverAfterARewrite continues a sweep at a position from before the table was rewritten.
 func startOverAfterARewrite(t *testing.T, place int64) {
 	t.Helper()
 	db := rows(t, 100_000)
@@ -395,7 +395,7 @@ func TestSweepWithinATarget(t *testing.T) {
 	}
 }
 
-// Nor does the fixed cost of a statement, though it exceeds the target.
+// The fixed cost of a statement does not make batches smaller, even if it exceeds the target.
 func TestSweepOfSlowStatements(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 4_000)
@@ -619,7 +619,7 @@ func TestSuppressedRowsHideNoOthers(t *testing.T) {
 	}
 }
 
-// A foreign key to the table without an index makes each deletion expensive: that is logged, and its action runs.
+// A foreign key to the table without an index makes each deletion expensive. This is logged, and the key's action runs.
 func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -684,8 +684,8 @@ func TestForeignKeysOfPartitionsWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// Statements of batches, with their triggers, run as the table's owner if the role may become that role and the owner
-// would do the same; the rest of the transaction never does.
+// Statements of batches, with their triggers, run as the table's owner if the role may become that role and they have
+// the same effect then. The rest of the transaction never does.
 func TestBatchesRunAsTheOwner(t *testing.T) {
 	t.Parallel()
 	const (
@@ -749,7 +749,7 @@ func TestBatchesRunAsTheOwner(t *testing.T) {
 	}
 }
 
-// A batch is undone if row security hides rows from the owner by now, though not from the role.
+// A batch is rolled back if row security now hides rows from the owner, even if not from the role.
 func TestRowSecurityOfTheOwner(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 20_000)

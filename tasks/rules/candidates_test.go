@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// set returns the candidate rows of a task on a relation. It updates columns if some are given.
+// set returns the candidate rows of a task on a relation. The task updates the given columns, or deletes rows if there
+// are none.
 func set(task, relation string, updates ...string) rules.Candidates {
 	j := rules.Job{Table: &campaign.Table{Schema: "public", Name: relation}, DateColumns: []string{"ts"}}
 	j.Relation, j.Unit = relation, "1 "+relation

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// deletedDeliveries is a parent set whose rule depends on no date.
+// deletedDeliveries are parents whose rule depends on no date.
 var deletedDeliveries = &rules.ParentSet{
 	Parent: "NmsDelivery",
 	Key:    "iDeliveryId",

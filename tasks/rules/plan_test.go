@@ -305,7 +305,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A plan names the missing rights, also if it is compiled again. A dry run only needs to read.
+// A plan names the missing rights, even if it is compiled again. A dry run only needs to read.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

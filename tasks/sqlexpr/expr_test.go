@@ -14,7 +14,8 @@ func expect(t *testing.T, e Expr, sql string, args ...any) {
 	}
 }
 
-// Parameters are numbered as they appear first, and an argument has one, however often it appears.
+// Parameters are numbered in the order in which they first appear. An argument has one number, however often it
+// appears.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	one, two := Arg(1, "int"), Arg("b", "")
@@ -24,7 +25,7 @@ func TestBuild(t *testing.T) {
 	expect(t, Format("(%s) IS TRUE", Or()), "() IS TRUE")
 }
 
-// Text of a name is not taken for a parameter, or for a verb of a format.
+// Text in a name is not mistaken for a parameter, or for a verb of a format.
 func TestQuotedNames(t *testing.T) {
 	t.Parallel()
 	named := Format(`r.%s = %s`, `"a$1%s"`, Arg(1, "int"))
@@ -46,7 +47,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Binding changes values, and neither the SQL nor the expression that is bound.
+// Binding changes the values, but neither the SQL nor the original expression.
 func TestBind(t *testing.T) {
 	t.Parallel()
 	arg := Arg("x", "int")

@@ -63,7 +63,7 @@ func database(t *testing.T, setup string) *pgtest.DB {
 
 func newCan(db *pgtest.DB) *trash.Can { return &trash.Can{Pool: db.Pool, Run: uuid.NewString()} }
 
-// sweep deletes the rows of a table that match a condition, by batches of up to limit rows, with a trash.
+// sweep deletes the rows of a table that match a condition, in batches of up to 500 rows, with a trash.
 func sweep(t *testing.T, db *pgtest.DB, can *trash.Can, s purge.Sweep) (purge.Result, *ledger) {
 	t.Helper()
 	s.Unit, s.Name, s.Limit = "1", s.Relation, 500
@@ -153,7 +153,8 @@ CREATE TABLE before AS SELECT 'orders' AS t, orders::text AS r FROM orders UNION
 	}
 }
 
-// What goes with a row is kept as it is when it goes, also if another session has changed it since the statement began.
+// Rows that are deleted with another row are kept as they were when they were deleted, even if another session changed
+// them after the statement began.
 func TestChangeOfWhatGoesWithARow(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE orders (id int PRIMARY KEY);
@@ -189,7 +190,7 @@ CREATE TRIGGER wait BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION wait()
 	}
 }
 
-// Rows of two tables of one name do not come back into one.
+// Rows of two tables with the same name are not restored into one table.
 func TestIntoOneName(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE SCHEMA a; CREATE TABLE a.t (id int); INSERT INTO a.t VALUES (1);
@@ -458,10 +459,10 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 	}
 }
 
-// Each type that PostgreSQL comes with, and each array of one, is kept as it is and comes back.
+// Each built-in type, and each array of one, is kept as it is and comes back.
 func TestBuiltInTypes(t *testing.T) {
 	t.Parallel()
-	// One of these is a value of each type but those whose values only PostgreSQL itself makes.
+	// Each type has one of these values, except for types whose values only PostgreSQL itself makes.
 	db := database(t, `CREATE TABLE sample (value text); INSERT INTO sample VALUES ('1'), ('{"a": [1, null]}'),
 	('pg_class'), ('(1,2)'), ('<(1,2),3>'), ('(1,2),(3,4)'), ('{1,2,3}'), ('((1,2),(3,4))'), ('[(1,2),(3,4)]'),
 	('2026-01-31 23:59:59.5'),
@@ -510,7 +511,8 @@ FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND oid <
 	}
 }
 
-// Names of columns may be those of aliases, and as long and odd as PostgreSQL allows; a table may have as many columns.
+// Columns may have the names of the statements' aliases, and names as long and odd as PostgreSQL allows. A table may
+// have as many columns as it allows.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ü", 29)
@@ -557,7 +559,7 @@ CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD;
 	}
 }
 
-// What cannot come back stays in the trash with its reason, and comes back when the table takes it again.
+// Rows that cannot be restored stay in the trash with the reason, and are restored when the table takes them again.
 func TestRowsThatCannotComeBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -625,7 +627,7 @@ func TestRowsThatCannotComeBack(t *testing.T) {
 	}
 }
 
-// Between two batches of a restore, its table may change, or become another one: each batch looks at it again.
+// Between two batches of a restore, its table may change, or be replaced by another one: each batch checks it again.
 func TestTableThatChangesBetweenBatches(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -675,8 +677,8 @@ func TestTableThatChangesBetweenBatches(t *testing.T) {
 	}
 }
 
-// Restores of rows of which the application has the keys meanwhile: those stay, committed or not, and the others come
-// back.
+// If the application uses the keys of some rows by now, committed or not, these rows stay in the trash, and the others
+// are restored.
 func TestKeysThatTheApplicationUses(t *testing.T) {
 	t.Parallel()
 	db := database(t, "CREATE TABLE t (id int PRIMARY KEY, word text); "+
@@ -706,8 +708,8 @@ func TestKeysThatTheApplicationUses(t *testing.T) {
 	}
 }
 
-// Whatever the owner of a table has put into it is called as the owner, when rows, tables and partitions come back and
-// when rows go to the trash, or is not called at all.
+// Code that the owner of a table has attached to it runs as the owner, or not at all, when rows go to the trash and
+// when rows, tables and partitions come back.
 func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	db := database(t, "CREATE TABLE who (what text, name text); GRANT ALL ON who TO PUBLIC")
@@ -910,7 +912,7 @@ GRANT SELECT ON wkf5_1, wkf5_2 TO PUBLIC`)
 	}
 }
 
-// Rows are purged by values as the column's type compares them, and of all partitions below a table.
+// Rows are purged by values, compared by the type of the column, and from all partitions below a table.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE t (id int, code char(10), at date, mood text); CREATE TYPE mood AS ENUM ('a', 'b');
