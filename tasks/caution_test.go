@@ -329,7 +329,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	checkCount(t, db, 1, "SELECT count(*) FROM XtkOption WHERE tsTimeStampValue = $1", now)
 }
 
-// Statistics are rolled up from the oldest one, also if its date is infinite or BC.
+// Statistics are rolled up from the oldest one, even if its date is infinite or BC.
 func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	t.Parallel()
 	for _, date := range []string{"-infinity", "0044-03-15 BC"} {

@@ -107,7 +107,7 @@ func TestStalePlan(t *testing.T) {
 	}
 }
 
-// Each task compares the plan again, also if it starts right after another task.
+// Each task compares the plan again, even if it starts right after another task.
 func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

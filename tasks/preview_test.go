@@ -111,7 +111,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	compareDryRun(t, j, done)
 }
 
-// A preview has the size of a table with all its partitions, also if the table was never analyzed.
+// A preview has the size of a table with all its partitions, even if the table was never analyzed.
 func TestPreviewTellsTheSizeOfTheTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -298,7 +298,7 @@ func TestStatisticsWithoutCredentials(t *testing.T) {
 	}
 }
 
-// A table that is locked is skipped, reported and counted, also if PostgreSQL says so only in a notice. All other
+// A table that is locked is skipped, reported and counted, even if PostgreSQL says so only in a notice. All other
 // tables are vacuumed.
 func TestStatisticsOfLockedTables(t *testing.T) {
 	t.Parallel()

@@ -94,8 +94,8 @@ func (p *midSourcingPurge) byAccount(ctx context.Context, ids []int64) (map[stri
 	return accounts, nil
 }
 
-// accountsUnknown returns why a delivery without an account may have one that cannot be read; nil if that is not
-// possible.
+// accountsUnknown returns why a delivery that seems to have no account may have one: the role may not see all accounts.
+// It returns nil if it does.
 func (p *midSourcingPurge) accountsUnknown() *message.Message {
 	const accounts = "NmsExtAccount"
 	catalog := p.Binder.Env.Catalog

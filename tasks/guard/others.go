@@ -93,8 +93,8 @@ func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	return ""
 }
 
-// JudgeIdle returns when the application last wrote something, as a complaint; "" if that is not too long ago. newest
-// is zero if the time is unknown.
+// JudgeIdle returns what is unusual if the application has written nothing for too long; "" otherwise. newest is when
+// it last wrote something; zero if unknown.
 func (h *History) JudgeIdle(newest, now time.Time) string {
 	if h.MaxIdle == 0 || newest.IsZero() || !newest.Before(now.Add(-h.MaxIdle)) {
 		return ""

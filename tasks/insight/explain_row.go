@@ -57,7 +57,8 @@ type StepExplanation struct {
 	OnHold     bool
 	// OnHoldBy are the holds in Explainer.Holds that retain the row.
 	OnHoldBy []rules.Hold
-	// Verdict is what the step does, Since when it starts to, and Why the reason.
+	// Verdict is what the step does, and Why the reason. Since is when the step begins to match, for DeletedLater; nil
+	// otherwise.
 	Verdict Verdict
 	Since   *time.Time
 	Why     string
@@ -75,7 +76,8 @@ type RowExplanation struct {
 	Now       time.Time
 	// Steps are in the order of the pipeline.
 	Steps []StepExplanation
-	// Verdict is that of all steps together. Task is the one that deletes the row, from Since on.
+	// Verdict is that of all steps together. Task is the task that decides it, empty if none does. Since is set for
+	// DeletedLater.
 	Verdict Verdict
 	Task    string
 	Since   *time.Time

@@ -249,7 +249,7 @@ func (q *question) count(
 	return counts, false, unknown(err), ifLost(ctx, err)
 }
 
-// unknown returns the text of an error because of which something is unknown; empty if there is none.
+// unknown returns why rows could not be counted; empty if err is nil.
 func unknown(err error) string {
 	if err == nil {
 		return ""

@@ -196,8 +196,8 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// usable fails with failure.Violations if the catalog shows that the policy cannot be applied to a table, because
-// something has changed since the policy was set.
+// usable fails with failure.Violations if the policy can no longer be applied to a table, because something in the
+// catalog has changed since the policy was set.
 func (p Policy) usable(env rules.Env, t *campaign.Table) error {
 	c := &checker{Policy: p, env: env, table: t}
 	c.checkColumns()

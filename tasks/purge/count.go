@@ -33,11 +33,11 @@ type Candidates struct {
 	Paired *PairedCandidates
 }
 
-// PairedCandidates are rows of another table that share their ids with candidates. The sweeps in Before do not
-// match rows that earlier ones will have deleted.
+// PairedCandidates are rows of another table that share their ids with candidates. The sweeps in Before exclude rows
+// that earlier ones delete.
 type PairedCandidates struct {
 	Paired
-	// Except matches rows of the other table that earlier sweeps will have deleted.
+	// Except matches rows of the other table that earlier sweeps delete.
 	Except []sqlexpr.Expr
 }
 
@@ -486,8 +486,8 @@ func (e *Engine) SampleCandidates(
 	return rows, err
 }
 
-// sample reads some random blocks of the table, and multiplies the numbers of rows that it finds accordingly. It reads
-// the whole table if that is not larger.
+// sample reads some random blocks of the table, and scales the numbers of rows in them up to the whole table. It reads
+// the whole table if that has no more blocks.
 func (t *table) sample(ctx context.Context, candidates []Candidates, some int64) ([]int64, error) {
 	rows := make([]int64, len(candidates))
 	blocks, _, err := t.size(ctx)

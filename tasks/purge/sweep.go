@@ -27,8 +27,8 @@ type Sweep struct {
 	Set []Assignment
 	// Limit is the most rows that one statement may touch.
 	Limit int
-	// NoTIDs is set if rows of the table, or of a table that the statements read, are on another server, so that TIDs
-	// cannot be used.
+	// NoTIDs is set if TIDs cannot be used: rows of the table, or of a table that the statements read, are on another
+	// server, or the table is not stored in a heap.
 	NoTIDs bool
 	// ByKey is the integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
 	ByKey string

@@ -102,7 +102,7 @@ func (t *Trash) takeDeleted(deletion sqlexpr.Expr) sqlexpr.Expr {
 func (t *Trash) follows() bool { return t != nil && len(t.Cascaded) > 0 }
 
 // taking returns WITH queries that move the rows of gone and paired to the trash, with all rows that foreign keys will
-// delete; and an array with the numbers of the latter, for each table of the cascade but the first.
+// delete; and an array with the numbers of rows that the keys will delete, by table, without the first one.
 func (s *Sweep) taking() (queries, kept string) {
 	all := []string{"took AS (" + s.Trash.Rows.take("gone") + ")"}
 	if s.Trash.Paired != nil {
