@@ -471,9 +471,9 @@ func TestExplainRowWithoutAKey(t *testing.T) {
 	s := campaign(t)
 	s.db.Do("CREATE UNIQUE INDEX ON NmsRcpGrpRel (iRecipientId, iGroupId)")
 	for table, want := range map[string]string{
-		"XtkAudit":       "is missing: of xtkaudit give iauditid=…",
-		"XtkSessionInfo": "is missing: of xtksessioninfo give skey=…",
-		"NmsRcpGrpRel":   "is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…, or irecipientid=…,igroupid=…",
+		"XtkAudit":       "is missing: for xtkaudit, give iauditid=…",
+		"XtkSessionInfo": "is missing: for xtksessioninfo, give skey=…",
+		"NmsRcpGrpRel":   "is missing: for nmsrcpgrprel, give igroupid=…,irecipientid=…, or irecipientid=…,igroupid=…",
 	} {
 		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table})
 		_, bad := wantCode(t, err, codes.InvalidArgument)

@@ -369,7 +369,8 @@ func TestPreviewOfPublishedTablesWithForeignKeys(t *testing.T) {
 // A preview remarks that the server will refuse to store when a task was done.
 func TestPreviewOfPublishedOptions(t *testing.T) {
 	t.Parallel()
-	const help = "when the task was done could not be stored: xtkoption is published and has no replica identity"
+	const help = "the time up to which the task is done could not be stored: " +
+		"xtkoption is published and has no replica identity"
 	for name, c := range map[string]struct {
 		sql      string
 		remarked bool

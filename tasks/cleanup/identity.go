@@ -96,7 +96,7 @@ func (x *counting) changes(a *Attempt) (all []change) {
 				found.at(options.Quoted(), ActionUpdate, "")
 			}
 			for _, t := range found.all {
-				t.remark("when the task was done could not be stored: " + text)
+				t.remark("the time up to which the task is done could not be stored: " + text)
 			}
 		}})
 	}

@@ -417,7 +417,7 @@ func countAll(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) (rows
 const onlyDefinition = "only its owner can create the view again; the trash keeps its definition"
 
 func partitionsStay(t rules.Task, table string) error {
-	return notUndoable(t, table, "its partitions would not move")
+	return notUndoable(t, table, "its partitions would not be moved")
 }
 
 // moveAll moves work tables to the trash, in the transaction in which they would be dropped.

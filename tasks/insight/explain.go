@@ -249,7 +249,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 	taker := rules.Candidates{} // the first set that deletes the row, or else updates it
 	add := func(s StepExplanation, c rules.Candidates) {
 		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
-			s.Verdict, s.Why = Kept, "the task "+taker.Task+" takes it before"
+			s.Verdict, s.Why = Kept, "the task "+taker.Task+" deletes or updates it first"
 		}
 		if s.Verdict == Deleted && (c.Job.Set == nil || taker.Task == "") {
 			taker = c
@@ -469,7 +469,7 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 	case due != nil:
 		s.Why = "something that is not part of the rule keeps it: what it belongs to, or what depends on it"
 	default:
-		s.Why = "the rule is not true of it"
+		s.Why = "the rule does not match it"
 	}
 }
 

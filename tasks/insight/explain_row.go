@@ -328,7 +328,7 @@ func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, o
 	}
 	if hasText {
 		if len(columns) > 1 {
-			return nil, fmt.Errorf("%w: a text may only be the whole key", ErrKey)
+			return nil, fmt.Errorf("%w: a text must be the whole key", ErrKey)
 		}
 		if err := onText(); err != nil {
 			return nil, err
@@ -377,7 +377,7 @@ func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("%w: %s has no unique key: give columns that an index begins with", errNoKey, t.Name)
 	}
-	return fmt.Errorf("%w: of %s give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
+	return fmt.Errorf("%w: for %s, give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
 // parse converts the value of a key. sqlType is the type in which it is compared: bigint, uuid, date, timestamptz or

@@ -58,7 +58,7 @@ func (e *Entry) Into(ctx context.Context, tx pgx.Tx, schema string) error {
 	}
 	switch e.Root = to; {
 	case there && !isOurs:
-		return fmt.Errorf("%s exists, and not for %s: %w", to, of, ErrTarget)
+		return fmt.Errorf("%s exists, but was not created for %s: %w", to, of, ErrTarget)
 	case there:
 		return nil
 	}

@@ -77,12 +77,12 @@ var Reasons = []Reason{
 
 // remedies are the settings that help if batches wait for too long.
 var remedies = map[Reason]string{
-	Blocking:        "the pace gentle makes shorter batches",
+	Blocking:        "at the pace gentle, batches are shorter",
 	HiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",
 	ReplicaLag:      "raise --max-replica-lag, or exclude a standby by --lag-ignore",
 	ActiveSessions:  "raise --max-active-sessions",
 	WaitingSessions: "raise --max-waiting-sessions",
 	WALRate:         "raise --max-wal-rate",
-	RetainedWAL: "look at what reads the replication slots (pg_replication_slots) and at the archiver, " +
+	RetainedWAL: "check what reads the replication slots (pg_replication_slots), and the archiver, " +
 		"or raise --max-retained-wal",
 }
