@@ -523,7 +523,7 @@ func TestExplainRowNamesHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := "it is on hold, or what belongs to it" + why; x.GetSteps()[0].GetWhy() != want {
+			if want := "it, or a row that belongs to it, is on hold" + why; x.GetSteps()[0].GetWhy() != want {
 				t.Errorf("%s to %s: %q, want %q", c.table, who, x.GetSteps()[0].GetWhy(), want)
 			}
 			var named string

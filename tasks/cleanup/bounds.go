@@ -129,7 +129,7 @@ func planExceeded(of bound, planned, limit int64) error {
 	return &failure.Refusal{
 		Reason:   failure.ReasonPlanExceeded,
 		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
-		Message: fmt.Sprintf("%s: the plan has %d rows to %s, and more than %d are due: stopped before these", of.table,
+		Message: fmt.Sprintf("%s: the plan has %d rows to %s, but more than %d are due: stopped before the rest", of.table,
 			planned, strings.ToLower(string(of.action)), limit),
 	}
 }

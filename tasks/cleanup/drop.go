@@ -199,7 +199,7 @@ func (d drops) dropOne(
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, errInUse):
-		d.task.Log(ctx, message.Infof("%s has come into use: not dropped", w.Name))
+		d.task.Log(ctx, message.Infof("%s is now in use: not dropped", w.Name))
 		return nil, nil
 	case campaign.Dropped(ctx, d.task.Binder.Pool, err, w.Quoted()):
 		d.task.Log(ctx, message.Infof("%s no longer exists", w.Name))

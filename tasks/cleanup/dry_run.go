@@ -366,7 +366,7 @@ func (t *table) remark(text string) {
 // companion statement, and by foreign keys.
 func (t *table) addCaveats(j rules.Job) {
 	if j.NoTIDs {
-		t.remark("rows are " + j.Location + ": what another server does with them is not known")
+		t.remark("rows are " + j.Location + ": it is unknown what another server does with them")
 	}
 	if j.Companion != nil && j.CompanionWrites != "" {
 		t.remark(j.CompanionWrites + " are inserted")

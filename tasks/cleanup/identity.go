@@ -63,7 +63,7 @@ func (x *counting) remarkUnidentified(ctx context.Context, a *Attempt) {
 	})
 	for _, t := range x.found.tables.all {
 		if err != nil && len(t.found) > 0 {
-			t.remark("whether published tables refuse this is not known: " + sqlstate.Text(err))
+			t.remark("it is unknown whether published tables refuse this: " + sqlstate.Text(err))
 		}
 	}
 }

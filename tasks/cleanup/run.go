@@ -682,7 +682,7 @@ func (a *Attempt) isCredible(ctx context.Context, o rules.Orphan) (bool, error) 
 	}
 	written, err := a.isWritten(ctx, d.Env.Catalog.Table(o.Parent))
 	if err != nil {
-		return false, fmt.Errorf("look for transactions that write to %s: %w", o.Parent, err)
+		return false, fmt.Errorf("find transactions that write to %s: %w", o.Parent, err)
 	}
 	if written {
 		a.Log(ctx, message.ParentTableWritten.With("table", o.Parent))

@@ -332,7 +332,7 @@ func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) erro
 	}
 	why := refused.Message
 	if refused.Reason == failure.ReasonTrashFull && x.found.trashBytes > o.Preview.trashBytes() {
-		why = "with what the tasks before it delete, " + why
+		why = "with the rows that earlier tasks delete, " + why
 	}
 	m := message.UndoWouldRefuse.With("problem", why)
 	o.Details = append(o.Details, m)

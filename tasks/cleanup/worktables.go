@@ -72,7 +72,7 @@ func (f WorkTableFinder) find(ctx context.Context, d rules.Drop) (k WorkTableKin
 	}
 	if onHold > 0 {
 		f.Log(ctx,
-			message.Infof("%d tables %s are retained: they, or what they belong to, are on hold", onHold,
+			message.Infof("%d tables %s are retained: they, or the rows that they belong to, are on hold", onHold,
 				WorkTableMask(d.Prefix)))
 	}
 	k.Tables = slices.DeleteFunc(tables, f.Exclude)
@@ -81,7 +81,7 @@ func (f WorkTableFinder) find(ctx context.Context, d rules.Drop) (k WorkTableKin
 	}
 	for _, name := range unfit {
 		if d.Except == "" || !strings.HasPrefix(name, d.Except) {
-			f.Log(ctx, message.Infof("%s begins like a work table, but has no id where one should be: retained", name))
+			f.Log(ctx, message.Infof("%s has the prefix of a work table, but no valid id after it: retained", name))
 		}
 	}
 	return k, retained, nil

@@ -456,7 +456,7 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 	case x.row.zero:
 		s.Why = "it is the zero record"
 	case s.OnHold:
-		s.Why = "it is on hold, or what belongs to it"
+		s.Why = "it, or a row that belongs to it, is on hold"
 		for i, h := range s.OnHoldBy {
 			separator := ": "
 			if i > 0 {
@@ -467,7 +467,7 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 	case due != nil && due.After(x.config.Now):
 		s.Verdict, s.Since = DeletedLater, due
 	case due != nil:
-		s.Why = "something that is not part of the rule keeps it: what it belongs to, or what depends on it"
+		s.Why = "the rule matches it, but another row keeps it: one that it belongs to, or one that depends on it"
 	default:
 		s.Why = "the rule does not match it"
 	}

@@ -140,7 +140,7 @@ func (p SQL) applies(c *compiler, r row) bool {
 		if s.Table != "" {
 			source.table = c.env.Catalog.Table(s.Table)
 			if source.table == nil {
-				c.plan.notef("table %s is missing, on which rows of %s depend: skipped", s.Table, c.table.Name)
+				c.plan.notef("table %s, on which rows of %s depend, is missing: skipped", s.Table, c.table.Name)
 				return false
 			}
 			c.recordRead(source.table)

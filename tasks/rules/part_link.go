@@ -114,7 +114,7 @@ type Linked struct {
 func (p Linked) applies(c *compiler, r row) bool {
 	to := row{"p", c.env.Catalog.Table(p.To)}
 	if to.table == nil {
-		c.plan.notef("table %s is missing, on which rows of %s depend: skipped", p.To, c.table.Name)
+		c.plan.notef("table %s, on which rows of %s depend, is missing: skipped", p.To, c.table.Name)
 		return false
 	}
 	c.recordRead(to.table)

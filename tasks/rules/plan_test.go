@@ -265,7 +265,7 @@ func TestRules(t *testing.T) {
 				To:     "XtkNone",
 				Key:    "iId",
 			}},
-			note: "table XtkNone is missing, on which rows of xtkreject depend: skipped",
+			note: "table XtkNone, on which rows of xtkreject depend, is missing: skipped",
 		},
 		"no read table": {
 			table: "XtkReject",
@@ -273,7 +273,7 @@ func TestRules(t *testing.T) {
 				Alias: "n",
 				Table: "XtkNone",
 			}}}},
-			note: "table XtkNone is missing, on which rows of xtkreject depend: skipped",
+			note: "table XtkNone, on which rows of xtkreject depend, is missing: skipped",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
