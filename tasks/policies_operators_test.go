@@ -212,8 +212,8 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 	}
 }
 
-// Keys are compared with columns of another collation by that of the key, as foreign keys are: orphans, cascades,
-// circles and holds.
+// A key is compared with a column of another collation by the key's collation, as foreign keys do: for orphans,
+// cascades, circles and holds.
 func TestKeysOfOtherCollations(t *testing.T) {
 	t.Parallel()
 	old := &policy.OlderThan{Column: "at", Days: new(1)}

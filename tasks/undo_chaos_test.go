@@ -219,7 +219,8 @@ func (u *undoChaos) crash() (how string) {
 	return "nothing"
 }
 
-// check compares the places of all rows, as of one snapshot, with all rows that ever existed.
+// check checks, in one snapshot, that each row that ever existed is still there, in the trash, or counted as purged or
+// expired.
 func (u *undoChaos) check(when string) {
 	u.t.Helper()
 	tx, err := u.db.BeginTx(u.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

@@ -41,7 +41,7 @@ func trashBytes(tables []cleanup.PreviewTable) (sum int64) {
 
 var oldRows = policy.Policy{Name: "old", Table: "t", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}
 
-// What a dry run estimates for the trash is about what a run then puts there.
+// A run puts about as many bytes into the trash as the dry run estimated.
 func TestTrashOfAPreview(t *testing.T) {
 	t.Parallel()
 	const rows = "FROM generate_series(1, 50000) i"
@@ -236,7 +236,7 @@ func TestNoUndoOfALaterTable(t *testing.T) {
 	}
 }
 
-// If rows could come back only into another schema, a dry run and a run say so.
+// If rows could be restored only into another schema, a dry run and a run say so.
 func TestUndoNeedsOwner(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)

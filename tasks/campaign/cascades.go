@@ -49,9 +49,9 @@ const isIndexed = `EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid 
 
 // findCascades returns the foreign keys of all schemas. Partitioned tables stand for their partitions: a key of one
 // partition, or to one, counts as a key of all of them. Keys with PERIOD are left out: they can only refuse a DELETE,
-// which then fails. If a column and its key have different collations, PostgreSQL compares them by that of the key.
-// COLLATE is added only where this matters, or where PostgreSQL could not determine which collation to use; anywhere
-// else it would keep indexes from being used.
+// which then fails. If a column and its key have different collations, PostgreSQL compares them by the key's. COLLATE
+// is added only where this matters, or where PostgreSQL could not determine which collation to use; anywhere else it
+// would keep indexes from being used.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,

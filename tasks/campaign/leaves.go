@@ -59,8 +59,8 @@ const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - da
   WHERE t.partstrat = 'r' AND t.partnatts = 1 AND bound.day IS NOT NULL
   AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)`
 
-// leafTree is a WITH query for the tables $1 and what is below them. Partitions that are being detached are left
-// out, since queries do not see their rows.
+// leafTree is a WITH query for the tables $1 with their partitions and children, at any depth. Partitions that are
+// being detached are left out, since queries do not see their rows.
 const leafTree = `
 WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)

@@ -15,8 +15,8 @@ const (
 	storedBy    = "stored by the access method "
 )
 
-// distribution has the tables that Citus distributes, and the number of the column by which it distributes each; 0
-// if there is none.
+// distribution has the tables that Citus distributes, and the number of the distribution column of each; 0 if it has
+// none.
 type distribution struct {
 	relations []uint32
 	columns   []int16

@@ -221,8 +221,8 @@ func (o *VacuumOutput) Flush() (messages []string) {
 	return messages
 }
 
-// vacuumAll vacuums or analyzes tables as the option XtkCleanup_NoStats says. It takes one table after another, to show
-// progress, and begins with the tables from which the run deleted most. SKIP_LOCKED keeps it from waiting.
+// vacuumAll vacuums or analyzes tables, depending on the option XtkCleanup_NoStats: one after another, to show
+// progress, and first those from which the run deleted most. SKIP_LOCKED keeps it from waiting.
 func (t *executedTask) vacuumAll(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil

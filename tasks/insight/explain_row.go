@@ -37,7 +37,7 @@ const (
 
 // Condition is a part of a rule and its result.
 type Condition struct {
-	// Of is the table and the id of the row that the condition is about; "" for the explained row.
+	// Of is the table and the id of the row for which the condition is evaluated; "" for the explained row.
 	Of string
 	// Alternative is the number of the rule, from 1. One rule is sufficient, and all of its parts must be true.
 	Alternative int

@@ -90,8 +90,8 @@ FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN indexes toast_index ON toast_index.indrelid = c.reltoastrelid
 WHERE c.relkind IN ('r', 'm', 'f') AND c.relpersistence <> 't' AND (NOT ` + ownSchemas + ` OR tree.oid IS NOT NULL)`
 
-// catalogSettings are for queries that read the whole catalog once: compiling them, or starting workers, takes
-// longer than they do.
+// catalogSettings are for queries that read the whole catalog once: compiling them, or starting workers, takes longer
+// than executing them.
 const catalogSettings = "SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0"
 
 type DB interface {

@@ -26,8 +26,8 @@ type State struct {
 	DryRun *DryRun
 }
 
-// DryRun is what the tasks of a dry run would have done, by name. Later tasks see their tables as these would have
-// left them.
+// DryRun is what the tasks of a dry run would have done, by their names. Later tasks see tables as these tasks would
+// have left them.
 type DryRun struct {
 	// Deleted are the parents whose own rows a task would delete or update.
 	Deleted map[string][]int64

@@ -207,7 +207,7 @@ func (p *Plan) DependsOn() []string {
 type (
 	// ParentIDs are the ids of the current parents.
 	ParentIDs struct{}
-	// IDs are the ids that a query is about, such as those in the names of work tables.
+	// IDs are the ids that a query looks up, such as those in the names of work tables.
 	IDs struct{}
 	// RemoteIDs are those of the current ids that are retained on their mid-sourcing servers. If there are none, the
 	// companion statement is left out.
@@ -239,7 +239,7 @@ func (p *Plan) note(m message.Message) {
 
 func (p *Plan) notef(format string, args ...any) { p.note(message.Infof(format, args...)) }
 
-// Describe returns the rule of a job, with that of the parents on which its rows depend.
+// Describe returns the rule of a job, with the rule of the parents on which its rows depend.
 func (p *Plan) Describe(j Job) string {
 	join := func(a, separator, b string) string {
 		if a == "" || b == "" {

@@ -132,9 +132,9 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 }
 
 // neededByRetained returns the logs that another task needs to find the dependent rows of parents that it retained: a
-// row that refers to a message is linked to its delivery only through the message's log. If such rows may be hidden,
-// these are all logs of the retained parents. It returns nil if no table has such rows. It adds no notes, since the
-// other task has them already.
+// row that refers to a message is linked to its delivery only through the message's log. If such rows may be hidden, it
+// returns all logs of the retained parents; if no table has such rows, nil. It adds no notes, since the other task has
+// them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil

@@ -91,7 +91,7 @@ func (m MissingRights) Error() string { return lacksRights + strings.Join(m, "; 
 
 func (MissingRights) Kind() failure.Kind { return failure.Precondition }
 
-// ParseMissingRights returns the MissingRights with this text; nil if it is that of another error.
+// ParseMissingRights returns the MissingRights with this text; nil if the text is another error's.
 func ParseMissingRights(text string) MissingRights {
 	grants, is := strings.CutPrefix(text, lacksRights)
 	if !is {

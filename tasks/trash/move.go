@@ -34,8 +34,8 @@ type relation struct {
 	Bound  string `json:"bound,omitempty"`
 	// Top is the quoted name of the root of the partition tree, which may be Parent.
 	Top string `json:"top,omitempty"`
-	// Renamed are its indexes and sequences. In the trash, each has the name of the entry with its place in this list; see
-	// part.
+	// Renamed are its indexes and sequences. In the trash, each is named after the entry and its position in this list;
+	// see part.
 	Renamed []renamed `json:"renamed,omitempty"`
 	// Inherits are the quoted names of the tables that it inherits from, through which its rows would still be read.
 	Inherits []string     `json:"inherits,omitempty"`

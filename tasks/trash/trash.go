@@ -1,9 +1,9 @@
-// Package trash keeps the rows that runs delete for a while, and brings them back.
+// Package trash keeps the rows that runs delete for a while, and restores them.
 //
 // For each task and relation, a run has a table in the schema cleanupd_trash, called an entry. The statement that
-// deletes rows inserts them there (purge.Trash), so that a row is in one place at any time, and the batch counts them in
-// the same transaction. A table of the trash has the columns of its relation and nothing else: no constraint, index or
-// default. Values of types that an extension or the application could drop are kept as text.
+// deletes rows inserts them there (purge.Trash), so that a row is in one place at any time, and the batch counts them
+// in the same transaction. A table of the trash has the columns of its relation and nothing else: no constraint, index
+// or default. Values of types that an extension or the application could drop are kept as text.
 package trash
 
 import (
@@ -27,8 +27,7 @@ const Schema = "cleanupd_trash"
 // MaxKeep is the longest time that rows may wait in the trash.
 const MaxKeep = 90 * 24 * time.Hour
 
-// KeepProblem returns what is wrong with a time for which rows are to wait in the trash; "" if nothing is, or if it is
-// nil.
+// KeepProblem returns what is wrong with the time for which the trash is to keep rows; "" if it is valid or nil.
 func KeepProblem(keep *time.Duration) string {
 	if keep == nil || 0 <= *keep && *keep <= MaxKeep {
 		return ""
@@ -161,8 +160,8 @@ func notReady(why string) error {
 	}
 }
 
-// columnsSQL selects the columns of a relation $1 with their types, and the types in which the trash keeps them: the
-// types that PostgreSQL comes with, domains over these as what they are based on, and all others as text.
+// columnsSQL selects the columns of a relation $1 with their types, and the types in which the trash keeps them: a type
+// that PostgreSQL comes with as it is, a domain over one as its base type, and all others as text.
 const columnsSQL = `
 SELECT quote_ident(a.attname),
   (SELECT format('%I.%I', n.nspname, t.typname) FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace

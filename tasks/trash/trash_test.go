@@ -241,7 +241,7 @@ func entries(t *testing.T, db *pgtest.DB) []trash.Entry {
 	return all
 }
 
-// restore brings all rows of an entry back, or those with some names.
+// restore restores all rows of an entry, or only those with the given names.
 func restore(t *testing.T, db *pgtest.DB, e trash.Entry, names ...string) trash.Restored {
 	t.Helper()
 	l := &ledger{}
@@ -358,7 +358,7 @@ func TestNamedRows(t *testing.T) {
 	}
 }
 
-// Values of every kind of type come back as they were.
+// Values of every kind of type are restored unchanged.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	values := map[string][]string{
@@ -462,7 +462,7 @@ CREATE TABLE shop.t (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, twice int 
 // Each built-in type, and each array of one, is kept as it is and comes back.
 func TestBuiltInTypes(t *testing.T) {
 	t.Parallel()
-	// Each type has one of these values, except for types whose values only PostgreSQL itself makes.
+	// One of these values is valid for each type, except for types whose values only PostgreSQL makes.
 	db := database(t, `CREATE TABLE sample (value text); INSERT INTO sample VALUES ('1'), ('{"a": [1, null]}'),
 	('pg_class'), ('(1,2)'), ('<(1,2),3>'), ('(1,2),(3,4)'), ('{1,2,3}'), ('((1,2),(3,4))'), ('[(1,2),(3,4)]'),
 	('2026-01-31 23:59:59.5'),
@@ -709,7 +709,7 @@ func TestKeysThatTheApplicationUses(t *testing.T) {
 }
 
 // Code that the owner of a table has attached to it runs as the owner, or not at all, when rows go to the trash and
-// when rows, tables and partitions come back.
+// when rows, tables and partitions are restored.
 func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	db := database(t, "CREATE TABLE who (what text, name text); GRANT ALL ON who TO PUBLIC")
@@ -809,7 +809,7 @@ const facts = `SELECT concat_ws(' ', c.relkind, c.relname, pg_get_userbyid(c.rel
   (SELECT string_agg(pg_get_expr(d.adbin, d.adrelid), '; ') FROM pg_attrdef d WHERE d.adrelid = c.oid))
 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v', 'p', 'S') ORDER BY c.relname`
 
-// Tables, partitions and views come back with all that belongs to them, and their names are free in the meantime.
+// Tables, partitions and views are restored with all that belongs to them. Until then, their names are free.
 func TestDroppedRelations(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent VALUES (1);

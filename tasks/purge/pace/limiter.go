@@ -17,8 +17,8 @@ const (
 	maxPause     = time.Minute
 )
 
-// Limiter limits how many workers of a sweep run: all of them while the server is otherwise idle; otherwise one, or
-// all if that is worth it.
+// Limiter limits how many workers of a sweep run: all of them while the server is otherwise idle; otherwise one, or all
+// if they are enough faster (minGain).
 type Limiter struct {
 	workers int
 
@@ -112,7 +112,8 @@ func (l *Limiter) SetMode(idle, single bool) {
 	l.idle = idle
 }
 
-// Observe takes the time and the rows of a batch, and changes the number of workers if that is worth it.
+// Observe records the duration and the rows of a batch, and changes the number of workers if this makes the sweep
+// faster or if it is time to try.
 func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
