@@ -200,7 +200,7 @@ func TestRowsThatClearedKeysMove(t *testing.T) {
 	}
 }
 
-// changer is a journal that changes the database when a task has been judged and is about to delete.
+// changer is a journal that changes the database once a task has been judged, before it deletes.
 type changer struct {
 	*journal
 	sql string
@@ -213,7 +213,7 @@ func (c *changer) At(object string, expected int64) {
 	}
 }
 
-// A rule that has never run does nothing without a preview, also if there was nothing to do when its guard looked.
+// A rule that has never run deletes nothing without a preview, even if nothing matched when its guard counted.
 func TestWhatNoPreviewShowed(t *testing.T) {
 	t.Parallel()
 	const events = `CREATE TABLE event (id int, retired timestamptz) PARTITION BY RANGE (retired);

@@ -32,7 +32,8 @@ func (b *bounds) limit(of bound, cascaded bool) int64 {
 	return tolerated(planned)
 }
 
-// bounds stops a batch that would take a task past its saved plan (see tolerated), or a table past the limit of a guard.
+// bounds stops a batch that would take a task past its saved plan (see tolerated), or a table past the limit of a
+// guard.
 type bounds struct {
 	mu   sync.Mutex
 	done map[bound]int64
@@ -99,7 +100,7 @@ func (b *bounds) Reserve(d purge.Delta) (release func(), err error) {
 			return nil, guard.Refuse([]guard.Trip{trip})
 		}
 	}
-	for _, trip := range b.guards { // of a rule that has never run, also an empty partition
+	for _, trip := range b.guards { // a rule that has never run must not drop even an empty partition
 		if trip.Guard == guard.Policy && d.Partitions > 0 {
 			trip.Number = 1
 			return nil, guard.Refuse([]guard.Trip{trip})

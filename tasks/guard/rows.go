@@ -67,7 +67,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 			j.Trips = append(j.Trips, *trip)
 		}
 	}
-	if r.Unproven && j.Trips == nil { // rows may become obsolete from now on
+	if r.Unproven && j.Trips == nil { // rows may still become obsolete during the run
 		j.Bound = &Trip{Guard: Policy, Table: r.Table}
 	}
 	return j, nil
