@@ -187,7 +187,7 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 	if err := undo(t, dry, maxBytes, true, oldRows, second); err != nil {
 		t.Fatal(err)
 	}
-	if dry.details[oldRows.TaskName()] != "" || !strings.Contains(dry.details[second.TaskName()], "that earlier tasks delete") {
+	if dry.details[oldRows.TaskName()] != "" || !strings.Contains(dry.details[second.TaskName()], "earlier tasks") {
 		t.Errorf("the dry run says %q, want that the second task does not fit", dry.details)
 	}
 	err := runWith(t, newJournal(db), func(c *cleanup.Config) {

@@ -121,24 +121,26 @@ func (w *worker) singleRow(ctx context.Context) error {
 	return nil
 }
 
-// skip counts a row that was not deleted for an error.
+// skip counts a row as failed, and logs the first few.
 func (w *worker) skip(row pgtype.TID, key *string, err error) {
 	if w.progress.fail(row, err) {
 		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, err))
 	}
 }
 
-// errReferredTo means that rows that stay refer to a row by a foreign key.
+// errReferredTo means that rows which are not deleted refer to a row by a foreign key.
 var errReferredTo = errors.New("rows of other tables still refer to it")
 
-// mayFindKept reports whether a condition finds the rows to which others refer. Triggers may delete those first.
+// mayFindKept reports whether rows to which others refer can be found by a condition. Triggers and rules may delete the
+// referring rows first.
 func (w *worker) mayFindKept() bool {
 	s := w.table.sweep
 	return !s.Refused.IsZero() && !s.Cascade.Circular() && !w.info.triggers && !w.info.also
 }
 
-// findKept skips rows of the next window to which others still refer. To find one by trying takes several batches that
-// fail. The worker looks for such rows from the start, and again after one has failed, until a window has none.
+// findKept skips the rows of the next window to which others still refer: finding one of them by trying takes several
+// batches that fail. The worker looks for such rows from the start, and again after one has failed, until a window has
+// none.
 func (w *worker) findKept(ctx context.Context) error {
 	window := sqlexpr.Format("%s AND (%s) IS TRUE", w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()),
 		w.table.sweep.Refused)

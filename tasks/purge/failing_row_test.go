@@ -229,7 +229,7 @@ func TestFailingRowsAreFoundQuickly(t *testing.T) {
 	}
 }
 
-// Rows to which other tables refer are found by a condition: the server's log has no error for any of them.
+// A condition finds the rows to which other tables refer, so the server logs no error for any of them.
 func TestKeptRowsAreNotTried(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 20_000)
@@ -254,8 +254,8 @@ func TestKeptRowsAreNotTried(t *testing.T) {
 	}
 }
 
-// Rows to which other tables refer are found by a condition, and not tried. Rows to which further tables refer, which the
-// condition does not know, are tried, and a second sweep counts the same.
+// Rows to which other tables refer are found by a condition, and not tried. Rows to which further tables refer, which
+// the condition does not know, are tried. A second sweep counts the same.
 func TestKeptRowsAreFoundTogether(t *testing.T) {
 	t.Parallel()
 	const byIndex = "by index"
