@@ -143,8 +143,8 @@ func (p *midSourcingPurge) leftovers(ctx context.Context, account string) ([]int
 	if restored = rules.Intersection(left, restored); len(restored) > 0 {
 		slices.Sort(restored)
 		p.Log(ctx, message.Infof(
-			"%d deliveries that were left on the mid-sourcing server %q were restored here: they are retained there "+
-				"as long as they are here",
+			"%d deliveries that were left on the mid-sourcing server %q exist here again: they are retained there "+
+				"as long as they exist here",
 			len(slices.Compact(restored)), account,
 		))
 	}
