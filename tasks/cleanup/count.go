@@ -179,7 +179,7 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 // countDrop counts the partition of a sweep if it would be dropped.
 func (t *countedTask) countDrop(ctx context.Context, j rules.Job, s purge.Sweep) error {
 	dropped, problem, err := t.Binder.Engine.Removes(ctx, s)
-	if problem != "" && !s.PartitionOnHold { // whose rows are counted
+	if problem != "" && !s.PartitionOnHold { // if it is, its rows are counted as on hold
 		t.found.tables.at(j.Table.Quoted(), ActionDelete, "").
 			remark("partitions that end before the cutoff are emptied rather than dropped: " + problem)
 	}

@@ -83,7 +83,7 @@ type statements struct {
 	root  partitionRoot
 	// triggers is set if triggers may change the new values of an updated row.
 	triggers bool
-	// mayNotLock is set if the role may not lock rows.
+	// mayNotLock is set if the role lacks the right to lock rows.
 	mayNotLock bool
 }
 
@@ -130,9 +130,9 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 	)
 }
 
-// skipping returns a condition and a clause that leave out rows t that other sessions have locked. Without the right to
-// lock rows, which takes UPDATE, it is found by the transactions that may have locked them. Of rows that several
-// sessions have locked, these are not known.
+// skipping returns a condition and a clause that leave out rows t that other sessions have locked. Locking rows takes
+// the right UPDATE. Without it, the condition leaves out rows whose xmax is a running transaction; it does not
+// recognize a row that several sessions have locked.
 func (s *statements) skipping(t string) (condition, clause string) {
 	if s.mayNotLock {
 		return fmt.Sprintf(" AND (%s.xmax = ANY (ARRAY(SELECT transactionid FROM pg_locks "+

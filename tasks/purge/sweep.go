@@ -43,7 +43,7 @@ type Sweep struct {
 	// older.
 	Partition  bool
 	Partitions Partitions
-	// PartitionOnHold is set if the table is on hold with all of its rows. Then it stays, also if it has none.
+	// PartitionOnHold is set if all rows of the table are on hold. The partition then stays, even if it is empty.
 	PartitionOnHold bool
 	// Key has the columns that identify a row in messages; if there are none, the row's TID does.
 	Key []string

@@ -236,7 +236,7 @@ func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 	}
 }
 
-// A role that may delete rows and not lock them leaves those that another session has locked, too, or may be writing.
+// A role that may delete rows but not lock them also leaves those that another session has locked or is writing.
 func TestSweepLeavesLockedRowsWithoutTheRightToLock(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{
