@@ -30,7 +30,7 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
     UNION ALL SELECT format('the role %I is connected to %s: stop the service first', :'role',
         string_agg(DISTINCT COALESCE(datname, 'the server'), ', '))
       FROM service JOIN pg_stat_activity ON usesysid = service.oid HAVING count(*) > 0
-    UNION ALL SELECT format('the role %I owns the %s %s: if it is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
+    UNION ALL SELECT format('the role %I owns the %s %s: drop it or give it to another role, if cleanupd trash restore --into has made it; if this is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
       FROM owned
     UNION ALL SELECT format('the trash has %s relations that could be restored: cleanupd trash restore or purge them', count(*))
       FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cleanupd_trash') AND relkind IN ('r', 'p') HAVING count(*) > 0)

@@ -249,7 +249,8 @@ func TestKeptRowsAreNotTried(t *testing.T) {
 	if n := count.failed.Load(); n > 0 {
 		t.Errorf("%d statements failed, want none", n)
 	}
-	if len(a.warned) != purge.FailedRowsLogged || !strings.HasSuffix(a.warned[0], "rows of other tables still refer to it") {
+	const why = "rows of other tables still refer to it"
+	if len(a.warned) != purge.FailedRowsLogged || !strings.HasSuffix(a.warned[0], why) {
 		t.Errorf("the log has %d lines, %q; want the first %d rows", len(a.warned), a.warned, purge.FailedRowsLogged)
 	}
 }
