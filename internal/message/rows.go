@@ -132,8 +132,8 @@ var (
 	)
 	HoldTooDeep = rows.warning(
 		"HOLD_TOO_DEEP",
-		"while there are holds, rows of {table} are retained if more foreign keys than are followed lead from them to "+
-			"rows of {last}",
+		"while there are holds, rows of {table} are retained if the chain of rows that refer to them is too long to follow, "+
+			"through {last}",
 		"Foreign keys delete or change rows with a deleted row. At most 100 keys are followed from a table, and none to a "+
 			"table for the third time.",
 		"None: the rows are deleted after the holds are released.",
