@@ -27,7 +27,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/rules"
-	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 // grace is how long a statement may keep running after shutdown begins.
@@ -51,7 +50,7 @@ type attempt struct {
 	writing sync.Mutex
 	task    taskProgress
 
-	existing []trash.Entry // of a restore: those of which rows stay, because their keys exist again
+	existing []int64 // of a restore: the entries that stay only because the keys of their rows exist again
 
 	mu         sync.Mutex
 	stopReason string // "" if the run need not stop

@@ -231,8 +231,8 @@ func (a *attempt) restoreTask(
 			entries[i].Rows -= r.Rows
 			r.Rows += before.Rows
 			results[i] = r
-			if r.Existing > 0 && !slices.ContainsFunc(a.existing, func(o trash.Entry) bool { return o.ID == e.ID }) {
-				a.existing = append(a.existing, e)
+			if r.Existing > 0 && r.Failed == 0 {
+				a.existing = append(a.existing, e.ID)
 			}
 		}
 		if !came {

@@ -232,12 +232,22 @@ func TestUndoOfAReusedKey(t *testing.T) {
 		t.Fatalf("%d findings are left; the run is %s: %s", left, run.State, run.Error)
 	}
 	db.Do("INSERT INTO visit VALUES (2, now(), 77)")
-	back, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID})
-	if err != nil {
-		t.Fatal(err)
+	restored := func(req runs.RestoreRequest) store.Result {
+		t.Helper()
+		req.Run = run.ID
+		back, err := m.StartRestore(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := watch(t, m, back.ID)
+		return events[len(events)-1].Run.Results[0]
 	}
-	events := watch(t, m, back.ID)
-	r := events[len(events)-1].Run.Results[0]
+	const first = `it refers to a row of "public"."visit" that is still in the trash: restore that first`
+	r := restored(runs.RestoreRequest{Tables: []string{"finding"}})
+	if of := db.Int("SELECT count(*) FROM finding"); of != 0 || r.RowsFailed != 6 || !strings.Contains(r.Detail, first) {
+		t.Errorf("without their visits, %d findings came back; %+v", of, r)
+	}
+	r = restored(runs.RestoreRequest{})
 	if of := db.Int("SELECT count(*) FROM finding WHERE visit = 2"); of != 0 || r.RowsRestored != 6 ||
 		r.RowsExisting != 1 || r.RowsFailed != 2 {
 		t.Errorf("%d findings belong to another visit; %+v", of, r)

@@ -96,12 +96,12 @@ type Restore struct {
 	Entry  Entry
 	// Keys are the names of the rows to restore, as in Found.Key; nil for all.
 	Keys []string
-	// Existing are entries of the run with rows that stay because their keys exist again. Rows that referred to these stay
-	// as well, since they would now refer to other rows.
-	Existing []Entry
+	// Existing are the ids of entries that stay only because the keys of their rows exist again.
+	Existing []int64
 
-	result Restored
-	locked int // how many rows stay because of locks of other sessions
+	result  Restored
+	locked  int                   // how many rows stay because of locks of other sessions
+	orphans map[pgtype.TID]string // why rows stay that refer to rows in the trash
 }
 
 // target describes the table of an entry, in a transaction that has locked it.
@@ -114,12 +114,12 @@ type target struct {
 	named           string   // the condition that a row t has one of Restore.Keys
 	names           []any    // its parameters, from $3
 	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
-	parents         []string // conditions that a row t of the trash refers to a row that stays in the trash
 }
 
 // Run may be called again for rows that remain, for example after other entries were restored.
 func (r *Restore) Run(ctx context.Context) (Restored, error) {
-	width, end := int64(16), int64(0) // blocks
+	const atOnce = 4096                                 // blocks, so that not all orphans need memory at once
+	width, end, looked := int64(16), int64(0), int64(0) // blocks
 	for from := int64(0); ; {
 		if from >= end {
 			const blocks = "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint"
@@ -131,12 +131,18 @@ func (r *Restore) Run(ctx context.Context) (Restored, error) {
 		if err := r.Engine.Wait(ctx); err != nil {
 			return r.result, err
 		}
-		begun := time.Now()
-		err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.batch(ctx, from, from+width) })
+		if from >= looked {
+			looked = from + atOnce
+			if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.findOrphans(ctx, from, looked) }); err != nil {
+				return r.result, err
+			}
+		}
+		begun, to := time.Now(), min(from+width, looked)
+		err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.batch(ctx, from, to) })
 		if err != nil {
 			return r.result, err
 		}
-		from += width
+		from = to
 		switch took := time.Since(begun); {
 		case took > 2*purge.DefaultTarget:
 			width = max(width/2, 1)
@@ -276,11 +282,17 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 				strings.Join(same, " AND ")))
 		}
 	}
-	return r.matchParents(ctx, tx, t)
+	return nil
 }
 
-// parentsSQL selects the foreign keys of the table $1: the quoted name of the table that each refers to, the columns,
-// and those that they refer to.
+// reference is a foreign key: the quoted names of the table that it refers to, of the columns, and of those that they
+// refer to.
+type reference struct {
+	Table         string
+	Columns, Keys []string
+}
+
+// parentsSQL selects the foreign keys of the table $1.
 const parentsSQL = `SELECT ` + quotedSQL + `,
   ARRAY(SELECT quote_ident(attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
     ON attrelid = k.conrelid AND attnum = n ORDER BY i),
@@ -289,29 +301,63 @@ const parentsSQL = `SELECT ` + quotedSQL + `,
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE k.contype = 'f' AND k.conrelid = to_regclass($1)`
 
-func (r *Restore) matchParents(ctx context.Context, tx pgx.Tx, t *target) error {
-	if r.Existing == nil {
-		return nil
-	}
-	var (
-		parent        string
-		columns, keys []string
-	)
-	texts := func(alias string, columns []string) string {
-		return alias + "." + strings.Join(columns, "::text, "+alias+".") + "::text"
-	}
-	rows, _ := tx.Query(ctx, parentsSQL, r.Entry.Root)
-	_, err := pgx.ForEachRow(rows, []any{&parent, &columns, &keys}, func() error {
-		for _, e := range r.Existing {
-			if e.Root == parent && r.Entry.has(columns) && e.has(keys) {
-				t.parents = append(t.parents, fmt.Sprintf("(%s) IN (SELECT %s FROM %s AS p)", texts("t", columns),
-					texts("p", keys), e.table()))
+// findOrphans finds rows of some blocks that refer to rows of the same run that are still in the trash: whatever has
+// such a key in the table now is another row. It reads tables of the trash only, in which there is nothing of the
+// application, and for which the owner of the table has no rights.
+func (r *Restore) findOrphans(ctx context.Context, from, to int64) error {
+	r.orphans = map[pgtype.TID]string{}
+	return r.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, parentsSQL, r.Entry.Root)
+		parents, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reference])
+		if err != nil || len(parents) == 0 {
+			return err
+		}
+		entries, err := Entries(ctx, tx, r.Entry.Run)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '10min'"); err != nil { // the trash has no indexes
+			return err
+		}
+		for _, p := range parents {
+			for _, e := range entries {
+				exists := slices.Contains(r.Existing, e.ID)
+				// Rows that refer to others of their own table may come back together.
+				ours := e.ID == r.Entry.ID && !exists
+				if ours || e.Kind != Rows || e.Root != p.Table || !r.Entry.has(p.Columns) || !e.has(p.Keys) {
+					continue
+				}
+				why := fmt.Sprintf("it refers to a row of %s that is still in the trash: restore that first", e.Root)
+				if exists {
+					why = fmt.Sprintf("it refers to a row of %s that stays in the trash, because its key exists again", e.Root)
+				}
+				found, _ := tx.Query(ctx, r.referring(p, e), firstOf(from), firstOf(to))
+				var row pgtype.TID
+				if _, err := pgx.ForEachRow(found, []any{&row}, func() error { r.orphans[row] = why; return nil }); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-	return err
 }
+
+// referring selects the rows from $1 to $2 that refer to rows of another entry.
+func (r *Restore) referring(ref reference, to Entry) string {
+	var same []string
+	for i, name := range ref.Columns {
+		compare := "t.%s OPERATOR(pg_catalog.=) p.%s"
+		if r.Entry.column(name).Kept != to.column(ref.Keys[i]).Kept {
+			compare = "t.%s::text OPERATOR(pg_catalog.=) p.%s::text"
+		}
+		same = append(same, fmt.Sprintf(compare, name, ref.Keys[i]))
+	}
+	return fmt.Sprintf("SELECT t.ctid FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid "+
+		"AND EXISTS (SELECT FROM %s AS p WHERE %s)", r.Entry.table(), to.table(), strings.Join(same, " AND "))
+}
+
+// firstOf is where the first row of a block is.
+func firstOf(block int64) string { return fmt.Sprintf("(%d,0)", block) }
 
 // has reports whether the rows have some columns, given by their quoted names.
 func (e *Entry) has(names []string) bool {
@@ -327,21 +373,20 @@ func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64)
 		}
 		return strings.Join(all, " OR ")
 	}
-	args := append([]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)}, t.names...)
-	query := fmt.Sprintf("SELECT t.ctid, %s, %s, COALESCE(%s, false) FROM %s AS t "+
-		"WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
-		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), or(t.parents, "%s"), r.Entry.table(), t.named)
+	args := append([]any{firstOf(from), firstOf(to)}, t.names...)
+	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
+		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), r.Entry.table(), t.named)
 	var (
-		row                    pgtype.TID
-		lost, exists, orphaned bool
+		row          pgtype.TID
+		lost, exists bool
 	)
 	found, _ := tx.Query(ctx, query, args...)
-	_, err = pgx.ForEachRow(found, []any{&row, &lost, &exists, &orphaned}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&row, &lost, &exists}, func() error {
 		switch {
 		case exists:
 			r.result.Existing++
-		case orphaned:
-			r.fail(1, "it refers to a row that stays in the trash, because its key exists again")
+		case r.orphans[row] != "":
+			r.fail(1, r.orphans[row])
 		case lost:
 			r.fail(1, fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(t.lost, ", ")))
 		default:

@@ -1004,3 +1004,45 @@ CREATE TABLE who (name text); GRANT ALL ON t, who TO PUBLIC`)
 		t.Errorf("a table with triggers of another role: %v, want it to be refused", err)
 	}
 }
+
+// A row that refers to one that is still in the trash stays, whoever owns the tables: a row that has the key of its
+// parent now is another one.
+func TestRowsOfOthersInTheTrash(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE visit (id numeric PRIMARY KEY);
+CREATE TABLE finding (id int PRIMARY KEY, visit numeric REFERENCES visit ON DELETE CASCADE);
+CREATE INDEX ON finding (visit);
+INSERT INTO visit VALUES (1), (2), (3); INSERT INTO finding VALUES (10, 1.0), (20, 2.0), (30, 3), (40, NULL);
+GRANT ALL ON visit, finding TO PUBLIC`)
+	service := db.Role("trash_service")
+	db.Superuser(fmt.Sprintf(`GRANT %[2]s TO %[1]s; ALTER SCHEMA cleanupd_trash OWNER TO %[1]s;
+		GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT ALL ON cleanupd.trash TO %[1]s`, service, campaigndb.Role))
+	as := db.For(service)
+	can := newCan(as)
+	sweep(t, as, can, purge.Sweep{Relation: `"public"."visit"`, Where: sqlexpr.SQL("true"), Cascade: &purge.Cascade{
+		Tables: []string{`"public"."visit"`, `"public"."finding"`}, Keys: []purge.ForeignKey{key(0, 1, "visit")},
+	}})
+	sweep(t, as, can, purge.Sweep{Relation: `"public"."finding"`, Where: sqlexpr.SQL("true")})
+	visits, findings := entries(t, as)[0], entries(t, as)[1]
+	db.Do("INSERT INTO visit VALUES (2)")
+	back := func(e trash.Entry, want trash.Restored, existing ...int64) {
+		t.Helper()
+		l := &ledger{}
+		r := trash.Restore{
+			Engine: purge.New(purge.Engine{Pool: as.Pool, Ledger: l, Recorder: l}), Entry: e, Existing: existing,
+		}
+		if got, err := r.Run(t.Context()); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%+v came back of %s, %v; want %+v", got, e.Root, err, want)
+		}
+	}
+	back(findings, trash.Restored{Rows: 1, Failed: 3, Reasons: []string{
+		`it refers to a row of "public"."visit" that is still in the trash: restore that first`,
+	}})
+	back(visits, trash.Restored{Rows: 2, Existing: 1})
+	back(findings, trash.Restored{Rows: 2, Failed: 1, Reasons: []string{
+		`it refers to a row of "public"."visit" that stays in the trash, because its key exists again`,
+	}}, visits.ID)
+	db.Do("DELETE FROM visit WHERE id = 2")
+	back(visits, trash.Restored{Rows: 1})
+	back(findings, trash.Restored{Rows: 1})
+}
