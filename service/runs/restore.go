@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -52,7 +54,9 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 		return nil, err
 	}
 	if len(req.Keys) > 0 {
-		if err := entries[0].CheckNames(ctx, m.calls, req.Keys); err != nil {
+		err := checkKeys(ctx, m.calls, entries, req.Keys, 5*time.Second)
+		timedOut := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil
+		if err != nil && !timedOut { // the run looks for longer
 			return nil, err
 		}
 	}
@@ -109,6 +113,18 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 			return nil, &store.ActiveError{RunID: active[0].ID}
 		}
 	}
+}
+
+// checkKeys fails with a failure.NotFound if the trash has no row of a key.
+func checkKeys(
+	ctx context.Context, pool *pgxpool.Pool, entries []trash.Entry, keys []string, limit time.Duration,
+) error {
+	missing, err := trash.Missing(ctx, pool, entries, keys, limit)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return failure.New(failure.NotFound, fmt.Sprintf("the trash of the run has no row of %s with the key %s",
+		entries[0].Root, strings.Join(missing, ", or ")))
 }
 
 // choose returns the entries that the request names.
@@ -181,17 +197,22 @@ func (a *attempt) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	var chosen []trash.Entry
+	for _, id := range a.claim.Restore.Entries {
+		if i := slices.IndexFunc(all, func(e trash.Entry) bool { return e.ID == id }); i >= 0 {
+			chosen = append(chosen, all[i])
+		}
+	}
+	if keys := a.claim.Restore.Keys; len(keys) > 0 && !a.claim.Resumed { // some may have come back before
+		if err := checkKeys(ctx, a.m.pool, chosen, keys, 10*time.Minute); err != nil {
+			return err
+		}
+	}
 	for _, task := range a.claim.todo {
 		if err := a.TaskStarted(ctx, task); err != nil {
 			return err
 		}
-		var entries []trash.Entry
-		for _, id := range a.claim.Restore.Entries {
-			i := slices.IndexFunc(all, func(e trash.Entry) bool { return e.ID == id && e.Task == task })
-			if i >= 0 {
-				entries = append(entries, all[i])
-			}
-		}
+		entries := slices.DeleteFunc(slices.Clone(chosen), func(e trash.Entry) bool { return e.Task != task })
 		outcome, err := a.restoreTask(ctx, engine, entries)
 		if err != nil {
 			return err

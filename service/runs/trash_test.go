@@ -288,3 +288,32 @@ func TestSchemaOfAnotherRole(t *testing.T) {
 		}
 	}
 }
+
+// A key that is not in the trash starts no restore. If the trash is too large to tell, the run says so.
+func TestRestoreOfUnknownKeys(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", nil)
+	work()
+	run := trashed(t, m, db, 5)
+	req := runs.RestoreRequest{Run: run.ID, Keys: []string{"2", "7", "9"}}
+	const want = `the trash of the run has no row of "public"."xtksessioninfo" with the key 7, or 9`
+	if _, err := m.StartRestore(t.Context(), req); err == nil || err.Error() != want {
+		t.Errorf("the restore began: %v, want %s", err, want)
+	}
+	db.Do(`CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN NEW.restore = jsonb_set(NEW.restore, '{keys}', '["2", "7", "9"]'); RETURN NEW; END $$;
+		CREATE TRIGGER other BEFORE INSERT ON cleanupd.run FOR EACH ROW EXECUTE FUNCTION other()`)
+	req.Keys = req.Keys[:1]
+	back, err := m.StartRestore(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m, back.ID)
+	if got := events[len(events)-1].Run; got.State != store.Failed || !strings.Contains(got.Error, want) {
+		t.Errorf("the restore is %s: %s, want that it failed: %s", got.State, got.Error, want)
+	}
+	if back := db.Int("SELECT count(*) FROM XtkSessionInfo"); back != 0 {
+		t.Errorf("%d rows came back, want none", back)
+	}
+}

@@ -178,7 +178,7 @@ func (e *Entry) find(
 
 // isText reports whether a column, given by its quoted name, is of a text type.
 func (e *Entry) isText(name string) bool {
-	return slices.Contains([]string{"text", asText, "character varying", "character"}, e.column(name).Kept)
+	return slices.Contains([]string{"text", asText, "character varying", "bpchar"}, e.column(name).Kept)
 }
 
 // column returns a column by its quoted name; nil if the rows do not have it.
@@ -234,11 +234,7 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 	var name, comparedAs string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &comparedAs}, func() error {
 		args = append(args, values[name])
-		compare := "pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = $%[3]d"
-		if comparedAs != "" {
-			compare = "t.%[1]s OPERATOR(pg_catalog.=) $%[3]d::text::%[2]s"
-		}
-		where = append(where, fmt.Sprintf(compare, quoted(name), comparedAs, len(args)))
+		where = append(where, equals(quoted(name), comparedAs, fmt.Sprintf("$%d", len(args))))
 		return nil
 	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
 		return p, err

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// uniqueKey has the quoted names of the columns of a unique key. A row of the trash is named by its values as text:
+// uniqueKey has the quoted names of the columns of a unique key. A row of the trash is named by its values:
 // VALUE of the first unique key of one column, or COLUMN=VALUE,COLUMN=VALUE of a longer one.
 type uniqueKey []string
 
@@ -93,44 +97,129 @@ func unquoted(name string) string {
 	return name
 }
 
-// CheckNames fails if Restore.Keys cannot have one of the names.
-func (e *Entry) CheckNames(ctx context.Context, db campaign.Querier, names []string) error {
-	keys, err := uniqueKeys(ctx, db, e.Root)
-	if err == nil {
-		_, _, err = e.among(keys, names)
+// namedRows are rows named by the values of one unique key.
+type namedRows struct {
+	key    uniqueKey
+	names  []string
+	values [][]string // by column
+}
+
+// parse fails with a failure.Violations if the rows of the entry cannot be named so.
+func (e *Entry) parse(keys []uniqueKey, names []string) (all []namedRows, err error) {
+	keys = e.named(keys)
+	for _, k := range slices.Backward(keys) { // the first may be of one column, of which any text is a value
+		of := namedRows{key: k, values: make([][]string, len(k))}
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			row := k.values(name)
+			for c, v := range row {
+				of.values[c] = append(of.values[c], v)
+			}
+			if row != nil {
+				of.names = append(of.names, name)
+			}
+			return row != nil
+		})
+		if of.names != nil {
+			all = append(all, of)
+		}
 	}
-	return err
+	if len(names) > 0 {
+		return nil, failure.Field("keys", e.unnamed(keys, names[0]))
+	}
+	return all, nil
+}
+
+// table returns them as a table k with the columns name, c0, c1 and so on, and its parameters, from $first.
+func (n namedRows) table(first int) (sql string, args []any) {
+	parameters, columns := []string{fmt.Sprintf("$%d::text[]", first)}, []string{"name"}
+	args = []any{n.names}
+	for c, v := range n.values {
+		args = append(args, v)
+		parameters = append(parameters, fmt.Sprintf("$%d::text[]", first+c+1))
+		columns = append(columns, fmt.Sprintf("c%d", c))
+	}
+	return fmt.Sprintf("unnest(%s) AS k (%s)", strings.Join(parameters, ", "), strings.Join(columns, ", ")), args
+}
+
+// same is the condition that a row t of the entry has the values of k.
+func (n namedRows) same(e *Entry) string {
+	var same []string
+	for i, name := range n.key {
+		same = append(same, equals(name, e.column(name).Kept, fmt.Sprintf("k.c%d", i)))
+	}
+	return strings.Join(same, " AND ")
+}
+
+// equals is the condition that a column of a row t has a value, which is a text: as a type that PostgreSQL comes with
+// compares them, or if there is none, by their texts.
+func equals(column, typ, value string) string {
+	if typ == "" {
+		return fmt.Sprintf("pg_catalog.num_nulls(t.%[1]s) = 0 AND pg_catalog.format('%%s', t.%[1]s) = %[2]s", column, value)
+	}
+	return fmt.Sprintf("t.%s OPERATOR(pg_catalog.=) %s::text::%s", column, value, typ)
 }
 
 // among returns the condition that a row t has one of the names, and its parameters, from $3.
 func (e *Entry) among(keys []uniqueKey, names []string) (condition string, args []any, err error) {
-	keys = e.named(keys)
+	all, err := e.parse(keys, names)
 	conditions := []string{"false"}
-	for _, k := range slices.Backward(keys) { // the first may be of one column, of which any text is a value
-		values := make([][]string, len(k)) // by column
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			row := k.values(name)
-			for c, v := range row {
-				values[c] = append(values[c], v)
-			}
-			return row != nil
-		})
-		if values[0] == nil {
-			continue
-		}
-		var columns, parameters []string
-		for c, v := range values {
-			args = append(args, v)
-			columns = append(columns, "t."+k[c]+"::text")
-			parameters = append(parameters, fmt.Sprintf("$%d::text[]", len(args)+2))
-		}
-		conditions = append(conditions, fmt.Sprintf("(%s) IN (SELECT * FROM unnest(%s))", strings.Join(columns, ", "),
-			strings.Join(parameters, ", ")))
+	for _, n := range all {
+		values, more := n.table(len(args) + 3)
+		args = append(args, more...)
+		conditions = append(conditions, fmt.Sprintf("EXISTS (SELECT FROM %s WHERE %s)", values, n.same(e)))
 	}
-	if len(names) > 0 {
-		return "", nil, failure.Field("keys", e.unnamed(keys, names[0]))
+	return "(" + strings.Join(conditions, " OR ") + ")", args, err
+}
+
+// Missing returns those of the names that no row of the entries has, all of one table. It fails with a
+// failure.Violations if the rows cannot be named so. There is no index: each entry may take up to limit.
+func Missing(
+	ctx context.Context, pool *pgxpool.Pool, entries []Entry, names []string, limit time.Duration,
+) (missing []string, err error) {
+	missing = names
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = %d",
+			limit.Milliseconds()))
+		for i := 0; i < len(entries) && err == nil; i++ {
+			missing, err = entries[i].without(ctx, tx, missing)
+		}
+		return err
+	})
+	return missing, err
+}
+
+// without returns those of the names that no row of the entry has.
+func (e *Entry) without(ctx context.Context, tx pgx.Tx, names []string) (missing []string, err error) {
+	keys, err := uniqueKeys(ctx, tx, e.Root)
+	if err != nil {
+		return nil, err
 	}
-	return "(" + strings.Join(conditions, " OR ") + ")", args, nil
+	all, err := e.parse(keys, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range all {
+		values, args := n.table(1)
+		typed := make([]string, len(n.key))
+		for i, name := range n.key {
+			typed[i] = fmt.Sprintf("k.c%d::%s", i, e.column(name).Kept)
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf("SELECT %s FROM %s", strings.Join(typed, ", "), values), args...)
+		switch {
+		case strings.HasPrefix(sqlstate.Of(err), "22"):
+			return nil, failure.Field("keys", "has a value that its column cannot have: "+purge.Message(err))
+		case err != nil:
+			return nil, err
+		}
+		rows, _ := tx.Query(ctx, fmt.Sprintf("SELECT k.name FROM %s WHERE NOT EXISTS (SELECT FROM %s AS t WHERE %s)", values,
+			e.table(), n.same(e)), args...)
+		more, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, more...)
+	}
+	return missing, nil
 }
 
 // unnamed returns the error for a name that fits no key. It says how rows are named.
