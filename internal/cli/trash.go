@@ -97,7 +97,9 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Bring back what a run has deleted, and show the progress",
 		Long: "Bring back what a run has deleted, and show the progress. A row whose key exists again stays in the trash.\n" +
 			"So does one that its table refuses, and the status is 1: correct that, and restore again. Triggers fire as for\n" +
-			"any INSERT.",
+			"any INSERT.\n" +
+			"Rows that come back into another schema (--into) leave the trash, too: afterwards they cannot return to their\n" +
+			"original tables.",
 		Example: "  cleanupd trash restore 4f1044\n  cleanupd trash restore 4f1044 --table orders --key 17 --key 18\n" +
 			"  cleanupd trash restore 4f1044 --into restored",
 		Args:              flags.OneArgument("the id of one run"),

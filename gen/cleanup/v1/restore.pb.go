@@ -349,12 +349,14 @@ type RestoreTrashRequest struct {
 	Tasks []string `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Only what belongs into these tables, with or without a schema; empty: all tables.
 	Tables []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
-	// Only these rows of one table; empty: all rows. Each is a value, as text, of the table's first unique key of one column,
-	// or COLUMN=VALUE,COLUMN=VALUE with all columns of a longer one. INVALID_ARGUMENT with `into_schema`, for a table
-	// without unique keys, and for a dropped table, which comes back as a whole.
+	// Only these rows of one table; empty: all rows. Each is a value of the table's first unique key of one column, or
+	// COLUMN=VALUE,COLUMN=VALUE with all columns of a longer one, compared as their types compare values. NOT_FOUND if the
+	// trash has no row of a key; if it is too large to search before, the run fails. INVALID_ARGUMENT with `into_schema`,
+	// for a table without unique keys, and for a dropped table, which comes back as a whole.
 	Keys []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	// A new schema, in which tables without constraints and indexes get the rows; empty: the original tables. Columns of
-	// types that PostgreSQL does not come with are text there.
+	// types that PostgreSQL does not come with are text there. The rows leave the trash, so that afterwards they cannot
+	// return to the original tables.
 	IntoSchema string `protobuf:"bytes,5,opt,name=into_schema,json=intoSchema,proto3" json:"into_schema,omitempty"`
 	// Whether to end the stream after the first event while the run continues.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`

@@ -399,7 +399,8 @@ export const words: Words = {
   'trash.purge.help': 'Endgültig Gelöschtes lässt sich nicht wiederherstellen.',
   'trash.purged': '{n} {n|Zeile|Zeilen} endgültig gelöscht.',
   'trash.into': 'In ein neues Schema',
-  'trash.into.help': 'Leer lassen für die ursprünglichen Tabellen.',
+  'trash.into.help':
+    'Leer lassen für die ursprünglichen Tabellen. In ein anderes Schema verlassen die Zeilen den Papierkorb und können danach nicht mehr in die ursprünglichen Tabellen zurück.',
 
   'forecast.title': 'Prognose',
   'forecast.intro':

@@ -391,7 +391,8 @@ export const en = {
   'trash.purge.help': 'What is deleted for good cannot be restored.',
   'trash.purged': '{n} {n|row|rows} deleted for good.',
   'trash.into': 'Into a new schema',
-  'trash.into.help': 'Leave empty for the original tables.',
+  'trash.into.help':
+    'Leave empty for the original tables. In another schema, too, the rows leave the trash: afterwards they cannot return to the original tables.',
 
   'forecast.title': 'Forecast',
   'forecast.intro':

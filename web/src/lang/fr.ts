@@ -405,7 +405,8 @@ export const words: Words = {
   'trash.purge.help': 'Ce qui est supprimé définitivement ne peut plus être restauré.',
   'trash.purged': '{n} {n|ligne supprimée|lignes supprimées} définitivement.',
   'trash.into': 'Dans un nouveau schéma',
-  'trash.into.help': 'Laisser vide pour les tables d’origine.',
+  'trash.into.help':
+    'Laisser vide pour les tables d’origine. Vers un autre schéma aussi, les lignes quittent la corbeille : elles ne peuvent plus ensuite revenir dans les tables d’origine.',
 
   'forecast.title': 'Prévision',
   'forecast.intro':

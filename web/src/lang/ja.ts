@@ -393,7 +393,8 @@ export const words: Words = {
   'trash.purge.help': '完全に削除したものは復元できません。',
   'trash.purged': '{n} 行を完全に削除しました。',
   'trash.into': '新しいスキーマ',
-  'trash.into.help': '空欄の場合は元のテーブルに復元します。',
+  'trash.into.help':
+    '空欄の場合は元のテーブルに復元します。別のスキーマに復元した行もごみ箱からなくなり、その後は元のテーブルに戻せません。',
 
   'forecast.title': '予測',
   'forecast.intro':
