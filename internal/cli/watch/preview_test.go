@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -94,6 +95,24 @@ func TestLongPreview(t *testing.T) {
 		if err := PrintRun(s, run, server, all); err != nil || !strings.Contains(out.String(), want) ||
 			all == strings.Contains(out.String(), "more: ") {
 			t.Errorf("all: %t: %v, %s", all, err, out.String())
+		}
+	}
+}
+
+// A run that deleted nothing has nothing to undo.
+func TestUndoOfNothing(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[*cleanupv1.TaskResult]bool{
+		{RowsUpdated: 1}: false, {RowsDeleted: 1}: true, {TablesDropped: 1}: true, {PartitionsRemoved: 1}: true,
+	} {
+		run := &cleanupv1.Run{
+			Id: "ID", Undo: durationpb.New(time.Hour), EndTime: timestamppb.Now(), Results: []*cleanupv1.TaskResult{result},
+		}
+		var out strings.Builder
+		s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
+		err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true)
+		if err != nil || strings.Contains(out.String(), "Undo until") != want {
+			t.Errorf("%v: %v; %s", result, err, out.String())
 		}
 	}
 }

@@ -139,11 +139,18 @@ func printResults(
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
-	if undo := r.GetUndo().AsDuration(); undo > 0 && !r.GetDryRun() && r.GetEndTime() != nil && server != nil {
+	if undo := r.GetUndo().AsDuration(); undo > 0 && deletedAny(r) && r.GetEndTime() != nil && server != nil {
 		until := timestamppb.New(r.GetEndTime().AsTime().Add(undo))
 		fmt.Fprintf(s, "Undo until %s: %s\n", format.Time(until), server.Command("trash restore", r.GetId()))
 	}
 	return err
+}
+
+// deletedAny reports whether a run has deleted what may be in the trash.
+func deletedAny(r *cleanupv1.Run) bool {
+	return !r.GetDryRun() && slices.ContainsFunc(r.GetResults(), func(t *cleanupv1.TaskResult) bool {
+		return t.GetRowsDeleted()+t.GetTablesDropped()+t.GetPartitionsRemoved() > 0
+	})
 }
 
 // PrintFound prints what a dry run found, which is not stored.
