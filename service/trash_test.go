@@ -68,6 +68,9 @@ func TestTrash(t *testing.T) {
 	purge := &cleanupv1.PurgeTrashRequest{Table: "xtksessioninfo", Where: map[string]string{"skey": "5"}}
 	_, err = s.PurgeTrash(t.Context(), purge)
 	wantCode(t, err, codes.FailedPrecondition)
+	_, err = s.PurgeTrash(t.Context(),
+		&cleanupv1.PurgeTrashRequest{Table: "xtksessioninfo", Where: map[string]string{"sid": "5"}})
+	wantCode(t, err, codes.InvalidArgument)
 	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: hold.GetHold().GetId()}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -177,6 +178,9 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:    flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) (err error) {
 			req := &cleanupv1.PurgeTrashRequest{Table: table, Where: map[string]string{}}
+			if len(where) > 0 && table == "" {
+				return flags.Errorf("--where needs --table")
+			}
 			if run == "" && table == "" && !cmd.Flags().Changed("older-than") {
 				return flags.Errorf("give --run, --table or --older-than")
 			}
@@ -199,7 +203,13 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 				if !terminal.CanAsk() {
 					return flags.Errorf("there is no terminal to ask on: give --yes")
 				}
-				if !terminal.Confirm(cmd, "Delete this for good?") {
+				question := fmt.Sprintf("Delete rows of %s with %s", table, strings.Join(where, " and "))
+				if len(where) == 0 {
+					if question, err = purged(cmd.Context(), client, req); err != nil {
+						return err
+					}
+				}
+				if !terminal.Confirm(cmd, question+" for good?") {
 					return fmt.Errorf("nothing was deleted")
 				}
 			}
@@ -223,4 +233,43 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good is typed
 	return cmd
+}
+
+// purged says what a purge without conditions on rows would delete.
+func purged(ctx context.Context, client cleanupd.Client, req *cleanupv1.PurgeTrashRequest) (string, error) {
+	var rows int64
+	tables, runs := map[string]bool{}, map[string]bool{}
+	list := &cleanupv1.ListTrashRequest{RunId: req.GetRunId(), PageSize: maxTrash}
+	for {
+		page, err := client.ListTrash(ctx, list)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range page.GetEntries() {
+			young := time.Since(e.GetCreateTime().AsTime()) < req.GetOlderThan().AsDuration()
+			other := req.GetTable() != "" && !isNamed(e.GetTable(), req.GetTable()) &&
+				!isNamed(e.GetParentTable(), req.GetTable())
+			if young || other || e.GetExpireTime() == nil {
+				continue
+			}
+			rows += e.GetRows()
+			tables[e.GetTable()], runs[e.GetRunId()] = true, true
+		}
+		switch list.PageToken = page.GetNextPageToken(); {
+		case list.GetPageToken() != "":
+		case len(tables) == 0:
+			return "Delete all that matches", nil
+		default:
+			return fmt.Sprintf("Delete %s of %s, from %s,", format.Count(rows, "row", "rows"),
+				format.Count(int64(len(tables)), "table", "tables"), format.Count(int64(len(runs)), "run", "runs")), nil
+		}
+	}
+}
+
+// isNamed reports whether a quoted name is that of a table, which may lack the schema and the quotes.
+func isNamed(quoted, table string) bool {
+	schema, name, _ := strings.Cut(strings.Trim(quoted, `"`), `"."`)
+	plain := strings.NewReplacer(`""`, `"`)
+	name = plain.Replace(name)
+	return table == quoted || table == name || table == plain.Replace(schema)+"."+name
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -66,10 +67,20 @@ func (m *Manager) PurgeTrash(
 	if len(all) == 0 {
 		return 0, 0, ErrNoTrash
 	}
+	if columns := slices.Collect(maps.Keys(where)); len(columns) > 0 {
+		has := false
+		for i := 0; i < len(all) && !has; i++ {
+			if has, err = all[i].Has(ctx, m.calls, columns); err != nil {
+				return 0, 0, err
+			}
+		}
+		if !has {
+			return 0, 0, failure.Field("where", fmt.Sprintf("the trash of %s has no such columns", table))
+		}
+	}
 	if err := m.checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
 		return 0, 0, err
 	}
-	has := false
 	for _, e := range all {
 		var p trash.Purged
 		err := m.discard(ctx, m.calls, e, func(tx pgx.Tx) (err error) {
@@ -86,13 +97,10 @@ func (m *Manager) PurgeTrash(
 			}
 			return rows, entries, err
 		}
-		rows, has = rows+p.Rows, has || p.Has
+		rows += p.Rows
 		if p.Gone {
 			entries++
 		}
-	}
-	if !has && len(where) > 0 {
-		return 0, 0, failure.Field("where", fmt.Sprintf("the trash of %s has no such columns", table))
 	}
 	return rows, entries, nil
 }

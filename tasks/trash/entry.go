@@ -213,7 +213,14 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 type Purged struct {
 	Rows int64
 	Gone bool // nothing of the entry is left
-	Has  bool // the entry has the columns
+}
+
+// Has reports whether the rows of the entry have all of some columns.
+func (e Entry) Has(ctx context.Context, db campaign.Querier, columns []string) (has bool, err error) {
+	err = db.QueryRow(ctx, `SELECT count(*) = cardinality($2::text[]) FROM pg_attribute
+		WHERE attrelid = to_regclass($1) AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped`, e.table(), columns).
+		Scan(&has)
+	return has, err
 }
 
 // Purge permanently deletes the rows of an entry whose columns have the given values; without values, the whole entry.
@@ -221,7 +228,7 @@ type Purged struct {
 func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
 	if len(values) == 0 {
 		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
-		return Purged{Rows: p.Rows, Gone: true, Has: true}, err
+		return Purged{Rows: p.Rows, Gone: true}, err
 	}
 	names := slices.Sorted(maps.Keys(values))
 	rows, _ := tx.Query(ctx, `SELECT a.attname::text, CASE WHEN a.atttypid < 16384 AND EXISTS (SELECT FROM pg_opclass
@@ -239,7 +246,6 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
 		return p, err
 	}
-	p.Has = true
 	// A table that a task would have dropped still has what its owner gave it, which could keep rows, or hide them.
 	var plain bool
 	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
