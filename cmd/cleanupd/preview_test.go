@@ -47,6 +47,43 @@ func TestRunPreview(t *testing.T) {
 	}
 }
 
+// A task that undo would refuse is left out of a preview, and so of the rows that it hides from later tasks. The
+// refusal is printed once.
+func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE a (id int PRIMARY KEY, at timestamptz, other timestamptz);
+		CREATE TABLE a_reply (id int PRIMARY KEY, a int REFERENCES a ON DELETE CASCADE,
+			above int REFERENCES a_reply ON DELETE SET NULL);
+		CREATE TABLE b (a int, at timestamptz);
+		INSERT INTO a SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
+		INSERT INTO b SELECT i, '2020-01-01' FROM generate_series(1, 7) i`)
+	r := startServer(t, "--database-url", db.URL())
+	file := (&policyFiles{T: t, dir: t.TempDir()}).file(`policies:
+- {name: a, table: a, enabled: true, olderThan: {column: at, days: 30}}
+- {name: b, table: b, enabled: true, olderThan: {column: at, days: 30}}
+`)
+	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
+		t.Fatal(errs)
+	}
+	const why = "a run with undo would be refused: "
+	code, out, errs := r.run(t, "run --dry-run --undo 1h")
+	if code != 0 || strings.Count(out+errs, why) != 1 {
+		t.Errorf("the dry run ends with %d, and not one refusal: %s%s", code, out, errs)
+	}
+	code, out, errs = r.run(t, "run --preview --yes --undo 1h")
+	if code != 1 || !strings.Contains(errs, "policy/a is left out: "+why) || !strings.Contains(out, "7 rows deleted") ||
+		!strings.Contains(errs, "left out, for the reasons above: policy/a") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	if left := db.Strings("SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b)")[0]; left != "5 0" {
+		t.Errorf("%s rows of a and b are left, want 5 0", left)
+	}
+}
+
 // Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the
 // others run. The exit status and the last line say that it was left out.
 func TestPreviewLeavesOutPolicies(t *testing.T) {

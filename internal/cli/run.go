@@ -22,6 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -276,8 +277,8 @@ func askAfterPreview(
 // leftOut are tasks without which a run can do the others.
 type leftOut []struct{ name, why string }
 
-// tasksToLeaveOut returns the tasks that failed in a dry run and, if guards are not accepted, those that guards
-// would refuse. It returns nil if nothing remains, or if a run would end at such a task.
+// tasksToLeaveOut returns the tasks that failed in a dry run, those that undo would refuse and, if guards are not
+// accepted, those that guards would refuse. It returns nil if nothing remains, or if a run would end at such a task.
 func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
 	remain := false
 	for _, t := range dryRun.GetResults() {
@@ -290,6 +291,11 @@ func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError,
 				if guards := p.GetGuards(); refused && why == "" && len(guards) > 0 {
 					why = fmt.Sprintf("%s --yes does not accept guards; %s asks.", watch.DescribeGuard(guards[0]),
 						server.Command("run", "--preview --task "+format.ShellWord(t.GetTask())))
+				}
+			}
+			for _, m := range t.GetDetails() { // its rows would also be missing from those of later tasks
+				if m.GetCode() == message.UndoWouldRefuse.Code {
+					why = m.GetText()
 				}
 			}
 		case cleanupv1.TaskState_TASK_STATE_FAILED, cleanupv1.TaskState_TASK_STATE_NOT_RUN:

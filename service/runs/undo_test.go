@@ -257,7 +257,8 @@ func TestUndoOfAReusedKey(t *testing.T) {
 	}
 }
 
-// The rights for undo can be listed by a role that has none of them yet, and where keys lead in a circle.
+// The rights for undo can be listed by a role that has none of them yet, and where keys lead in a circle. Undo refuses
+// such a policy anyway, so that the right to lock rows would not help.
 func TestRightsForUndoOfACircle(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -272,7 +273,7 @@ func TestRightsForUndoOfACircle(t *testing.T) {
 			Name: "p", Table: "lab." + table, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}, Undo: new(time.Hour),
 		})
 		if got := strings.Join(grants, "\n"); err != nil || !strings.Contains(got, want) ||
-			!strings.Contains(got, `GRANT USAGE ON SCHEMA "lab"`) {
+			!strings.Contains(got, `GRANT USAGE ON SCHEMA "lab"`) || strings.Contains(got, "UPDATE") {
 			t.Errorf("the rights for %s are %s: %v", table, got, err)
 		}
 	}

@@ -88,14 +88,21 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 		sweeps, tables = append(sweeps, s), append(tables, j.Table.Quoted())
 		for _, i := range j.Cascade.Below() {
 			tables = append(tables, j.Cascade.Tables[i])
+		}
+	}
+	if err := a.Binder.Engine.CheckTrash(ctx, sweeps); err != nil { // a GRANT would not help then
+		return err
+	}
+	for _, s := range sweeps {
+		for _, i := range s.Cascade.Below() {
 			var may bool
 			if err := a.Binder.Pool.QueryRow(ctx, "SELECT has_any_column_privilege($1::text::regclass, 'UPDATE')",
-				j.Cascade.Tables[i]).Scan(&may); err != nil {
+				s.Cascade.Tables[i]).Scan(&may); err != nil {
 				return err
 			}
 			if !may {
-				return notUndoable(a.Task, j.Name, fmt.Sprintf("the role cannot lock rows of %[1]s without UPDATE of a "+
-					"column (GRANT UPDATE ON %[1]s)", j.Cascade.Tables[i]))
+				return notUndoable(a.Task, s.Name, fmt.Sprintf("the role cannot lock rows of %[1]s without UPDATE of a "+
+					"column (GRANT UPDATE ON %[1]s)", s.Cascade.Tables[i]))
 			}
 		}
 	}
@@ -107,7 +114,7 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 		a.Log(ctx, message.UndoNeedsOwner.With("tables", strings.Join(s.Tables, ", "), "owner", s.Owner,
 			"statement", s.Grant()))
 	}
-	return a.Binder.Engine.CheckTrash(ctx, sweeps)
+	return nil
 }
 
 // checkWorkTables fails if the task would drop a work table with partitions, which would not move with it. lists are
@@ -334,9 +341,7 @@ func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) erro
 	if refused.Reason == failure.ReasonTrashFull && x.found.trashBytes > o.Preview.trashBytes() {
 		why = "with the rows that earlier tasks delete, " + why
 	}
-	m := message.UndoWouldRefuse.With("problem", why)
-	o.Details = append(o.Details, m)
-	a.Log(ctx, m)
+	o.Details = append(o.Details, message.UndoWouldRefuse.With("problem", why))
 	return nil
 }
 

@@ -51,14 +51,19 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	if len(cascade.Keys) == 0 && !s.pairedCascades() {
 		return ""
 	}
+	undoable := true
 	for _, t := range tables {
 		cascade.Tables = append(cascade.Tables, t.Quoted())
+		undoable = undoable && (t == job.Table || t.Location == "")
+	}
+	undoable = undoable && (&purge.Sweep{NoTIDs: job.NoTIDs, Cascade: cascade}).NotUndoable() == ""
+	for _, t := range tables {
 		if t == job.Table {
 			continue
 		}
 		isPolicy := s.plan.Task.Kind == Policy
 		if isPolicy {
-			s.requireCascaded(t)
+			s.requireCascaded(t, undoable)
 		}
 		if !t.RowSecurity && (isPolicy || readable(t)) || s.env.AllRights {
 			continue
@@ -84,10 +89,10 @@ func readable(t *campaign.Table) bool {
 }
 
 // requireCascaded requires the rights that a policy needs to a table whose rows foreign keys delete or change: previews
-// count these rows in each partition, and undo locks them.
-func (s *stepCompiler) requireCascaded(t *campaign.Table) {
+// count these rows in each partition, and undo locks them unless it refuses the task.
+func (s *stepCompiler) requireCascaded(t *campaign.Table, undoable bool) {
 	rights := []string{"SELECT"}
-	if undo := s.plan.Task.Undo; undo != nil && *undo > 0 && s.step.Update == nil &&
+	if undo := s.plan.Task.Undo; undoable && undo != nil && *undo > 0 && s.step.Update == nil &&
 		s.step.Partitions != purge.DetachPartitions {
 		rights = append(rights, "UPDATE")
 	}
