@@ -334,7 +334,9 @@ func TestExplainRowInTheTrash(t *testing.T) {
 	s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 3) i;
 		CREATE TABLE remark (id int UNIQUE, audit int REFERENCES XtkAudit (iAuditId) ON DELETE CASCADE, word text,
 			PRIMARY KEY (audit, word));
-		INSERT INTO remark VALUES (7, 2, 'a'), (8, 2, 'b')`)
+		INSERT INTO remark VALUES (7, 2, 'a'), (8, 2, 'b');
+		CREATE TABLE parcel (id bigint PRIMARY KEY, audit int REFERENCES XtkAudit (iAuditId) ON DELETE CASCADE);
+		INSERT INTO parcel VALUES (4, 2)`)
 	ask := func(table, key string) *cleanupv1.ExplainRowResponse {
 		t.Helper()
 		out, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)})
@@ -353,6 +355,7 @@ func TestExplainRowInTheTrash(t *testing.T) {
 	for _, c := range []struct{ table, key, root, value, back string }{
 		{"xtkaudit", "2", `"public"."xtkaudit"`, "2", "SELECT count(*) FROM XtkAudit WHERE iAuditId = 2"},
 		{"remark", "id=7", `"public"."remark"`, "7", "SELECT count(*) FROM remark WHERE id = 7"},
+		{"parcel", "4", `"public"."parcel"`, "4", "SELECT count(*) FROM parcel WHERE id = 4"},
 	} {
 		x := ask(c.table, c.key)
 		if x.GetExists() || len(x.GetTrash()) != 1 {
@@ -378,5 +381,10 @@ func TestExplainRowInTheTrash(t *testing.T) {
 	for _, key := range []string{"id=7", "id=9"} { // one of them exists again
 		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "remark", Key: rowkey.Parse(key)})
 		wantCode(t, err, codes.FailedPrecondition)
+	}
+	s.db.Do("ALTER TABLE remark DROP CONSTRAINT remark_audit_fkey") // nothing deletes its rows any more
+	_, err = s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "public.remark", Key: rowkey.Parse("id=8")})
+	if err == nil || !strings.Contains(err.Error(), "the trash has rows of it: see cleanupd trash list") {
+		t.Errorf("a row of a table that nothing covers any more: %v, want that the trash has rows of it", err)
 	}
 }

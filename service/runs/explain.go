@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (m *Manager) ExplainRow(
 	}
 	e, err := insight.NewExplainer(ctx, config, holds, table)
 	if err != nil {
-		return x, err
+		return x, m.withTrash(ctx, table, err)
 	}
 	if namesHolds {
 		if e.Holds, _, err = store.ListEffectiveHolds(ctx, m.calls, time.Now()); err != nil {
@@ -71,7 +72,7 @@ func (m *Manager) ExplainRow(
 		}
 	}
 	if x.RowExplanation, err = e.Row(ctx, key, byText); err != nil {
-		return x, err
+		return x, m.withTrash(ctx, table, err)
 	}
 	if x.Exists {
 		return x, cmp.Or(x.Uncovered, m.explainUnproven(ctx, &x.RowExplanation))
@@ -88,6 +89,22 @@ func (m *Manager) ExplainRow(
 	}
 	x.Deletions, err = store.Deletions(ctx, m.calls, x.Table, maxDeletions)
 	return x, err
+}
+
+// withTrash adds to the refusal of a table that no task covers whether the trash has rows of it.
+func (m *Manager) withTrash(ctx context.Context, table string, err error) error {
+	refused := (*failure.Refusal)(nil)
+	if !errors.As(err, &refused) || refused.Reason != failure.ReasonNotCovered {
+		return err
+	}
+	entries, failed := trash.Entries(ctx, m.calls, "")
+	isOf := func(e trash.Entry) bool { return e.Of(table) && (e.Rows > 0 || e.Kind != trash.Rows) }
+	if failed != nil || !slices.ContainsFunc(entries, isOf) {
+		return cmp.Or(failed, err)
+	}
+	with := *refused
+	with.Message += "; the trash has rows of it: see cleanupd trash list"
+	return &with
 }
 
 // explainUnproven says of the policies that delete a row if only runs that follow a saved plan do so.

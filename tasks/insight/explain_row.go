@@ -285,13 +285,17 @@ type KeyColumn struct {
 	Value string
 }
 
-func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
+func resolve(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
 	for _, c := range key {
-		name := strings.TrimSpace(c.Column)
-		own, _ := t.SingleKey()
+		name, own := strings.TrimSpace(c.Column), ""
+		if name == "" && len(key) == 1 {
+			if own, err = ownKey(ctx, tx, t); err != nil {
+				return nil, err
+			}
+		}
 		switch {
-		case name == "" && len(key) == 1 && cmp.Or(t.Key, own.Name) != "":
-			name = cmp.Or(t.Key, own.Name)
+		case own != "":
+			name = own
 		case name == "":
 			return nil, fmt.Errorf("%w: give the columns of a unique key of %s with their values", ErrKey, t.Name)
 		case !t.Has(name):
@@ -302,12 +306,25 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 	return columns, nil
 }
 
+// ownKey returns the column of a key that is one integer or UUID; "" if there is none.
+func ownKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) (name string, err error) {
+	single, _ := t.SingleKey()
+	if name = cmp.Or(t.Key, single.Name); name != "" {
+		return name, nil
+	}
+	err = tx.QueryRow(ctx, `SELECT COALESCE(min(a.attname), '') FROM pg_index i JOIN pg_attribute a
+			ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+		WHERE i.indrelid = $1 AND i.indisprimary AND i.indnkeyatts = 1
+			AND a.atttypid IN ('smallint'::regtype, 'int'::regtype, 'bigint'::regtype, 'uuid'::regtype)`, t.OID).Scan(&name)
+	return name, err
+}
+
 // rowOf returns the row with a key, which may not exist. If the key is a text, it calls onText.
 func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
 	if len(key) == 0 {
 		return nil, missingKey(ctx, tx, t)
 	}
-	columns, err := resolve(t, key)
+	columns, err := resolve(ctx, tx, t, key)
 	if err != nil {
 		return nil, err
 	}
