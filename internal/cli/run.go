@@ -277,8 +277,8 @@ func askAfterPreview(
 // leftOut are tasks without which a run can do the others.
 type leftOut []struct{ name, why string }
 
-// tasksToLeaveOut returns the tasks that failed in a dry run, those that undo would refuse and, if guards are not
-// accepted, those that guards would refuse. It returns nil if nothing remains, or if a run would end at such a task.
+// tasksToLeaveOut returns the tasks that failed in a dry run, those for which a run lacks rights or that undo would
+// refuse and, if guards are not accepted, those that guards would refuse. It returns nil if nothing remains, or if a run would end at such a task.
 func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
 	remain := false
 	for _, t := range dryRun.GetResults() {
@@ -294,7 +294,7 @@ func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError,
 				}
 			}
 			for _, m := range t.GetDetails() { // its rows would also be missing from those of later tasks
-				if m.GetCode() == message.UndoWouldRefuse.Code {
+				if code := m.GetCode(); code == message.UndoWouldRefuse.Code || code == message.RunLacksRights.Code {
 					why = m.GetText()
 				}
 			}

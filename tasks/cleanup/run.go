@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -626,9 +625,6 @@ func (a *Attempt) runRights() []string {
 // logPlan logs the plan's notes, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
 	a.Log(ctx, a.Plan.Notes...)
-	if grants := a.runRights(); grants != nil && a.Plan.Rights == nil { // otherwise the error names them
-		a.Log(ctx, message.RunLacksRights.With("grants", strings.Join(grants, "; ")))
-	}
 	var rules []string
 	for _, j := range a.Plan.Jobs {
 		rules = append(rules, fmt.Sprintf("%s: %s", j.Name, cmp.Or(j.Rule, "all")))
