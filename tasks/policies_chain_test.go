@@ -152,6 +152,24 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 			policies:  []policy.Policy{oldCustomers, newest},
 			estimates: []string{"policy/d-newest"},
 		},
+		"rows that foreign keys of two policies change": {
+			setUp: `ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE SET NULL,
+				ADD shop int REFERENCES customer ON DELETE SET NULL;
+				UPDATE purchase SET shop = 2, customer = 3 WHERE id < 20;
+				UPDATE customer SET state = 'old', seen = '2020-01-01' WHERE id = 2`,
+			policies: []policy.Policy{
+				{
+					Name: "a", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},
+					Filters: []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{"old"}}},
+				},
+				oldCustomers,
+			},
+			estimates: []string{oldCustomers.TaskName()},
+		},
+		"rows that foreign keys of one policy change": {
+			setUp:    "ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE SET NULL",
+			policies: []policy.Policy{oldCustomers},
+		},
 		"rows to which those on hold refer": {
 			setUp: setUpKept, held: "3",
 			policies: []policy.Policy{oldPurchases, oldCustomers},

@@ -548,6 +548,9 @@ func TestPreviewOfRowsWithoutDates(t *testing.T) {
 		var remarks []string
 		for _, table := range j.previews["policy/p"] {
 			remarks = append(remarks, table.Remarks...)
+			if table.RowsTotal != 4160 {
+				t.Errorf("%s: the table has %d rows, want 4160", name, table.RowsTotal)
+			}
 		}
 		if !slices.Equal(remarks, c.remarks) {
 			t.Errorf("%s: %q, want %q", name, remarks, c.remarks)

@@ -7,7 +7,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -71,7 +74,7 @@ func (k *Kind) With(params ...any) Message {
 		part := placeholder.FindStringSubmatch(text)
 		switch value := m.Params[part[1]]; {
 		case part[2] == "":
-			return value
+			return shown(part[1], value)
 		case value == "1":
 			return part[3]
 		}
@@ -82,6 +85,17 @@ func (k *Kind) With(params ...any) Message {
 
 // placeholder matches the name of a parameter and, with the bars, two words.
 var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
+
+// counts are the parameters that are numbers of something. The text has them with separators, which the console adds
+// in its own language.
+var counts = []string{"rows", "tables", "partitions"}
+
+func shown(name, value string) string {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil && slices.Contains(counts, name) {
+		return humanize.Comma(n)
+	}
+	return value
+}
 
 // Placeholders returns the sorted names of the parameters that a template uses.
 func Placeholders(template string) []string {

@@ -47,7 +47,7 @@ func TestTexts(t *testing.T) {
 	if want := "t: 1 obsolete row was locked by other sessions and is left for the next run"; one.Text != want {
 		t.Errorf("got %q, want %q", one.Text, want)
 	}
-	if want := "t: 2000 obsolete rows were locked by other sessions and are left for the next run"; two.Text != want {
+	if want := "t: 2,000 obsolete rows were locked by other sessions and are left for the next run"; two.Text != want {
 		t.Errorf("got %q, want %q", two.Text, want)
 	}
 	there := two.OnServer("far")

@@ -62,7 +62,7 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 		return err
 	}
 	for _, why := range j.Estimates {
-		t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).remark(why)
+		t.table(j).remark(why)
 	}
 	if j.Unlogged && readsStandby(t.run) {
 		t.skipUnlogged(ctx, j)
@@ -109,7 +109,7 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 				by = append(by, name)
 			}
 			if slices.Contains(j.Table.Going(), k.Table) {
-				t.found.tables.at(j.Table.Quoted(), actionOf(j), "").remark("an estimate: rows of " + name +
+				t.table(j).remark("an estimate: rows of " + name +
 					" that keep some of these may be deleted with others, and no longer keep them")
 			}
 		}
@@ -144,7 +144,7 @@ func (t *countedTask) countPartition(ctx context.Context, j rules.Job) error {
 		return nil
 	}
 	t.found.removed[j.Relation] = true
-	t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).addPartition(j)
+	t.table(j).addPartition(j)
 	return t.run.Journal.Count(ctx, purge.Delta{Partitions: 1})
 }
 
@@ -157,7 +157,7 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 	}
 	t.referenced[j.Table] = true
 	references, err := j.Table.References(ctx, t.Binder.Pool)
-	table := t.found.tables.at(j.Table.Quoted(), ActionDelete, "")
+	table := t.table(j)
 	if j.Childless {
 		references.Refusing = nil
 	}
@@ -180,8 +180,7 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 func (t *countedTask) countDrop(ctx context.Context, j rules.Job, s purge.Sweep) error {
 	dropped, problem, err := t.Binder.Engine.Removes(ctx, s)
 	if problem != "" && !s.PartitionOnHold { // if it is, its rows are counted as on hold
-		t.found.tables.at(j.Table.Quoted(), ActionDelete, "").
-			remark("partitions that end before the cutoff are emptied rather than dropped: " + problem)
+		t.table(j).remark("partitions that end before the cutoff are emptied rather than dropped: " + problem)
 	}
 	if err != nil || !dropped {
 		return t.Uncounted(ctx, j, s, err)
@@ -245,8 +244,7 @@ func (t *countedTask) countSet(ctx context.Context, set rules.Candidates) error 
 
 func (t *countedTask) skipUnlogged(ctx context.Context, j rules.Job) {
 	t.Log(ctx, message.UnloggedNotCounted.With("table", j.Name))
-	t.found.tables.at(j.Table.Quoted(), ActionDelete, t.Plan.Describe(j)).
-		remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
+	t.table(j).remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
 	t.Retained.Tables++
 }
 
@@ -276,6 +274,8 @@ func (t *countedTask) read(ctx context.Context, set rules.Candidates, all []rule
 	return nil
 }
 
+func (t *countedTask) table(j rules.Job) *table { return t.found.tables.of(t.Plan, j) }
+
 func actionOf(j rules.Job) PreviewAction { return ActionOf(j.Set != nil, j.Partitions) }
 
 // record records the rows found for a set, which foreign keys may delete or update with the job's own rows.
@@ -290,13 +290,17 @@ func (t *countedTask) record(ctx context.Context, set rules.Candidates, found pu
 	case j.Partitions == purge.DetachPartitions:
 		d = purge.Delta{}
 	}
-	table := t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j))
+	table := t.table(j)
 	table.add(j.Table, j.Relation, found)
 	if j.NoTIDs {
 		table.found[j.Relation] = 0
 	}
 	if set.ByKey {
 		table.Cascaded += found.Rows
+		changed := t.found.deleted[table.Table] > 0 || t.found.tables.has(table.Table, ActionDelete)
+		if j.Set != nil && found.Rows > 0 && changed {
+			table.remark("an estimate: other deletes of the run change or delete some of these rows first")
+		}
 	}
 	if found.Rows > 0 {
 		table.addCaveats(j)
@@ -452,7 +456,7 @@ func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 			ActionDelete: "deleted", ActionUpdate: "changed", ActionDetach: "detached",
 		}[actionOf(j)]
 		text := fmt.Sprintf("never "+done+": "+format, args...)
-		x.found.tables.at(j.Table.Quoted(), actionOf(j), a.Plan.Describe(j)).remark(text)
+		x.found.tables.of(a.Plan, j).remark(text)
 	}
 	for _, column := range ageColumns(j) {
 		detail, ok := j.Table.Column(column)

@@ -281,7 +281,10 @@ type tables struct{ all []*table }
 func (ts *tables) at(name string, action PreviewAction, rule string) *table {
 	for _, t := range ts.all {
 		if t.Table == name && t.Action == action {
-			if rule != "" && !strings.Contains(t.Rule, rule) {
+			switch {
+			case t.Rule == "":
+				t.Rule = rule
+			case !strings.Contains(t.Rule, rule):
 				t.Rule += "; or " + rule
 			}
 			return t
@@ -289,6 +292,13 @@ func (ts *tables) at(name string, action PreviewAction, rule string) *table {
 	}
 	t := &table{PreviewTable: PreviewTable{Table: name, Action: action, Rule: rule}}
 	ts.all = append(ts.all, t)
+	return t
+}
+
+// of returns what a task would do to the table of a job.
+func (ts *tables) of(p *rules.Plan, j rules.Job) *table {
+	t := ts.at(j.Table.Quoted(), actionOf(j), p.Describe(j))
+	t.of = j.Table
 	return t
 }
 

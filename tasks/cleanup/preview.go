@@ -357,9 +357,6 @@ func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes in
 }
 
 func (t *countedTask) judge(ctx context.Context) error {
-	if t.History == nil {
-		return nil
-	}
 	found := map[string]int64{}
 	var masks, dropped []string
 	for _, table := range t.found.tables.all {
@@ -368,6 +365,14 @@ func (t *countedTask) judge(ctx context.Context) error {
 		} else {
 			found[table.Table] += table.Rows
 		}
+	}
+	defer func() {
+		for name, rows := range found {
+			t.found.deleted[name] += rows
+		}
+	}()
+	if t.History == nil {
+		return nil
 	}
 	trips, err := t.trips(ctx, found, dropped)
 	if err != nil {
@@ -385,9 +390,6 @@ func (t *countedTask) judge(ctx context.Context) error {
 		}
 		table := t.found.tables.at(name, action, "")
 		table.Guards = append(table.Guards, trip)
-	}
-	for name, rows := range found {
-		t.found.deleted[name] += rows
 	}
 	return nil
 }

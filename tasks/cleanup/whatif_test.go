@@ -34,6 +34,7 @@ func TestCompareTables(t *testing.T) {
 func TestTables(t *testing.T) {
 	t.Parallel()
 	var ts tables
+	ts.at("t", ActionDelete, "") // for a remark
 	ts.at("t", ActionDelete, "old")
 	if rule := ts.at("t", ActionDelete, "older").Rule; rule != "old; or older" {
 		t.Errorf("got rule %q", rule)

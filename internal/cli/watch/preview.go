@@ -73,7 +73,9 @@ func printRemarks(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 			if tables[remark] == nil {
 				all = append(all, remark)
 			}
-			tables[remark] = append(tables[remark], p.GetTable())
+			if !slices.Contains(tables[remark], p.GetTable()) {
+				tables[remark] = append(tables[remark], p.GetTable())
+			}
 		}
 	}
 	for _, remark := range all {
@@ -199,13 +201,19 @@ func isEstimate(p *cleanupv1.TablePreview) bool {
 	return slices.ContainsFunc(p.GetRemarks(), func(why string) bool { return strings.HasPrefix(why, "an estimate") })
 }
 
-// hasEstimates reports whether rows of a dry run's task are an estimate.
-func hasEstimates(t *cleanupv1.TaskResult) bool {
-	return slices.ContainsFunc(t.GetPreview(), isEstimate)
-}
+// estimates are which figures of a dry run are estimates.
+type estimates struct{ deleted, updated bool }
 
-// figureOf shows rows of a task. It deletes or updates rows, and none of the other kind for certain.
-func figureOf(t *cleanupv1.TaskResult, n int64) string { return figure(n, n > 0 && hasEstimates(t)) }
+func estimatesOf(tasks ...*cleanupv1.TaskResult) (e estimates) {
+	for _, t := range tasks {
+		for _, p := range t.GetPreview() {
+			updates := p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_UPDATE
+			e.updated = e.updated || updates && isEstimate(p)
+			e.deleted = e.deleted || !updates && isEstimate(p)
+		}
+	}
+	return e
+}
 
 func figure(n int64, estimate bool) string {
 	if estimate {

@@ -124,11 +124,18 @@ func TestEstimatesAreMarked(t *testing.T) {
 	task := func(name string, rows int64, remark string) *cleanupv1.TaskResult {
 		return &cleanupv1.TaskResult{
 			Task: name, State: cleanupv1.TaskState_TASK_STATE_SUCCEEDED, StartTime: start, RowsDeleted: rows, TablesDropped: 2,
-			Preview: []*cleanupv1.TablePreview{{
-				Table: "of_" + name, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: rows,
-				BaselineRows: proto.Int64(rows - 1), Remarks: []string{"some are on hold", remark},
-				Rule: strings.Repeat("a long rule, ", 30),
-			}},
+			RowsUpdated: 3 * rows,
+			Preview: []*cleanupv1.TablePreview{
+				{
+					Table: "of_" + name, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: rows,
+					BaselineRows: proto.Int64(rows - 1), Remarks: []string{"some are on hold", remark},
+					Rule: strings.Repeat("a long rule, ", 30),
+				},
+				{
+					Table: "of_" + name, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_UPDATE, Rows: 3 * rows,
+					BaselineRows: proto.Int64(3 * rows), Remarks: []string{"some are on hold"},
+				},
+			},
 		}
 	}
 	const why = "an estimate: rows that are deleted make other rows orphans"
@@ -156,14 +163,17 @@ func TestEstimatesAreMarked(t *testing.T) {
 		}
 		for out, texts := range map[*strings.Builder][]string{
 			wide: {
-				"a succeeded 1,000 0 2 ", "b succeeded " + c.shown + "2,000 0 2 ", "of_a delete 1,000 999 ",
-				"of_b delete " + c.shown + "2,000 " + c.shown + "1,999 ", "delete or change " + c.about + "3,000 rows, 2 more",
-				"Total: " + c.about + "3,000 rows would be deleted, 4 tables would be dropped",
+				"a succeeded 1,000 3,000 2 ", "b succeeded " + c.shown + "2,000 6,000 2 ", "of_a delete 1,000 999 ",
+				"of_b delete " + c.shown + "2,000 " + c.shown + "1,999 ", "delete or change " + c.about + "12,000 rows, 2 more",
+				"Total: " + c.about + "3,000 rows would be deleted, 9,000 rows would be updated, 4 tables would be dropped",
 			},
 			narrow: {"of_a delete 1,000, now 999, ", "of_b delete " + c.shown + "2,000, now " + c.shown + "1,999, "},
-			live:   {"b succeeded, " + c.about + "2,000 rows would be deleted, 2 tables would be dropped"},
+			live:   {"b succeeded, " + c.about + "2,000 rows would be deleted, 6,000 rows would be updated, 2 tables would be dropped"},
 		} {
 			got := strings.Join(strings.Fields(out.String()), " ")
+			if strings.Contains(got, "of_a, of_a") || strings.Contains(got, "of_b, of_b") {
+				t.Errorf("a table is named twice in %s", got)
+			}
 			for _, text := range texts {
 				if !strings.Contains(got, text) {
 					t.Errorf("%s: %q is not in %s", remark, text, got)

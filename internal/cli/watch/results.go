@@ -118,10 +118,11 @@ func printResults(
 			})
 			continue
 		}
+		e := estimatesOf(t)
 		rows = append(rows,
 			terminal.Row{
-				t.GetTask(), format.EnumName(t.GetState()), figureOf(t, t.GetRowsDeleted()),
-				figureOf(t, t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), partitionsRemoved(t, r, log),
+				t.GetTask(), format.EnumName(t.GetState()), figure(t.GetRowsDeleted(), e.deleted),
+				figure(t.GetRowsUpdated(), e.updated), humanize.Comma(t.GetTablesDropped()), partitionsRemoved(t, r, log),
 				RowsRetained(t),
 				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
 			})
@@ -267,8 +268,8 @@ func Total(r *cleanupv1.Run) string {
 	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
 		nothing = "nothing was deleted"
 	}
-	estimate := slices.ContainsFunc(r.GetResults(), hasEstimates)
-	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun(), estimate, nil), ", "), nothing)
+	text := "Total: " + cmp.Or(
+		strings.TrimPrefix(summary(&sum, r.GetDryRun(), estimatesOf(r.GetResults()...), nil), ", "), nothing)
 	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
 		text += " in " + took
 	}

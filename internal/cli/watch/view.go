@@ -60,7 +60,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += rowsOf(r)
-		text := summary(r, v.dryRun, hasEstimates(r), v.removed[r.GetTask()])
+		text := summary(r, v.dryRun, estimatesOf(r), v.removed[r.GetTask()])
 		if text == "" && r.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && v.lastInfo != "" {
 			text = "; " + terminal.OneLine(v.lastInfo)
 		}
@@ -204,25 +204,26 @@ func inSeconds(d time.Duration) string {
 }
 
 // summary puts a comma before each part; it returns "" if the task did nothing.
-func summary(r *cleanupv1.TaskResult, dryRun, estimate bool, log *removed) (text string) {
+func summary(r *cleanupv1.TaskResult, dryRun bool, e estimates, log *removed) (text string) {
 	for _, count := range []struct {
 		n                 int64
 		one, many, action string
+		estimate          bool
 	}{
-		{r.GetRowsDeleted(), "row", "rows", "deleted"},
-		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys"},
-		{r.GetRowsUpdated(), "row", "rows", "updated"},
-		{r.GetRowsRestored(), "row", "rows", "restored"},
-		{r.GetTablesDropped(), "table", "tables", "dropped"},
-		{r.GetPartitionsRemoved(), "partition", "partitions", fateOfPartitions(r, log)},
-		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers"},
+		{r.GetRowsDeleted(), "row", "rows", "deleted", e.deleted},
+		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys", e.deleted},
+		{r.GetRowsUpdated(), "row", "rows", "updated", e.updated},
+		{r.GetRowsRestored(), "row", "rows", "restored", false},
+		{r.GetTablesDropped(), "table", "tables", "dropped", false},
+		{r.GetPartitionsRemoved(), "partition", "partitions", fateOfPartitions(r, log), false},
+		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers", false},
 	} {
 		if dryRun {
 			count.action = "would be " + count.action
 		}
 		if count.n > 0 {
 			text += ", "
-			if estimate && count.one == "row" {
+			if count.estimate {
 				text += "about "
 			}
 			text += format.Count(count.n, count.one, count.many) + " " + count.action

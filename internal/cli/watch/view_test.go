@@ -48,7 +48,7 @@ func TestSummary(t *testing.T) {
 			", 9 rows deleted; 1 obsolete row failed: why",
 		},
 	} {
-		if got := summary(c.r, c.dryRun, false, nil); got != c.says {
+		if got := summary(c.r, c.dryRun, estimates{}, nil); got != c.says {
 			t.Errorf("got %q, want %q", got, c.says)
 		}
 	}
