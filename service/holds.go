@@ -7,6 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -46,7 +47,11 @@ func (s *Service) CreateHold(
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.CreateHoldResponse{Hold: holdMessage(stored)}, nil
+	out := &cleanupv1.CreateHoldResponse{Hold: holdMessage(stored), RowsNow: stored.RowsNow}
+	if stored.RowsNow != nil && *stored.RowsNow == 0 {
+		out.Warnings = messages([]message.Message{message.HoldOfNoRows.With("table", stored.Rows.Table)})
+	}
+	return out, nil
 }
 
 func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest) (*cleanupv1.ListHoldsResponse, error) {

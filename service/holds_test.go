@@ -418,6 +418,15 @@ func TestHoldsOfRows(t *testing.T) {
 	if got.code != 200 || !strings.Contains(strings.ReplaceAll(got.body, ", ", ","), strings.ReplaceAll(held, ", ", ",")) {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
+	now := s.db.Int("SELECT count(*) FROM shop.order_line WHERE note = 'note 98' AND status = 'closed'")
+	if !strings.Contains(strings.ReplaceAll(got.body, " ", ""), fmt.Sprintf(`"rowsNow":"%d","warnings":[]`, now)) {
+		t.Errorf("%s, want %d rows", got.body, now)
+	}
+	got = s.call(t, "POST", "/v1/holds", `{"reason": "a mistake", "rows": {"table": "shop.order_line",
+		"columns": [{"column": "note", "value": "none"}]}}`)
+	if got.code != 200 || !strings.Contains(got.body, "HOLD_OF_NO_ROWS") {
+		t.Errorf("%d %s", got.code, got.body)
+	}
 	dry, run := approve(t, s, "policy/old-orders")
 	for _, done := range []*cleanupv1.Run{dry, run} {
 		if r := done.GetResults()[0]; r.GetRowsOnHold() != kept || r.GetRowsDeleted() != obsolete-kept {
@@ -434,7 +443,7 @@ func TestHoldsOfRows(t *testing.T) {
 	if list := s.call(t, "GET", "/v1/holds", ""); !strings.Contains(list.body, "note 98") {
 		t.Error(list.body)
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE details #>> '{rows,table}' = 'shop.order_line'"); n != 1 {
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE details #>> '{rows,table}' = 'shop.order_line'"); n != 2 {
 		t.Errorf("%d entries of the audit trail", n)
 	}
 }

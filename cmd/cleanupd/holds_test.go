@@ -56,7 +56,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	id := strings.Fields(strings.Split(out, "\n")[2])[0]
-	if code, out, _ := do("holds", "release", id); code != 0 || !strings.Contains(out, "released 2") {
+	if code, out, _ := do("holds", "release", id[len(id)-6:]); code != 0 || !strings.Contains(out, "released 2") {
 		t.Errorf("%d %q", code, out)
 	}
 	if code, out, _ := do("holds", "list", "--limit", "1", "-o", "json"); code != 0 || strings.Contains(out, id) ||
@@ -95,6 +95,26 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		code, out, errs := f.run(t, "holds create --reason lawsuit "+command)
 		if code != 2 || out != "" || !strings.HasPrefix(errs, "cleanupd: "+want) {
 			t.Errorf("%s: %d %s %s", command, code, out, errs)
+		}
+	}
+}
+
+// The answer to a hold of rows says how many it holds now, and warns if that is none.
+func TestHoldsSayHowManyRows(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	if code, _, errs := f.do("apply", f.file(twoPolicies), "--yes"); code != 0 {
+		t.Fatal(errs)
+	}
+	f.db.Do("INSERT INTO orders (id, customer) SELECT i, 0 FROM generate_series(1001, 12000) i")
+	for value, want := range map[string]string{
+		"17": "\nIt holds 1 row of public.orders now, with all that refers to them.\n",
+		"0":  "\nIt holds at least 10,000 rows of public.orders now, with all that refers to them.\n",
+		"-1": "Warning: no row of public.orders has these values now;",
+	} {
+		code, out, errs := f.run(t, "holds create --reason lawsuit --rows orders.customer="+value)
+		if code != 0 || !strings.Contains(out+errs, want) {
+			t.Errorf("%s: %d %s %s", value, code, out, errs)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 func NewHolds() *cobra.Command {
@@ -103,7 +104,21 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(),
 					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(tables, ", "))
 			}
-			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
+			for _, w := range resp.GetWarnings() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "Warning: "+terminal.Printable(w.GetText()))
+			}
+			if err := output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold())); err != nil {
+				return err
+			}
+			if n := resp.GetRowsNow(); n > 0 && *output == format.Table {
+				atLeast := ""
+				if n == runs.MaxRowsNow {
+					atLeast = "at least "
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "It holds %s%s of %s now, with all that refers to them.\n", atLeast, format.Rows(n),
+					terminal.Printable(resp.GetHold().GetRows().GetTable()))
+			}
+			return nil
 		}),
 	}
 	f := cmd.Flags()
@@ -208,11 +223,21 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:               "release HOLD_ID",
 		Short:             "End a hold: the next run deletes what the rules select",
-		Example:           "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:              flags.OneArgument("the id of a hold, as in cleanupd holds"),
+		Example:           "  cleanupd holds release 1f104d",
+		Args:              flags.OneArgument("the id of a hold, or its end, as in cleanupd holds"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownHolds)),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
+			id, err := completeID(args[0], "hold", func() (ids []string, err error) {
+				all, err := listHolds(cmd, client, math.MaxInt32, true)
+				for _, h := range all.GetHolds() {
+					ids = append(ids, h.GetId())
+				}
+				return ids, err
+			})
+			if err != nil {
+				return err
+			}
+			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: id})
 			if err != nil {
 				return err
 			}

@@ -256,31 +256,36 @@ var (
 	tooShort = regexp.MustCompile(`^[0-9a-fA-F-]{1,3}$`)
 )
 
-// runID completes the end of a run's id. The server rejects what cannot be one.
 func runID(ctx context.Context, client cleanupd.Client, given string) (string, error) {
+	return completeID(given, "run", func() (ids []string, err error) {
+		all, err := listRuns(ctx, client, math.MaxInt32, &cleanupv1.ListRunsRequest{})
+		for _, r := range all.GetRuns() {
+			ids = append(ids, r.GetId())
+		}
+		return ids, err
+	})
+}
+
+// completeID completes the end of the id of a run or a hold. The server rejects what cannot be one.
+func completeID(given, what string, list func() ([]string, error)) (string, error) {
 	if tooShort.MatchString(given) {
-		return "", flags.Errorf("the end of a run's id has at least 4 characters, and %q only %d", given, len(given))
+		return "", flags.Errorf("the end of a %s's id has at least 4 characters, and %q only %d", what, given, len(given))
 	}
 	if !endOfID.MatchString(given) {
 		return given, nil
 	}
-	all, err := listRuns(ctx, client, math.MaxInt32, &cleanupv1.ListRunsRequest{})
+	ids, err := list()
 	if err != nil {
 		return "", err
 	}
-	var ids []string
-	for _, r := range all.GetRuns() {
-		if strings.HasSuffix(r.GetId(), strings.ToLower(given)) {
-			ids = append(ids, r.GetId())
-		}
-	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasSuffix(id, strings.ToLower(given)) })
 	switch len(ids) {
 	case 0:
-		return "", fmt.Errorf("the id of no run ends with %s: cleanupd runs lists them", given)
+		return "", fmt.Errorf("the id of no %s ends with %s: cleanupd %ss lists them", what, given, what)
 	case 1:
 		return ids[0], nil
 	}
-	return "", fmt.Errorf("the ids of %d runs end with %s: %s", len(ids), given, strings.Join(ids, ", "))
+	return "", fmt.Errorf("the ids of %d %ss end with %s: %s", len(ids), what, given, strings.Join(ids, ", "))
 }
 
 func paceOf(p pace.Pace) cleanupv1.Pace {

@@ -152,6 +152,12 @@ var (
 			"has taken its name. All rows that may be on hold are retained.",
 		"Have an admin release the hold, and create it again for the table as it is now.",
 	)
+	HoldOfNoRows = rows.warning(
+		"HOLD_OF_NO_ROWS",
+		"no row of {table} has these values now; the hold keeps rows that get them later",
+		"A hold of rows was created, and no row of its table has the values.",
+		"None if such rows are yet to come. Otherwise release the hold, and create it with other values.",
+	)
 	HoldOfNoTable = rows.warning(
 		"HOLD_OF_NO_TABLE",
 		"the hold on {held} has no effect: the table no longer exists",

@@ -10,12 +10,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -97,6 +99,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 			return nil, err
 		}
 	}
+	stored.RowsNow = h.RowsNow
 	return stored, m.awaitBatches(ctx, "")
 }
 
@@ -105,7 +108,7 @@ var kindsOfParents = map[string]string{
 	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
 }
 
-// validateHold also completes the names of the table and its columns. It fails with failure.Violations, or with a
+// validateHold also completes the names of the table and its columns, and counts the rows. It fails with failure.Violations, or with a
 // failure.Precondition if the role cannot read the columns.
 func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
@@ -146,6 +149,9 @@ func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h 
 		}
 		if err == nil {
 			h.Relation, h.Schema, h.Table = t.OID, t.Schema, t.Name
+			if err := countRows(ctx, db, t, h); err != nil {
+				return err
+			}
 		}
 	}
 	switch reason := string(h.Reason); {
@@ -246,6 +252,27 @@ func mayBeDropped(name string) bool {
 // invisible.
 func isReadable(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
+// MaxRowsNow is up to how many rows of a hold are counted.
+const MaxRowsNow = 10_000
+
+// countRows sets how many rows of its table a hold of rows would have now, unless counting them takes too long.
+func countRows(ctx context.Context, db *pgxpool.Pool, t *campaign.Table, h *store.Hold) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100; SET LOCAL statement_timeout = '3s'"); err != nil {
+			return err
+		}
+		n, err := h.Rows.Count(ctx, tx, t, MaxRowsNow)
+		if err == nil {
+			h.RowsNow = &n
+		}
+		return err
+	})
+	if sqlstate.Is(err, pgerrcode.QueryCanceled) || sqlstate.Is(err, pgerrcode.LockNotAvailable) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // checkConcerned fails with a failure.FieldError if no task changes rows that the hold of rows keeps.

@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -387,16 +389,28 @@ func (h HeldRows) condition(c *compiler, r row) sqlexpr.Expr {
 		c.plan.noteUnusable(c.env, c.table, h.Table, why)
 		return sqlexpr.SQL("true")
 	}
+	if slices.ContainsFunc(h.Columns, func(c HeldColumn) bool { return !r.table.Has(c.Column) }) {
+		return sqlexpr.SQL("true") // a table that another one inherits from
+	}
+	return h.equal(held, r.alias)
+}
+
+// equal is the condition that a row of the hold's table has the values.
+func (h HeldRows) equal(held *campaign.Table, alias string) sqlexpr.Expr {
 	var equal []sqlexpr.Expr
 	for _, column := range h.Columns {
-		if !r.table.Has(column.Column) { // a table that another one inherits from
-			return sqlexpr.SQL("true")
-		}
 		of, _ := held.Column(column.Column)
-		equal = append(equal, sqlexpr.Format("%s.%s %s %s", r.alias, pgx.Identifier{of.Name}.Sanitize(), of.Operator("="),
+		equal = append(equal, sqlexpr.Format("%s.%s %s %s", alias, pgx.Identifier{of.Name}.Sanitize(), of.Operator("="),
 			typed(column.Value, of.Type)))
 	}
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" AND ", equal...))
+}
+
+// Count counts the rows of the hold's table that have the values, up to a limit.
+func (h HeldRows) Count(ctx context.Context, db campaign.Querier, held *campaign.Table, limit int) (n int64, err error) {
+	query := sqlexpr.Format("SELECT count(*) FROM (SELECT FROM %s AS r WHERE %s LIMIT %s) AS held",
+		held.Quoted(), h.equal(held, "r"), strconv.Itoa(limit))
+	return n, query.QueryRow(ctx, db).Scan(&n)
 }
 
 func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {

@@ -567,7 +567,12 @@ func (x *CreateHoldRequest) GetHold() *Hold {
 type CreateHoldResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The hold.
-	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Of a hold of rows: how many rows of its table it holds now, without those that refer to them; 10,000 stands for
+	// any larger number. Absent if counting them took longer than three seconds.
+	RowsNow *int64 `protobuf:"varint,2,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
+	// Warnings, such as that no row has these values now.
+	Warnings      []*Message `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +610,20 @@ func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
 func (x *CreateHoldResponse) GetHold() *Hold {
 	if x != nil {
 		return x.Hold
+	}
+	return nil
+}
+
+func (x *CreateHoldResponse) GetRowsNow() int64 {
+	if x != nil && x.RowsNow != nil {
+		return *x.RowsNow
+	}
+	return 0
+}
+
+func (x *CreateHoldResponse) GetWarnings() []*Message {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -825,7 +844,7 @@ var File_cleanup_v1_hold_proto protoreflect.FileDescriptor
 const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\n" +
 	"\x15cleanup/v1/hold.proto\x12\n" +
-	"cleanup.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x05\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x05\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\n" +
@@ -868,9 +887,12 @@ const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x10\n" +
 	"\x0eHeldEverything\"9\n" +
 	"\x11CreateHoldRequest\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"\x98\x01\n" +
 	"\x12CreateHoldResponse\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"s\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\x12\x1e\n" +
+	"\brows_now\x18\x02 \x01(\x03H\x00R\arowsNow\x88\x01\x01\x12/\n" +
+	"\bwarnings\x18\x03 \x03(\v2\x13.cleanup.v1.MessageR\bwarningsB\v\n" +
+	"\t_rows_now\"s\n" +
 	"\x10ListHoldsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -911,6 +933,7 @@ var file_cleanup_v1_hold_proto_goTypes = []any{
 	(*ReleaseHoldRequest)(nil),    // 10: cleanup.v1.ReleaseHoldRequest
 	(*ReleaseHoldResponse)(nil),   // 11: cleanup.v1.ReleaseHoldResponse
 	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Message)(nil),               // 13: cleanup.v1.Message
 }
 var file_cleanup_v1_hold_proto_depIdxs = []int32{
 	1,  // 0: cleanup.v1.Hold.deliveries:type_name -> cleanup.v1.HeldRows
@@ -926,13 +949,14 @@ var file_cleanup_v1_hold_proto_depIdxs = []int32{
 	4,  // 10: cleanup.v1.HeldTableRows.columns:type_name -> cleanup.v1.HeldColumn
 	0,  // 11: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
 	0,  // 12: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	0,  // 13: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	0,  // 14: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 13: cleanup.v1.CreateHoldResponse.warnings:type_name -> cleanup.v1.Message
+	0,  // 14: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	0,  // 15: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_hold_proto_init() }
@@ -940,6 +964,7 @@ func file_cleanup_v1_hold_proto_init() {
 	if File_cleanup_v1_hold_proto != nil {
 		return
 	}
+	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_hold_proto_msgTypes[0].OneofWrappers = []any{
 		(*Hold_Deliveries)(nil),
 		(*Hold_Lists)(nil),
@@ -949,6 +974,7 @@ func file_cleanup_v1_hold_proto_init() {
 		(*Hold_Everything)(nil),
 		(*Hold_Rows)(nil),
 	}
+	file_cleanup_v1_hold_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

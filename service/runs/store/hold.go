@@ -43,7 +43,9 @@ type Hold struct {
 	Rows          *rules.HeldRows // nil unless Kind is HoldRows
 	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
 	// not cover their rows.
-	NotCovered  []string
+	NotCovered []string
+	// RowsNow is how many rows of its table a new hold of rows has; nil if that is unknown. It is not stored.
+	RowsNow     *int64 `db:"-"`
 	Reason      connection.Text
 	CreatedBy   connection.Text
 	CreateTime  time.Time

@@ -53,6 +53,8 @@ export const messages: Record<string, string> = {
   HOLD_HIDDEN:
     'Des lignes de {table} sont conservées tant qu’il y a des blocages : des clés étrangères les relient à des lignes de {child}, peut-être bloquées et non visibles : {statement}',
   HOLD_UNUSABLE: 'Des lignes de {table} sont conservées tant qu’il y a un blocage de {held} : {problem}',
+  HOLD_OF_NO_ROWS:
+    'Aucune ligne de {table} n’a ces valeurs actuellement ; le blocage conserve les lignes qui les auront plus tard',
   HOLD_OF_NO_TABLE: 'Un blocage porte sur la table {held}, qui n’existe plus : il ne conserve rien',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',
