@@ -220,7 +220,6 @@ func TestExplainRow(t *testing.T) {
 		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"},
 		{"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key[0].value"},
 		{"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
-		{"nmsmxdomain", "imxip=5,sdomain=a", codes.InvalidArgument, "key"},
 		{"nmsbroadlogrcp", "ibroadlogid=1,saddress=a", codes.InvalidArgument, "key"},
 		{"nmsbroadlogrcp", "ibroadlogid=1,irecipientid=101", codes.InvalidArgument, "key"},
 		{"nmsrcpgrprel", "irecipientid=7", codes.FailedPrecondition, "NO_INDEX"},

@@ -19,6 +19,9 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		CREATE TABLE route (day date, vehicle int, at date, PRIMARY KEY (day, vehicle));
 		INSERT INTO route VALUES ('2025-07-20', 3, '2020-01-01');
 		CREATE TABLE "Note" ("Id" bigint PRIMARY KEY, "At" date); INSERT INTO "Note" VALUES (5, '2020-01-01');
+		CREATE EXTENSION citext; CREATE TYPE kind AS ENUM ('a', 'b');
+		CREATE TABLE tag (tenant int, name citext, kind kind, at date, PRIMARY KEY (tenant, name, kind));
+		INSERT INTO tag VALUES (1, 'Bug,x=y', 'b', '2020-01-01');
 		CREATE TABLE parcel (shipment uuid REFERENCES shipment ON DELETE CASCADE)`)
 	for _, c := range []struct {
 		table string
@@ -27,6 +30,7 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		{"shipment", []insight.KeyColumn{{Value: "255f2bf1-7d24-4f59-93c7-26cd4eb0c8d5"}}},
 		{"shipment", []insight.KeyColumn{{Column: "ID", Value: "255F2BF1-7D24-4F59-93C7-26CD4EB0C8D5"}}},
 		{"route", []insight.KeyColumn{{Column: "vehicle", Value: "3"}, {Column: "day", Value: "2025-07-20"}}},
+		{"tag", columnsOf("tenant=1,name=bug,x=y,kind=b")},
 		{`"Note"`, []insight.KeyColumn{{Value: "5"}}},
 		{`"Note"`, []insight.KeyColumn{{Column: "Id", Value: "5"}}},
 	} {
@@ -54,6 +58,60 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		x, err := e.Row(t.Context(), c.key, func() error { return nil })
 		if err != nil || !x.Exists || x.Verdict != insight.Deleted {
 			t.Errorf("%s %v: %+v, %v", c.table, c.key, x, err)
+		}
+	}
+}
+
+// A key that is none is answered by what the table has.
+func TestExplainByKeysThatAreNone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TYPE kind AS ENUM ('a', 'b'); CREATE TABLE tag (tenant int, kind kind, at date,
+		PRIMARY KEY (tenant, kind)); CREATE TABLE log (id int, at date)`)
+	for _, c := range []struct{ table, key, want string }{
+		{"log", "1", "log has no unique key"},
+		{"tag", "1", "for tag, give tenant=…,kind=…"},
+		{"tag", "tenant=1,kind=c", `invalid input value for enum kind: "c"`},
+		{"tag", "tenant=1,name=c", `tag has no column "name"`},
+	} {
+		p := policy.Policy{
+			Name: "p", Table: c.table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+		}
+		e, err := insight.NewExplainer(t.Context(), cleanup.Config{
+			Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+		}, rules.Holds{}, c.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Row(t.Context(), columnsOf(c.key), func() error { return nil })
+		checkError(t, err, c.want)
+	}
+}
+
+// The conclusion about a row that no rule deletes says that one changes it.
+func TestExplainRowThatIsChanged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE person (id int PRIMARY KEY, at timestamptz, name text);
+		INSERT INTO person VALUES (1, '2020-01-01', 'Ann'), (2, '2026-02-01', 'Joe')`)
+	none := "none"
+	p := policy.Policy{
+		Name: "p", Table: "person", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+		Assign: []policy.Assign{{Column: "name", Value: &none}},
+	}
+	e, err := insight.NewExplainer(t.Context(), cleanup.Config{
+		Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+	}, rules.Holds{}, "person")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"1": "no rule deletes it, but policy/p changes it in the next run",
+		"2": "no rule deletes it, but policy/p changes it from 2026-03-03T00:00:00Z",
+	} {
+		x, err := e.Row(t.Context(), columnsOf(key), func() error { return nil })
+		if err != nil || x.Verdict != insight.Kept || x.Why != want {
+			t.Errorf("%s: %s, %v, want %s", key, x.Why, err, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/flags"
@@ -267,6 +268,25 @@ func (x *RowExplanation) conclude() {
 			x.Verdict, x.Task, x.Since, x.Why = s.Verdict, s.Task, s.Since, s.Why
 		}
 	}
+	for _, s := range x.Steps {
+		if x.Why == "no rule deletes it" && s.Action != cleanup.ActionDelete && rank[s.Verdict] > 0 {
+			x.Why = fmt.Sprintf("no rule deletes it, but %s %s", s.Task, changes(s))
+		}
+	}
+}
+
+// changes says what a step that deletes no row does to one.
+func changes(s StepExplanation) string {
+	what := map[cleanup.PreviewAction]string{
+		cleanup.ActionUpdate: "changes it", cleanup.ActionDetach: "detaches its partition",
+	}[s.Action]
+	switch s.Verdict {
+	case Deleted:
+		return what + " in the next run"
+	case DeletedLater:
+		return what + " from " + s.Since.UTC().Format(time.RFC3339)
+	}
+	return "possibly " + what
 }
 
 type row struct {
@@ -285,8 +305,10 @@ type KeyColumn struct {
 	Value string
 }
 
+// resolve completes the names of columns. What looks like a column that the table does not have, as in a text with a
+// comma and an equals sign, belongs to the text before it.
 func resolve(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
-	for _, c := range key {
+	for i, c := range key {
 		name, own := strings.TrimSpace(c.Column), ""
 		if name == "" && len(key) == 1 {
 			if own, err = ownKey(ctx, tx, t); err != nil {
@@ -297,7 +319,10 @@ func resolve(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn)
 		case own != "":
 			name = own
 		case name == "":
-			return nil, fmt.Errorf("%w: give the columns of a unique key of %s with their values", ErrKey, t.Name)
+			return nil, keysOf(ctx, tx, t, ErrKey)
+		case !t.Has(name) && i > 0 && !t.HasInteger(columns[len(columns)-1].Column):
+			columns[len(columns)-1].Value += "," + c.Column + "=" + c.Value
+			continue
 		case !t.Has(name):
 			return nil, fmt.Errorf("%w: %s has no column %.64q%s", ErrKey, t.Name, c.Column, flags.Similar(name, t.Columns()))
 		}
@@ -322,7 +347,7 @@ func ownKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) (name string, err
 // rowOf returns the row with a key, which may not exist. If the key is a text, it calls onText.
 func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
 	if len(key) == 0 {
-		return nil, missingKey(ctx, tx, t)
+		return nil, keysOf(ctx, tx, t, errNoKey)
 	}
 	columns, err := resolve(ctx, tx, t, key)
 	if err != nil {
@@ -335,18 +360,19 @@ func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, o
 		if err != nil {
 			return nil, err
 		}
-		is := sqlexpr.Format("r.%s = %s", pgx.Identifier{c.Column}.Sanitize(), sqlexpr.Arg(value, sqlType))
-		r.key = sqlexpr.Join(" AND ", r.key, is)
-		hasText = hasText || sqlType == "text"
+		equal, of := "=", sqlexpr.Arg(value, sqlType)
+		if column, _ := t.Column(c.Column); sqlType == column.Type {
+			equal, of = column.Operator("="), sqlexpr.Format("%s::%s", sqlexpr.Arg(value, "text"), sqlType)
+		}
+		r.key = sqlexpr.Join(" AND ", r.key, sqlexpr.Format("r.%s %s %s", pgx.Identifier{c.Column}.Sanitize(), equal, of))
+		_, isText := value.(string)
+		hasText = hasText || isText && sqlType != "uuid" && sqlType != "date"
 		r.zero = r.zero || (c.Column == t.Key && value == int64(0))
 	}
 	if err := checkIndexed(ctx, tx, t, columns); err != nil {
 		return nil, err
 	}
 	if hasText {
-		if len(columns) > 1 {
-			return nil, fmt.Errorf("%w: a text must be the whole key", ErrKey)
-		}
 		if err := onText(); err != nil {
 			return nil, err
 		}
@@ -374,8 +400,8 @@ func (r *row) find(ctx context.Context, tx pgx.Tx) (exists bool, err error) {
 
 var errNoKey = failure.Field("key", "is missing")
 
-// missingKey returns errNoKey with the keys of the table.
-func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
+// keysOf returns an error about a key with the keys that the table has.
+func keysOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, wrong error) error {
 	rows, _ := tx.Query(ctx, `SELECT string_agg(a.attname, ',' ORDER BY k.place)
 		FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place), pg_attribute a
 		WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -392,13 +418,13 @@ func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
 		keys[i] = strings.ReplaceAll(key, ",", "=…,") + "=…"
 	}
 	if len(keys) == 0 {
-		return fmt.Errorf("%w: %s has no unique key: give columns that an index begins with", errNoKey, t.Name)
+		return fmt.Errorf("%w: %s has no unique key: give columns that an index begins with", wrong, t.Name)
 	}
-	return fmt.Errorf("%w: for %s, give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
+	return fmt.Errorf("%w: for %s, give %s", wrong, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
-// parse converts the value of a key. sqlType is the type in which it is compared: bigint, uuid, date, timestamptz or
-// text.
+// parse converts the value of a key. sqlType is the type in which it is compared: bigint, uuid, date, timestamptz,
+// text, or that of the column, which has an operator for it.
 func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
 	if err := tx.QueryRow(ctx, "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND "+
 		"attname = $2 AND NOT attisdropped", t.OID, c.Column).
@@ -437,8 +463,25 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 		}
 		return at, "timestamptz", nil
 	}
+	if column, ok := t.Column(c.Column); ok && column.Operator("=") != "" {
+		return c.Value, column.Type, c.check(ctx, tx, column.Type)
+	}
 	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a UUID, a text, a day or a time is expected", ErrKey, c.Column,
 		sqlType)
+}
+
+// check fails with ErrKey if PostgreSQL does not convert the value to a type.
+func (c KeyColumn) check(ctx context.Context, tx pgx.Tx, sqlType string) error {
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT $1::text::"+sqlType, c.Value)
+		return err
+	})
+	refused := (*pgconn.PgError)(nil)
+	if errors.As(err, &refused) && (pgerrcode.IsDataException(refused.Code) ||
+		pgerrcode.IsIntegrityConstraintViolation(refused.Code)) {
+		return fmt.Errorf("%w: %s: %s", ErrKey, c.Column, refused.Message)
+	}
+	return err
 }
 
 // checkIndexed fails with a failure.Refusal if no index begins with a column of the key, and with ErrKey if the

@@ -661,7 +661,7 @@ type KeyColumn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the column; may be empty for the only column of the table's integer key.
 	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
-	// The value: an integer or a time (RFC 3339); a text only if it is the whole key.
+	// The value, as text: an integer, a time (RFC 3339), or a value of another type as PostgreSQL reads it.
 	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
