@@ -315,6 +315,15 @@ func TestAgesOfPolicies(t *testing.T) {
 		if got.code != 200 || !strings.Contains(got.body, step.want) || units != 1 {
 			t.Errorf("%s %s: %d %s", step.method, step.body, got.code, got.body)
 		}
+		if warned := strings.Contains(got.body, "POLICY_OF_EVERY_ROW"); warned != strings.HasSuffix(step.want, ":0") {
+			t.Errorf("%s %s: warned: %t", step.method, step.body, warned)
+		}
+	}
+	s.db.Do(`ALTER TABLE shop.login RENAME "At" TO expires_at`)
+	expired := s.call(t, http.MethodPut, "/v1/policies/expired",
+		`{"table": "shop.login", "olderThan": {"column": "expires_at", "hours": 0}}`)
+	if expired.code != 200 || strings.Contains(expired.body, "POLICY_OF_EVERY_ROW") {
+		t.Errorf("%d %s", expired.code, expired.body)
 	}
 	got := s.call(t, http.MethodPatch, path, `{"olderThan": {"days": 1, "hours": 1}}`)
 	if got.code != 400 {
@@ -602,14 +611,17 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 	s.db.Do(`CREATE TABLE cart (id int PRIMARY KEY, placed timestamptz);
 		CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart, placed timestamptz);
 		CREATE TABLE gift (id int PRIMARY KEY, cart int REFERENCES cart ON DELETE CASCADE);
+		CREATE TABLE bill (id int PRIMARY KEY, cart int REFERENCES cart);
 		CREATE INDEX ON item (cart);
 		INSERT INTO cart SELECT i, '2020-01-01' FROM generate_series(1, 2000) i;
-		INSERT INTO item SELECT i, i, '2020-01-01' FROM generate_series(1, 2000) i;
+		INSERT INTO item SELECT i, i, '2020-01-01' FROM generate_series(1, 1980) i;
+		INSERT INTO bill SELECT i, i FROM generate_series(1971, 1990) i;
 		INSERT INTO gift SELECT i, i FROM generate_series(1, 30) i`)
 	old := olderThan("placed", 365)
 	set := setPolicy(t, s, &cleanupv1.Policy{Name: "a-carts", Table: "cart", Enabled: true, OlderThan: old})
-	const want = "POLICY_UNPROVEN POLICY_CASCADES POLICY_REFUSED POLICY_KEY_UNINDEXED"
-	if got := codesOf(set.GetWarnings()); got != want {
+	const want = "POLICY_UNPROVEN POLICY_CASCADES POLICY_ROWS_REFUSED POLICY_KEY_UNINDEXED"
+	if got := codesOf(set.GetWarnings()); got != want || set.GetWarnings()[2].GetParams()["rows"] != "1990" ||
+		set.GetWarnings()[2].GetParams()["tables"] != "public.bill, public.item" {
 		t.Errorf("the warnings are %q, want %q: %v", got, want, set.GetWarnings())
 	}
 	alone := setPolicy(t, s, &cleanupv1.Policy{Name: "c-carts", Table: "cart", OlderThan: old, Unreferenced: true})
@@ -618,9 +630,10 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 		t.Errorf("with unreferenced, which keys neither take nor keep rows of, the warnings are %q, want %q", got, rest)
 	}
 	setPolicy(t, s, &cleanupv1.Policy{Name: "b-items", Table: "item", Enabled: true, OlderThan: old})
+	s.db.Do("DELETE FROM bill")
 	dry, run := approve(t, s)
 	if r := resultOf(run, "policy/a-carts"); r.GetRowsDeleted() != 2_000 || r.GetRowsCascaded() != 30 ||
-		resultOf(run, "policy/b-items").GetRowsDeleted() != 2_000 {
+		resultOf(run, "policy/b-items").GetRowsDeleted() != 1_980 {
 		t.Errorf("the run did %v", run.GetResults())
 	}
 	var remarks []string

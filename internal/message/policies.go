@@ -56,6 +56,13 @@ var (
 			"After `GRANT` of the owner `TO` the service's role, batches of policies run as the owner, unless the code resets "+
 			"the role.",
 	)
+	PolicyOfEveryRow = policies.warning(
+		"POLICY_OF_EVERY_ROW",
+		"the age is 0, so the rule matches every row of {table} whose {column} is in the past, unless another condition "+
+			"keeps it",
+		"`olderThan` has 0 days or hours, and the name of its column does not say when a row expires.",
+		"None if the column says when a row expires. Otherwise give an age.",
+	)
 	PolicyUnindexed = policies.warning(
 		"POLICY_UNINDEXED",
 		"no index on {table} supports keepNewest; each batch reads the whole table: {statement}",

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -89,6 +90,7 @@ func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPol
 		if err != nil {
 			return err
 		}
+		stored.Relations = nil // the catalog was read by the names that the policy was given
 		if d.Warnings, err = policyWarnings(ctx, tx, env, stored, env.Catalog.Table(d.Table)); err != nil {
 			return err
 		}
@@ -213,6 +215,9 @@ func policyWarnings(
 	ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy, table *campaign.Table,
 ) (found []message.Message, err error) {
 	found = s.Unproven()
+	if a := s.OlderThan; a != nil && *cmp.Or(a.Days, a.Hours) == 0 && !capacity.IsExpiry(a.Column) {
+		found = append(found, message.PolicyOfEveryRow.With("table", s.Table, "column", a.Column))
+	}
 	if table == nil {
 		return found, nil
 	}

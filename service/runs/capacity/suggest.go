@@ -135,9 +135,12 @@ var (
 var expiry = regexp.MustCompile(
 	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
+// IsExpiry reports whether a column says by its name when a row expires.
+func IsExpiry(column string) bool { return expiry.MatchString(column) }
+
 // expiryOf returns nil if no column shows when a row expires.
 func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
-	i := slices.IndexFunc(dates, func(d insight.DateColumn) bool { return expiry.MatchString(d.Column) })
+	i := slices.IndexFunc(dates, func(d insight.DateColumn) bool { return IsExpiry(d.Column) })
 	if i < 0 {
 		return nil
 	}
