@@ -354,3 +354,15 @@ func TestDatesInPreviews(t *testing.T) {
 		}
 	}
 }
+
+// A database without Campaign has no option that names the zone, and none is missed.
+func TestZoneWithoutCampaign(t *testing.T) {
+	t.Parallel()
+	c, err := campaign.LoadCatalog(t.Context(), pgtest.Empty(t).Pool, campaign.Scope{NoCampaign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := c.Zone.Reason.Text; !strings.Contains(says, "database's zone") || strings.Contains(says, "option") {
+		t.Errorf("%s", says)
+	}
+}

@@ -78,6 +78,8 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 			WrittenIn: own,
 			Reason:    message.TimeZoneUnknown.With("option", ZoneOption, "problem", problem, "zone", own),
 		}
+	case c.Schema == "": // not Campaign
+		c.Zone.Reason = message.Infof("dates without a time zone are read in the database's zone, %s", own)
 	case stored == "":
 		c.Zone.Reason = message.Infof(
 			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, ZoneOption)

@@ -15,7 +15,7 @@ test('shows a message in the language of the user', async () => {
   })
   await load('de')
   expect(said(message('1'))).toEqual({ text: '1 veraltete Zeile war durch Locks anderer Sitzungen belegt', lang: 'de' })
-  expect(said(message('2')).text).toBe('2 veraltete Zeilen waren durch Locks anderer Sitzungen belegt')
+  expect(said(message('2000')).text).toBe('2.000 veraltete Zeilen waren durch Locks anderer Sitzungen belegt')
   expect(said(message('2', 'far')).text).toMatch(/^Midsourcing-Server far: 2 veraltete/)
   expect(said({ ...message('2'), params: {} }).text).toBe(
     ' veraltete Zeilen waren durch Locks anderer Sitzungen belegt',

@@ -55,7 +55,11 @@ export type Message = { code?: string; params?: Record<string, string>; text?: s
 export function said({ code, params = {}, text = '' }: Message) {
   const template = messages[code ?? '']
   if (!template) return { text, lang: 'en' }
-  const translated = fill(template, params)
+  const grouped = Object.entries(params).map(([name, value]) => [
+    name,
+    /^(rows|tables|partitions)$/.test(name) && /^\d{4,}$/.test(value) ? number(value) : value,
+  ])
+  const translated = fill(template, Object.fromEntries(grouped))
   return {
     text: params.server ? `${t('run.server', { account: params.server })} ${translated}` : translated,
     lang: language,

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import { load } from './i18n'
 import { conditionsOf, draftOf, moveTo, othersOf, parseDraft, ruleOf, tableOf } from './policies'
 
 test('each condition of a policy is shown', () => {
@@ -63,4 +64,12 @@ test('a policy that moves to another table takes what is suggested for it, and k
   expect(moveTo(b, policy)).toEqual({ ...policy, table: 's.b', olderThan: suggested.olderThan })
   expect(moveTo({ ...b, dateColumns: [{ column: 'c' }] }, policy).olderThan).toEqual(policy.olderThan)
   expect(moveTo({ name: 's.c' }, policy)).toEqual({ ...policy, table: 's.c', olderThan: undefined })
+})
+
+test('that no row may refer to a row is said in words', async () => {
+  vi.stubGlobal('localStorage', { getItem: () => null })
+  vi.stubGlobal('navigator', { languages: ['en-GB'] })
+  vi.stubGlobal('document', { documentElement: {} })
+  await load('en')
+  expect(conditionsOf({ ...policy, unreferenced: true })).toContain('no row refers to it by a foreign key')
 })

@@ -1,5 +1,6 @@
 // What policies say, in words, and what their form makes of them.
 import type { DatabaseTable, Policy } from './api'
+import { t } from './i18n'
 
 /** The comparisons of filters, as they are shown. */
 const operators: Record<string, string> = {
@@ -29,7 +30,7 @@ export function conditionsOf(p: Policy): string[] {
     found.push([f.column, operators[op] ?? op, (f.values ?? []).join(', ')].join(' ').trim())
   }
   if (p.orphanOf) found.push(`${p.orphanOf.column} ∉ ${p.orphanOf.parentTable}.${p.orphanOf.parentColumn}`)
-  if (p.unreferenced) found.push(`∄ → ${p.table}`)
+  if (p.unreferenced) found.push(t('policies.unreferenced'))
   if (p.keepNewest) {
     const per = (p.keepNewest.per ?? []).join(', ')
     const by = p.keepNewest.orderBy || p.olderThan?.column

@@ -31,6 +31,7 @@ test('a dry run is grouped by task, and its tables by rule', () => {
             guards: [share],
           },
           { table: 'd', action: 'PREVIEW_ACTION_DELETE', rows: '1', bytes: '10', rule: 'old', guards: [share] },
+          { table: 'm', action: 'PREVIEW_ACTION_DELETE', rows: '7', rowsCascaded: '7', rule: 'old' },
           { table: 'd', action: 'PREVIEW_ACTION_UPDATE', rows: '2', bytes: '0', rule: 'new' },
           { table: 'wk%', action: 'PREVIEW_ACTION_DROP', rows: '0', tables: '3', bytes: '5', rule: 'gone' },
         ],
@@ -38,13 +39,22 @@ test('a dry run is grouped by task, and its tables by rule', () => {
     ],
   })
   expect(others).toEqual([])
-  expect(deliveries).toMatchObject({ deleted: 10, updated: 2, dropped: 3, tables: 2, bytes: 105, guards: [share] })
+  expect(deliveries).toMatchObject({
+    deleted: 10,
+    cascaded: 7,
+    updated: 2,
+    dropped: 3,
+    tables: 3,
+    bytes: 105,
+    guards: [share],
+  })
   expect(deliveries!.rules.map(r => [r.alternatives, r.tables.map(p => [p.table, p.about])])).toEqual([
     [
       ['old'],
       [
         ['log', 'of a row of d'],
         ['d', ''],
+        ['m', ''],
       ],
     ],
     [['new'], [['d', '']]],

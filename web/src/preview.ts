@@ -8,6 +8,7 @@ type RuleTables = { alternatives: string[]; tables: (TablePreview & { about: str
 export type TaskPreview = {
   task: string
   deleted: number
+  cascaded: number
   updated: number
   dropped: number
   partitions: number
@@ -38,10 +39,14 @@ export function tasksOf(run: Run): TaskPreview[] {
     }
     const sum = (value: (p: TablePreview) => string | undefined) =>
       preview.reduce((n, p) => n + Number(value(p) ?? 0), 0)
+    const rows = (action: TablePreview['action']) => sum(p => (p.action === action ? p.rows : '0'))
+    // foreign keys also change rows, which the command line counts with the updated ones
+    const cascaded = sum(p => (p.action === 'PREVIEW_ACTION_DELETE' ? p.rowsCascaded : '0'))
     return {
       task,
-      deleted: sum(p => (p.action === 'PREVIEW_ACTION_DELETE' ? p.rows : '0')),
-      updated: sum(p => (p.action === 'PREVIEW_ACTION_UPDATE' ? p.rows : '0')),
+      deleted: rows('PREVIEW_ACTION_DELETE') - cascaded,
+      cascaded,
+      updated: rows('PREVIEW_ACTION_UPDATE'),
       dropped: sum(p => p.tables),
       partitions: sum(p => p.partitions),
       tables: new Set(preview.filter(p => !drops(p)).map(p => p.table)).size,

@@ -191,7 +191,10 @@ export const words: Words = {
   'preview.recent': 'Letzte Vorschauen',
   'preview.norecent': 'Noch keine Vorschau.',
   'preview.result': 'Was eine Ausführung löschen würde',
-  'preview.sum': '{deleted} Zeilen würden gelöscht, {updated} geändert, {tables} Tabellen entfernt: {size}.',
+  'preview.sum':
+    '{deleted} Zeilen würden gelöscht, {cascaded} weitere durch Fremdschlüssel, {updated} geändert, {tables} Tabellen und {partitions} Partitionen entfernt: {size}.',
+  'preview.cascaded': '{n} durch Fremdschlüssel',
+  'preview.would': 'Würde löschen',
   'preview.guarded':
     'Einige dieser Zahlen sind ungewöhnlich. Schutzregeln verweigern die Aufgaben, bis die Zahlen bestätigt sind.',
   'preview.admin': 'Das kann nur ein Administrator tun.',
@@ -307,7 +310,9 @@ export const words: Words = {
   'guards.number': 'Zu löschen',
   'guards.limit': 'Grenzwert',
   'guards.when': 'Seit',
-  'guards.pass': 'Um eine Aufgabe zuzulassen, sehen Sie sich die Vorschau an und geben Sie die Zahlen ein:',
+  'guards.pass':
+    'Um eine Aufgabe zuzulassen, sehen Sie sich die Vorschau an und geben Sie Zahlen ein, wenn danach gefragt wird:',
+  'guards.some': '1 oder mehr',
   'guards.limits': 'Grenzwerte',
   'guards.default': 'Standard: {n}.',
   'trip.SHARE':
@@ -359,6 +364,7 @@ export const words: Words = {
   'holds.uncovered': 'Nicht abgedeckt: {tables}',
   'holds.new': 'Neue Löschsperre',
   'holds.hold': 'Sperren',
+  'holds.now': 'Derzeit gesperrte Zeilen der Tabelle: {rows}',
   'holds.ids': 'IDs',
   'holds.table': 'Tabellenname',
   'holds.rows': 'Werte, etwa shop.orders.user_id=17, region=EU',
@@ -524,6 +530,7 @@ export const words: Words = {
   'policies.remove': 'Richtlinie {name} entfernen?',
   'policies.create': 'Richtlinie anlegen',
   'policies.change': 'Richtlinie {name} ändern',
+  'policies.unreferenced': 'keine Zeile verweist mit einem Fremdschlüssel darauf',
   'policies.rule': 'Regel als JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit und description, wie in PUT /v1/policies/NAME.',

@@ -193,7 +193,10 @@ export const words: Words = {
   'preview.recent': 'Prévisualisations récentes',
   'preview.norecent': 'Aucune prévisualisation.',
   'preview.result': 'Ce qu’une exécution supprimerait',
-  'preview.sum': '{deleted} lignes seraient supprimées, {updated} modifiées, {tables} tables supprimées : {size}.',
+  'preview.sum':
+    '{deleted} lignes seraient supprimées, {cascaded} autres par des clés étrangères, {updated} modifiées, {tables} tables et {partitions} partitions retirées : {size}.',
+  'preview.cascaded': '{n} par des clés étrangères',
+  'preview.would': 'Supprimerait',
   'preview.guarded':
     'Certains de ces nombres sont inhabituels. Des garde-fous refusent les tâches jusqu’à ce que les nombres soient confirmés.',
   'preview.admin': 'Seul un administrateur peut le faire.',
@@ -311,7 +314,8 @@ export const words: Words = {
   'guards.number': 'À supprimer',
   'guards.limit': 'Limite',
   'guards.when': 'Depuis',
-  'guards.pass': 'Pour accepter une tâche, prévisualisez-la et saisissez les nombres :',
+  'guards.pass': 'Pour accepter une tâche, prévisualisez-la et saisissez les nombres s’ils sont demandés :',
+  'guards.some': '1 ou plus',
   'guards.limits': 'Limites',
   'guards.default': 'Par défaut : {n}.',
   'trip.SHARE':
@@ -365,6 +369,7 @@ export const words: Words = {
   'holds.uncovered': 'Non couvert : {tables}',
   'holds.new': 'Nouveau blocage',
   'holds.hold': 'Bloquer',
+  'holds.now': 'Lignes de la table bloquées actuellement : {rows}',
   'holds.ids': 'ID',
   'holds.table': 'Nom de la table',
   'holds.rows': 'Valeurs, par exemple shop.orders.user_id=17, region=EU',
@@ -530,6 +535,7 @@ export const words: Words = {
   'policies.remove': 'Supprimer la règle {name} ?',
   'policies.create': 'Créer une règle',
   'policies.change': 'Modifier la règle {name}',
+  'policies.unreferenced': 'aucune ligne ne s’y réfère par une clé étrangère',
   'policies.rule': 'Règle, en JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit et description, comme dans PUT /v1/policies/NAME.',

@@ -32,16 +32,20 @@ export function About({ context: { caller, server } }: { context: Context }) {
           <dd>
             <Code>{server.database}</Code>
           </dd>
-          <dt>{t('about.userdata')}</dt>
-          <dd>
-            {server.userData ? (
-              t('about.on')
-            ) : (
-              <>
-                {t('about.off')} <code>cleanupd serve --forms-database-url</code>
-              </>
-            )}
-          </dd>
+          {(server.userData || server.campaign) && (
+            <>
+              <dt>{t('about.userdata')}</dt>
+              <dd>
+                {server.userData ? (
+                  t('about.on')
+                ) : (
+                  <>
+                    {t('about.off')} <code>cleanupd serve --forms-database-url</code>
+                  </>
+                )}
+              </dd>
+            </>
+          )}
           <dt>{t('about.history')}</dt>
           <dd>{period(secondsOf(server.history))}</dd>
           <dt>{t('about.plans')}</dt>

@@ -20,8 +20,10 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
         <p>
           {t('preview.sum', {
             deleted: number(sum(task => task.deleted)),
+            cascaded: number(sum(task => task.cascaded)),
             updated: number(sum(task => task.updated)),
             tables,
+            partitions: number(sum(task => task.partitions)),
             size: bytes(sum(task => task.bytes)),
           })}
           {Number(run.trashBytes) > 0 && ` ${t('preview.trash', { size: bytes(run.trashBytes) })}`}
@@ -31,7 +33,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
             run={run}
             context={context}
             guards={guards}
-            rows={number(sum(task => task.deleted + task.updated))}
+            rows={number(sum(task => task.deleted + task.cascaded + task.updated))}
             tables={tables}
           />
         )}
@@ -61,7 +63,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
 
 /** Shows what a task would do, and its rules and tables when it is opened. */
 function TaskDetails({ task, open, description }: { task: TaskPreview; open: boolean; description?: string }) {
-  const { deleted, updated, dropped, partitions, tables } = task
+  const { deleted, cascaded, updated, dropped, partitions, tables } = task
   return (
     <details class="task" open={open}>
       <summary>
@@ -76,6 +78,7 @@ function TaskDetails({ task, open, description }: { task: TaskPreview; open: boo
         </span>
         <span class="figures">
           {deleted > 0 && <span>{t('preview.deleted', { n: number(deleted) })}</span>}
+          {cascaded > 0 && <span>{t('preview.cascaded', { n: number(cascaded) })}</span>}
           {updated > 0 && <span>{t('preview.updated', { n: number(updated) })}</span>}
           {dropped > 0 && <span>{t('preview.dropped', { n: number(dropped) })}</span>}
           {partitions > 0 && <span>{t('preview.partitions', { n: number(partitions) })}</span>}

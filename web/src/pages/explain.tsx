@@ -8,10 +8,10 @@ import { number, t } from '../i18n'
 import { splitRule } from '../preview'
 import { Target } from './approve'
 
-/** Returns the columns of VALUE, or of COLUMN=VALUE,COLUMN=VALUE. Only a whole key may be a text, which may have commas. */
+/** Returns the columns of VALUE, or of COLUMN=VALUE,COLUMN=VALUE. */
 export function keyColumns(text: string) {
   if (!text.includes('=')) return [{ column: '', value: text }]
-  const parts = text.split(/,(?=\s*\w+=\s*(?:-?\d+|\d{4}-\d\d-\d\dT\S+)\s*(?:,|$))/)
+  const parts = text.split(/,(?=\s*\w+=)/)
   return parts.map(part => ({ column: part.slice(0, part.indexOf('=')), value: part.slice(part.indexOf('=') + 1) }))
 }
 

@@ -71,7 +71,11 @@ export function GuardsPage({ context }: { context: Context }) {
                   },
                   { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
                   { title: t('table'), cell: l => <Code>{l.guard?.table}</Code> },
-                  { title: t('guards.number'), numeric: true, cell: l => number(l.guard?.number) },
+                  {
+                    title: t('guards.number'),
+                    numeric: true,
+                    cell: l => (l.guard?.guard === 'GUARD_KIND_POLICY' ? t('guards.some') : number(l.guard?.number)),
+                  },
                   { title: t('guards.limit'), numeric: true, cell: l => number(l.guard?.limit) },
                   {
                     title: t('guards.when'),

@@ -15,7 +15,7 @@ import {
   useAction,
   useLoad,
 } from '../components'
-import { t, type Key } from '../i18n'
+import { number, said, t, type Key, type Message } from '../i18n'
 import type { Context } from '../context'
 
 const campaignKinds = ['deliveries', 'lists', 'workflows', 'recipients'] as const
@@ -155,10 +155,13 @@ export function Holds({ context }: { context: Context }) {
   )
 }
 
+type Created = { rowsNow?: string; warnings?: Message[] }
+
 function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
   const blank = { what: '', reason: '', until: '' }
   const [kind, setKind] = useState(kinds[0]!)
   const [draft, setDraft] = useState(blank)
+  const [created, setCreated] = useState<Created>()
   const { busy, problem, act } = useAction()
   const change = (name: keyof typeof draft) => (event: { currentTarget: { value: string } }) =>
     setDraft({ ...draft, [name]: event.currentTarget.value })
@@ -172,11 +175,13 @@ function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
             : kind === 'rows'
               ? rowsOf(draft.what)
               : { ids: draft.what.split(/[\s,]+/).filter(id => id !== '') }
-      await call('POST', '/v1/holds', {
+      setCreated(undefined)
+      const made = await call<Created>('POST', '/v1/holds', {
         [kind]: what,
         reason: draft.reason,
         expireTime: draft.until ? new Date(draft.until).toISOString() : undefined,
       })
+      setCreated(made)
       setDraft(blank)
       done()
     })
@@ -208,6 +213,12 @@ function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
         <input type="datetime-local" value={draft.until} onInput={change('until')} />
       </Field>
       <Problem error={problem} />
+      {Number(created?.rowsNow) > 0 && <p>{t('holds.now', { rows: number(created!.rowsNow) })}</p>}
+      {(created?.warnings ?? []).map(said).map(({ text, lang }) => (
+        <p key={text} class="notice" lang={lang}>
+          {text}
+        </p>
+      ))}
       <button type="submit" class="primary" aria-disabled={busy}>
         {t('holds.hold')}
       </button>

@@ -145,7 +145,7 @@ export function Preview({ context }: { context: Context }) {
                 },
                 { title: t('history.state'), cell: run => <Badge state={stateOf(run)} /> },
                 { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
-                { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+                { title: t('preview.would'), numeric: true, cell: run => number(total(run)) },
               ]}
             />
           )}

@@ -53,8 +53,7 @@ export const messages: Record<string, string> = {
   HOLD_HIDDEN:
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
   HOLD_UNUSABLE: 'Zeilen von {table} bleiben erhalten, solange es eine Sperre von {held} gibt: {problem}',
-  HOLD_OF_NO_ROWS:
-    'Keine Zeile von {table} hat derzeit diese Werte; die Sperre erhält Zeilen, die sie später bekommen',
+  HOLD_OF_NO_ROWS: 'Keine Zeile von {table} hat derzeit diese Werte; die Sperre erhält Zeilen, die sie später bekommen',
   HOLD_OF_NO_TABLE: 'Eine Sperre gilt der Tabelle {held}, die es nicht mehr gibt: Sie erhält nichts',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',
