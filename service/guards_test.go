@@ -124,7 +124,7 @@ func TestGuards(t *testing.T) {
 	}
 	if got := s.call(
 		t, "POST", "/v1/runs",
-		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "GUARD_KIND_SHARE", "table": "\"public\".\"xtkaudit\"", `+
+		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "GUARD_KIND_SHARE", "table": "public.xtkaudit", `+
 			`"number": "20"}]}`,
 	); got.code != 200 || !strings.Contains(got.body, `"rowsDeleted":"20"`) ||
 		s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {

@@ -67,6 +67,10 @@ func TestGuards(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "The guard share refuses this") || left() != 20 || command == "" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
+	if code, _, errs := do("run", "--plan", strings.Fields(command)[1]); code != 1 ||
+		!strings.Contains(errs, "Guards refused this plan. To accept it: cleanupd run "+command) {
+		t.Errorf("%d %q", code, errs)
+	}
 	if code, _, errs := do(
 		"run", "--plan", strings.Fields(command)[1], "--accept-guard", "share",
 	); code != 2 || !strings.Contains(errs, "GUARD,TABLE,NUMBER") ||

@@ -413,7 +413,10 @@ func TestPoliciesAreListed(t *testing.T) {
 	if offered, _, found = completeUntil(t, "run --server "+f.grpc+" --skip-task pol", "policies\t"); !found {
 		t.Errorf("%v", offered)
 	}
-	if code, out, errs = f.do("delete", "old-orders"); code != 0 || out != "The policy old-orders is deleted.\n" {
+	if code, out, errs = f.do("delete", "old-orders"); code != 2 || !strings.Contains(errs, "give --yes") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs = f.do("delete", "old-orders", "--yes"); code != 0 || out != "The policy old-orders is deleted.\n" {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

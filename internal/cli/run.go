@@ -146,6 +146,9 @@ func NewRun() *cobra.Command {
 			}
 			stored.keep(cmd)
 			id, failed := start(&req)
+			if id != "" && req.GetPlan() != "" && failed != nil {
+				printHowToAccept(cmd, &server, client, id, req.GetPlan())
+			}
 			if id == "" || !req.GetDryRun() || req.GetDetach() {
 				return failed
 			}
@@ -519,4 +522,17 @@ func interruptedRuns(ctx context.Context, client cleanupd.Client, dryRuns bool) 
 		}
 	}
 	return list, err
+}
+
+// printHowToAccept prints the command that accepts the guards of a plan, if these refused the run.
+func printHowToAccept(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, id, plan string) {
+	run, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+	if err != nil || run.GetRun().GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD {
+		return
+	}
+	dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: plan})
+	if guards := dryRun.GetRun().GetTrippedGuards(); err == nil && len(guards) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Guards refused this plan. To accept it: %s\n",
+			watch.AcceptCommand(server, plan, guards))
+	}
 }

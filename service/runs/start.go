@@ -281,13 +281,19 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list TaskList, req R
 	return plan, cleanup.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
 }
 
-// checkShown fails with failure.Violations if a guard was accepted that the plan's preview does not show.
+// checkShown fails with failure.Violations if a guard was accepted that the plan's preview does not show. It quotes the
+// names of tables as the preview does.
 func checkShown(accepted []guard.Trip, found map[string]cleanup.SavedTask) error {
 	shown := map[string]bool{}
 	for _, task := range found {
 		for _, table := range task.Tables {
 			for _, trip := range table.Guards {
 				shown[fmt.Sprintf("%s of %s", trip.Guard, trip.Table)] = true
+				for i, a := range accepted {
+					if a.Guard == trip.Guard && a.Table == strings.ReplaceAll(trip.Table, `"`, "") {
+						accepted[i].Table = trip.Table
+					}
+				}
 			}
 		}
 	}

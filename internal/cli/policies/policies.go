@@ -4,6 +4,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,16 +125,28 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func newDelete(server *rpc.Server) *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use:               "delete NAME",
 		Short:             "Delete a policy; rows that it has deleted or changed are not restored",
-		Example:           "  cleanupd policies delete old-orders",
+		Example:           "  cleanupd policies delete old-orders --yes",
 		Args:              flags.OneArgument("the name of a policy, as in cleanupd policies"),
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, known)),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			etag, err := etagOf(cmd, client, args[0])
 			if err != nil {
 				return err
+			}
+			if etag != "" && !yes {
+				if !terminal.CanAsk() {
+					return flags.Errorf("deleting needs confirmation, and there is no terminal to ask on: give --yes")
+				}
+				if err := rpc.PrintTarget(cmd, server, client); err != nil {
+					return err
+				}
+				if !terminal.Confirm(cmd, "Delete the policy "+terminal.Printable(args[0])+"?") {
+					return errors.New("nothing was changed")
+				}
 			}
 			req := &cleanupv1.DeletePolicyRequest{Name: args[0], Etag: etag}
 			if _, err := client.DeletePolicy(cmd.Context(), req); err != nil {
@@ -143,6 +156,8 @@ func newDelete(server *rpc.Server) *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }
 
 // etagOf returns "" if the policy does not exist.
