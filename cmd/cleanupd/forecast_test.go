@@ -21,3 +21,16 @@ func TestForecastOfManySequences(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
+
+// The forecast says how many tasks it leaves out, since nothing of them is due.
+func TestForecastOfIdleTasks(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	f.db.Do("DELETE FROM orders")
+	if code, _, errs := f.do("apply", f.file(twoPolicies), "--yes"); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, out, errs := f.run(t, "forecast"); code != 0 || !strings.Contains(out, "\nand 2 tasks with nothing due: ") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}

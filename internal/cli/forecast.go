@@ -40,8 +40,13 @@ func NewForecast() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			if err := output.Print(out, resp, forecastTable(resp.GetTasks())); err != nil || output != format.Table {
+			table := forecastTable(resp.GetTasks())
+			if err := output.Print(out, resp, table); err != nil || output != format.Table {
 				return err
+			}
+			if idle := len(resp.GetTasks()) - (len(table) - 1); idle > 0 {
+				fmt.Fprintf(out, "and %s with nothing due: cleanupd forecast -o json\n",
+					format.Count(int64(idle), "task", "tasks"))
 			}
 			fmt.Fprintf(out, "\n%s\n", sizes(resp.GetDatabase()))
 			if problem := resp.GetSequencesProblem(); problem != "" {

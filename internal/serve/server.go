@@ -113,7 +113,8 @@ func (s *Server) start(ctx context.Context, c *Config) (err error) {
 	}
 	if c.runs.Instance == "" && !c.inProcess {
 		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
-			"with the database is not mistaken for the database")
+			"with the database is not mistaken for the database; if it serves this database already, run cleanupd adopt " +
+			"with the new name, or it only reads from then on")
 	}
 	s.manager = s.newManager(c)
 	var streams context.Context
