@@ -108,8 +108,8 @@ var kindsOfParents = map[string]string{
 	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
 }
 
-// validateHold also completes the names of the table and its columns, and counts the rows. It fails with failure.Violations, or with a
-// failure.Precondition if the role cannot read the columns.
+// validateHold also completes the names of the table and its columns, and counts the rows. It fails with
+// failure.Violations, or with a failure.Precondition if the role cannot read the columns.
 func validateHold(ctx context.Context, db *pgxpool.Pool, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
 	idsField := map[store.HoldKind]string{

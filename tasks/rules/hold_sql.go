@@ -407,7 +407,9 @@ func (h HeldRows) equal(held *campaign.Table, alias string) sqlexpr.Expr {
 }
 
 // Count counts the rows of the hold's table that have the values, up to a limit.
-func (h HeldRows) Count(ctx context.Context, db campaign.Querier, held *campaign.Table, limit int) (n int64, err error) {
+func (h HeldRows) Count(
+	ctx context.Context, db campaign.Querier, held *campaign.Table, limit int,
+) (n int64, err error) {
 	query := sqlexpr.Format("SELECT count(*) FROM (SELECT FROM %s AS r WHERE %s LIMIT %s) AS held",
 		held.Quoted(), h.equal(held, "r"), strconv.Itoa(limit))
 	return n, query.QueryRow(ctx, db).Scan(&n)

@@ -168,7 +168,9 @@ func TestEstimatesAreMarked(t *testing.T) {
 				"Total: " + c.about + "3,000 rows would be deleted, 9,000 rows would be updated, 4 tables would be dropped",
 			},
 			narrow: {"of_a delete 1,000, now 999, ", "of_b delete " + c.shown + "2,000, now " + c.shown + "1,999, "},
-			live:   {"b succeeded, " + c.about + "2,000 rows would be deleted, 6,000 rows would be updated, 2 tables would be dropped"},
+			live: {
+				"b succeeded, " + c.about + "2,000 rows would be deleted, 6,000 rows would be updated, 2 tables would be dropped",
+			},
 		} {
 			got := strings.Join(strings.Fields(out.String()), " ")
 			if strings.Contains(got, "of_a, of_a") || strings.Contains(got, "of_b, of_b") {
