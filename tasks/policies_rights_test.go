@@ -149,7 +149,8 @@ func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	}
 	grant := `GRANT DELETE ON "public"."cart" TO "` + role + `"`
 	j.checkDeleted(t, carts.TaskName(), 1)
-	if got := j.details[carts.TaskName()]; !strings.Contains(got, "rights that a run needs") || !strings.Contains(got, grant) {
+	got := j.details[carts.TaskName()]
+	if !strings.Contains(got, "rights that a run needs") || !strings.Contains(got, grant) {
 		t.Errorf("the dry run says %q, want the GRANT", got)
 	}
 	_, err = runPolicies(t, db.For(role), false, carts)

@@ -281,7 +281,8 @@ func askAfterPreview(
 type leftOut []struct{ name, why string }
 
 // tasksToLeaveOut returns the tasks that failed in a dry run, those for which a run lacks rights or that undo would
-// refuse and, if guards are not accepted, those that guards would refuse. It returns nil if nothing remains, or if a run would end at such a task.
+// refuse and, if guards are not accepted, those that guards would refuse. It returns nil if nothing remains, or if a
+// run would end at such a task.
 func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
 	remain := false
 	for _, t := range dryRun.GetResults() {

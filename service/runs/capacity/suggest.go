@@ -120,9 +120,9 @@ func (c covered) ownsTable(t *Table) bool {
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
 }
 
-// These patterns match the names of date columns. The date at which a row ended is preferred, since it is NULL while the
-// row is in use, and then that of the last change, since a row that was changed recently may still be needed. otherDate
-// matches dates that do not show the age of a row: plans, or dates of a person's life.
+// These patterns match the names of date columns. The date at which a row ended is preferred, since it is NULL while
+// the row is in use, and then that of the last change, since a row that was changed recently may still be needed.
+// otherDate matches dates that do not show the age of a row: plans, or dates of a person's life.
 var (
 	endedDate   = regexp.MustCompile(`(?i)ended|cancel|closed|deactiv|deleted|finish|complet|revok|archiv|retir|resolv`)
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
