@@ -14,7 +14,7 @@ var deliveries = rules.Task{
 	Description: "Deliveries marked as deleted or recycled for longer than their delay, with all that the published " +
 		"rules name, on their mid-sourcing servers first. Seed members, relations to assets and simulations, " +
 		"snapshots, validation logs and volumes stay.",
-	ParentSet: &rules.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", MidSourced: true, Rules: rules.Rules{
+	ParentRule: &rules.ParentRule{Parent: "NmsDelivery", Key: "iDeliveryId", MidSourced: true, Rules: rules.Rules{
 		{rules.IsNot("iDeleteStatus", 0), rules.Older("tsDelete", campaign.RecycledDeliveryPurge).Or("tsLastModified")},
 	}},
 	Steps: []rules.Step{
@@ -83,7 +83,7 @@ var expiredDeliveries = rules.Task{
 	Title: "Expired deliveries",
 	Description: "Deletes only parts of deliveries (NmsDeliveryPart); the pending logs of deliveries whose validity " +
 		"is over are cancelled, and these deliveries end.",
-	ParentSet: &rules.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: rules.Rules{
+	ParentRule: &rules.ParentRule{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: rules.Rules{
 		massDelivery.And(rules.AtLeast("iState", 51), rules.Below("iState", 85), rules.Past("tsValidity")),
 		massDelivery.And(stopped...), midSourced.And(rules.Past("tsValidity").By(15 * campaign.Day)),
 		midSourced.And(expiredAtPull),

@@ -9,7 +9,7 @@ var listsToDelete = rules.Task{
 	Title: "Expired and deleted lists",
 	Description: "Lists (NmsGroup) that have expired or are marked as deleted, with their members, what else is " +
 		"linked to them, and their tables (grp…): dropped.",
-	ParentSet: &rules.ParentSet{Parent: "NmsGroup", Key: "iGroupId", Rules: rules.Rules{
+	ParentRule: &rules.ParentRule{Parent: "NmsGroup", Key: "iGroupId", Rules: rules.Rules{
 		{rules.IsNot("iDeleteStatus", 0)},
 		{rules.Reached("tsExpirationDate")},
 	}},

@@ -11,7 +11,7 @@ var mirrorPages = rules.Task{
 	Name:        "mirror-pages",
 	Title:       "Mirror pages",
 	Description: "Mirror pages (NmsMirrorPageInfo, NmsMirrorPageSearch) of deliveries whose web validity is over.",
-	ParentSet: &rules.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: rules.Rules{
+	ParentRule: &rules.ParentRule{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: rules.Rules{
 		{rules.Is("iWebResPurged", 0), rules.Past("tsWebValidity"), rules.IsKnown("iNeedMirrorPage")},
 	}},
 	Steps: []rules.Step{

@@ -382,7 +382,7 @@ func (s lookahead) ofJob(
 		if known, err = s.loadParents(ctx, a.Task); err != nil || !known {
 			return nil, false, err
 		}
-		ids = s.found.state.Processed[a.Task.Name]
+		ids = s.found.state.Parents[a.Task.Name]
 		if j.Step.OfParents {
 			ids = s.found.state.Deleted[a.Task.Name]
 		}
@@ -409,10 +409,10 @@ func (s lookahead) ofJob(
 // false if mid-sourcing servers decide which parents are deleted.
 func (s lookahead) loadParents(ctx context.Context, t rules.Task) (known bool, err error) {
 	for _, before := range s.found.predecessors(t.Name) {
-		if _, known := s.found.state.Deleted[before.Name]; known || before.ParentSet == nil {
+		if _, known := s.found.state.Deleted[before.Name]; known || before.ParentRule == nil {
 			continue
 		}
-		if before.ParentSet.MidSourced && s.found.follows(before.Name, s.current.Task.Name) {
+		if before.ParentRule.MidSourced && s.found.follows(before.Name, s.current.Task.Name) {
 			return false, nil
 		}
 		p, err := s.run.Database.Compile(before)

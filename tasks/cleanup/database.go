@@ -188,14 +188,14 @@ func (r *Run) OnServer(ctx context.Context, account string, t rules.Task, j Jour
 	if err := server.Database.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	table := server.Database.Env.Catalog.Table(t.ParentSet.Parent)
+	table := server.Database.Env.Catalog.Table(t.ParentRule.Parent)
 	switch {
 	case table == nil:
 		return nil, campaign.ErrNotCampaign
 	case table.RowSecurity: // hidden rows would count as deleted
-		return nil, errors.New("row security may hide rows of " + t.ParentSet.Parent)
+		return nil, errors.New("row security may hide rows of " + t.ParentRule.Parent)
 	}
-	t.ParentSet = &rules.ParentSet{Parent: t.ParentSet.Parent, Key: t.ParentSet.Key}
+	t.ParentRule = &rules.ParentRule{Parent: t.ParentRule.Parent, Key: t.ParentRule.Key}
 	compiled, err := server.Database.Compile(t)
 	if err != nil {
 		return nil, err

@@ -161,7 +161,7 @@ func (t *countedTask) chooseParents(ctx context.Context) (parents rules.ChosenPa
 	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, countedRemote{t}); err != nil {
 		return parents, err
 	}
-	if t.Task.ParentSet != nil {
+	if t.Task.ParentRule != nil {
 		t.found.recordParents(name, parents)
 		t.run.State.RetainedParents[name] = t.ParentsRetained
 	}

@@ -165,7 +165,7 @@ func (t *executedTask) resume(ctx context.Context) error {
 	if err := t.settlePending(ctx); err != nil {
 		return err
 	}
-	if t.Task.ParentSet != nil { // a cursor does not include the parents: the task starts over
+	if t.Task.ParentRule != nil { // a cursor does not include the parents: the task starts over
 		*t.Cursor = purge.Cursor{}
 	}
 	if slices.ContainsFunc(t.Jobs, func(j rules.Job) bool { return j.Unit == t.Cursor.Unit }) {

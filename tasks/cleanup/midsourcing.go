@@ -329,7 +329,7 @@ func (p *midSourcingPurge) WithoutKept(ctx context.Context, ids []int64) ([]int6
 // midSourcing returns how to delete parents on their mid-sourcing servers; nil if none can be there. A saved plan
 // has no leftovers.
 func (a *Attempt) midSourcing(r midSourcingDatabase) *midSourcingPurge {
-	if a.Plan.Parents == nil || !a.Task.ParentSet.MidSourced {
+	if a.Plan.Parents == nil || !a.Task.ParentRule.MidSourced {
 		return nil
 	}
 	return &midSourcingPurge{

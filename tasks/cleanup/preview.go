@@ -162,9 +162,9 @@ func newResults(chosen []rules.Task) *results {
 	return &results{
 		chosen: chosen,
 		state: rules.DryRun{
-			Deleted:   map[string][]int64{},
-			Processed: map[string][]int64{},
-			RolledUp:  map[string]*time.Time{},
+			Deleted:  map[string][]int64{},
+			Parents:  map[string][]int64{},
+			RolledUp: map[string]*time.Time{},
 		},
 		parents:     map[string][]int64{},
 		ineffective: map[string]bool{},
@@ -177,9 +177,9 @@ func newResults(chosen []rules.Task) *results {
 }
 
 func (r *results) resume(t rules.Task, done SavedTask) {
-	if t.ParentSet != nil {
+	if t.ParentRule != nil {
 		r.parents[t.Name] = done.Parents
-		r.state.Processed[t.Name] = rules.Without(done.Parents, done.Untouched)
+		r.state.Parents[t.Name] = rules.Without(done.Parents, done.Untouched)
 		r.state.Deleted[t.Name] = rules.Without(done.Parents, done.Retained)
 	}
 	if done.RolledUpFrom != nil {
@@ -216,7 +216,7 @@ func (r *results) follows(task, other string) bool {
 
 // recordParents records what would become of a task's parents, for later tasks.
 func (r *results) recordParents(task string, p rules.ChosenParents) {
-	r.state.Processed[task], r.state.Deleted[task] = p.IDs, p.Own()
+	r.state.Parents[task], r.state.Deleted[task] = p.IDs, p.Own()
 }
 
 func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
@@ -236,7 +236,7 @@ func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
 func (r *results) task(task string) *SavedTask {
 	p := &SavedTask{
 		Parents:   r.parents[task],
-		Untouched: rules.Without(r.parents[task], r.state.Processed[task]),
+		Untouched: rules.Without(r.parents[task], r.state.Parents[task]),
 		Retained:  rules.Without(r.parents[task], r.state.Deleted[task]),
 	}
 	if from := r.state.RolledUp[task]; from != nil {

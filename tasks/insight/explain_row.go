@@ -560,7 +560,7 @@ func (x *explanation) judge(
 	for _, id := range ids {
 		parent := row{table: p.Parents.Table, relation: p.Parents.Table.Quoted(), key: byID(p.Parents.Key, id)}
 		name := fmt.Sprintf("%s %d", parent.table.Name, id)
-		conditions, due, err := x.conditions(ctx, b, p.Task.ParentSet.Rules, parent, name)
+		conditions, due, err := x.conditions(ctx, b, p.Task.ParentRule.Rules, parent, name)
 		if err != nil {
 			return nil, err
 		}

@@ -29,10 +29,9 @@ type State struct {
 // DryRun is what the tasks of a dry run would have done, by their names. Later tasks see tables as these tasks would
 // have left them.
 type DryRun struct {
-	// Deleted are the parents whose own rows a task would delete or update.
-	Deleted map[string][]int64
-	// Processed are the parents whose dependent rows it would delete. Some of their own rows may be retained.
-	Processed map[string][]int64
+	// Parents are those whose dependent rows a task would delete, and Deleted those of them whose own rows it would
+	// delete or update.
+	Parents, Deleted map[string][]int64
 	// RolledUp has the start of the period whose rows a task would roll up.
 	RolledUp map[string]*time.Time
 }
@@ -159,7 +158,7 @@ func (b *Binder) except(ctx context.Context, j *Job, s purge.Sweep) (purge.Sweep
 			return s, err
 		}
 		if b.State.DryRun != nil { // the rows that depend on processed parents would be deleted
-			ids = Without(ids, b.State.DryRun.Processed[e.Task])
+			ids = Without(ids, b.State.DryRun.Parents[e.Task])
 		}
 		if b.retained == nil {
 			b.retained = map[string][]int64{}
@@ -244,7 +243,7 @@ func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlex
 		case DryRunSet:
 			return b.State.DryRun.Deleted[string(v)], nil
 		case DryRunParents:
-			return b.State.DryRun.Processed[string(v)], nil
+			return b.State.DryRun.Parents[string(v)], nil
 		case RolledUpFrom:
 			return b.State.DryRun.RolledUp[string(v)], nil
 		case Lookup:

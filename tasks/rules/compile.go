@@ -267,12 +267,12 @@ const JudgedByOtherServer = "compared with a table " + campaign.Distributed
 // read.
 func Compile(t Task, env Env) (*Plan, error) {
 	p := &Plan{Task: t}
-	if t.ParentSet != nil {
+	if t.ParentRule != nil {
 		before := env
 		before.Predecessors = slices.DeleteFunc(slices.Clone(env.Predecessors),
 			func(predecessor Task) bool { return predecessor.Name == t.Name })
 		var err error
-		if p.Parents, err = compileParents(p, *t.ParentSet, before); err != nil {
+		if p.Parents, err = compileParents(p, *t.ParentRule, before); err != nil {
 			return nil, err
 		}
 	}

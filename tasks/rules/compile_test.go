@@ -12,7 +12,7 @@ import (
 )
 
 // deletedDeliveries are parents whose rule depends on no date.
-var deletedDeliveries = &rules.ParentSet{
+var deletedDeliveries = &rules.ParentRule{
 	Parent: "NmsDelivery",
 	Key:    "iDeliveryId",
 	Rules:  rules.Rules{{rules.IsNot("iDeleteStatus", 0)}},
@@ -27,9 +27,9 @@ func compile(t *testing.T, task rules.Task, env rules.Env) *rules.Plan {
 	return p
 }
 
-func compileStep(t *testing.T, parents *rules.ParentSet, step rules.Step, env rules.Env) rules.Job {
+func compileStep(t *testing.T, parents *rules.ParentRule, step rules.Step, env rules.Env) rules.Job {
 	t.Helper()
-	p := compile(t, rules.Task{ParentSet: parents, Steps: []rules.Step{step}}, env)
+	p := compile(t, rules.Task{ParentRule: parents, Steps: []rules.Step{step}}, env)
 	if len(p.Jobs) != 1 {
 		t.Fatalf("%d jobs: %v", len(p.Jobs), p.Notes)
 	}
@@ -171,9 +171,9 @@ func TestExcept(t *testing.T) {
 	t.Parallel()
 	env := envOf(t, pgtest.Campaign(t))
 	deliveries := rules.Task{
-		Name:      "deliveries",
-		ParentSet: deletedDeliveries,
-		Steps:     []rules.Step{{On: rules.Table("NmsCouponValue"), Message: "iMessageId"}},
+		Name:       "deliveries",
+		ParentRule: deletedDeliveries,
+		Steps:      []rules.Step{{On: rules.Table("NmsCouponValue"), Message: "iMessageId"}},
 	}
 	step := rules.Step{On: rules.DeliveryLogs, NeededBy: &deliveries}
 	const where = `r.iDeliveryId = ANY ($1::bigint[]) AND (EXISTS (SELECT FROM "public"."nmscouponvalue" AS m WHERE ` +

@@ -35,9 +35,9 @@ func TestCutoffs(t *testing.T) {
 		if got := ofSteps.Cutoffs(env); !maps.Equal(got, c.want) {
 			t.Errorf("%s of a step: %v, not %v", name, got, c.want)
 		}
-		ofParents := rules.Task{ParentSet: &rules.ParentSet{Rules: rules.Rules{c.rule}}}
+		ofParents := rules.Task{ParentRule: &rules.ParentRule{Rules: rules.Rules{c.rule}}}
 		if got := ofParents.Cutoffs(env); !maps.Equal(got, c.want) {
-			t.Errorf("%s of a parent set: %v, not %v", name, got, c.want)
+			t.Errorf("%s of parents: %v, not %v", name, got, c.want)
 		}
 	}
 }
@@ -75,11 +75,11 @@ func TestWithoutDelays(t *testing.T) {
 	} {
 		task := rules.Task{Steps: []rules.Step{{Rules: c.step, Link: c.link}}}
 		if c.parents != nil {
-			task.ParentSet = &rules.ParentSet{Rules: c.parents}
+			task.ParentRule = &rules.ParentRule{Rules: c.parents}
 		}
 		rest := task.WithoutDelays()
-		if (rest.ParentSet != nil) != c.hasParents {
-			t.Errorf("%s: parent set %v", name, rest.ParentSet)
+		if (rest.ParentRule != nil) != c.hasParents {
+			t.Errorf("%s: parents %v", name, rest.ParentRule)
 		}
 		if len(rest.Steps) != len(c.rules) {
 			t.Errorf("%s: %d steps, not %d", name, len(rest.Steps), len(c.rules))

@@ -18,7 +18,7 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	var kept []sqlexpr.Expr
 	changed := map[string]sqlexpr.Expr{} // the new values, by column
 	for _, task := range c.env.Predecessors {
-		switch set, sums := task.ParentSet, task.RollUp; {
+		switch set, sums := task.ParentRule, task.RollUp; {
 		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(sums.Date, sums.Total) && t.Has(sums.By...):
 			return c.rolledUp(task, t)
 		case set != nil && c.env.Catalog.Table(set.Parent) == t && t.Has(set.Key):
@@ -224,7 +224,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 
 // accounted reports whether afterPredecessors leaves out exactly those rows of the table that the task deletes.
 func (c *compiler) accounted(task Task, t *campaign.Table) bool {
-	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
+	if set := task.ParentRule; set != nil && c.env.Catalog.Table(set.Parent) == t {
 		return true
 	}
 	_, exact := c.deleted(task, row{"v", t})

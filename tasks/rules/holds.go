@@ -155,7 +155,7 @@ type linkedStep struct {
 func newHoldLinker(env Env) (l holdLinker, err error) {
 	l.env = env
 	for _, t := range env.Pipeline {
-		if t.ParentSet == nil || len(env.Holds.idsOf(t.ParentSet.Parent)) == 0 {
+		if t.ParentRule == nil || len(env.Holds.idsOf(t.ParentRule.Parent)) == 0 {
 			continue
 		}
 		for _, step := range t.Steps {
@@ -163,7 +163,7 @@ func newHoldLinker(env Env) (l holdLinker, err error) {
 			if err != nil {
 				return l, err
 			}
-			l.steps = append(l.steps, linkedStep{step, tables, t.ParentSet.Key, env.Holds.idsOf(t.ParentSet.Parent)})
+			l.steps = append(l.steps, linkedStep{step, tables, t.ParentRule.Key, env.Holds.idsOf(t.ParentRule.Parent)})
 		}
 	}
 	return l, nil

@@ -23,7 +23,7 @@ func TestHoldConditions(t *testing.T) {
 	db.Superuser("ALTER TABLE children OWNER TO neolane")
 	env := envOf(t, db)
 	env.Pipeline = []rules.Task{{
-		ParentSet: deletedDeliveries,
+		ParentRule: deletedDeliveries,
 		Steps: []rules.Step{
 			{On: rules.Table("NmsCouponValue"), Message: "iMessageId"},
 			{On: rules.Table("NmsTrackingLogRcp"), Link: "iDeliveryId", Paired: &rules.Paired{

@@ -10,7 +10,7 @@ import (
 )
 
 // compileParents compiles the parents for a database. If that is not possible, it adds notes and returns nil.
-func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
+func compileParents(p *Plan, s ParentRule, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
 	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
 		return nil, nil
@@ -60,7 +60,7 @@ func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, 
 }
 
 func (c *compiler) parentCondition() sqlexpr.Expr {
-	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
+	return c.anyRuleOf(c.plan.Task.ParentRule.Rules, row{"r", c.plan.Parents.Table})
 }
 
 // isParent is the condition that a row is one of the chosen parents. It evaluates the rules again, so that a parent is
@@ -140,7 +140,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		return nil, nil
 	}
 	p := &Plan{Task: t}
-	set, err := compileParents(p, *t.ParentSet, c.env)
+	set, err := compileParents(p, *t.ParentRule, c.env)
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,8 @@ type Task struct {
 	// Requires are earlier tasks that must succeed before this one runs. Tasks that were not selected, or had nothing to
 	// do, do not count.
 	Requires []string
-	// ParentSet is nil if the steps are independent. Otherwise they work on a set of parents and the rows that depend on
-	// them.
-	ParentSet *ParentSet
+	// ParentRule is nil if the steps are independent. Otherwise they work on parents and the rows that depend on these.
+	ParentRule *ParentRule
 	// Steps are executed in order: rows that depend on parents are deleted before the parents.
 	Steps []Step
 	// RollUp describes rows that are replaced by their sums, if any.
@@ -60,9 +59,9 @@ type Task struct {
 // StatisticsTask is the name of the task that vacuums. Tasks after it vacuum the tables that they empty themselves.
 const StatisticsTask = "statistics"
 
-// ParentSet describes the parents of a task. They are chosen once, when the task starts, so that no parent is
+// ParentRule describes the parents of a task. They are chosen once, when the task starts, so that no parent is
 // deleted without looking for its dependent rows. Every statement checks again that they still match.
-type ParentSet struct {
+type ParentRule struct {
 	// Key is the id column of the table Parent.
 	Parent, Key string
 	Rules       Rules
@@ -209,8 +208,8 @@ func (rule Rule) delays() (delays []campaign.Option) {
 }
 
 func (t Task) allRules() (all Rules) {
-	if t.ParentSet != nil {
-		all = t.ParentSet.Rules
+	if t.ParentRule != nil {
+		all = t.ParentRule.Rules
 	}
 	for _, s := range t.Steps {
 		all = slices.Concat(all, s.Rules)
@@ -241,10 +240,10 @@ func (t Task) WithoutDelays() Task {
 		return rest, len(rules) == 0 || len(rest) > 0
 	}
 	hasParents := false
-	if t.ParentSet != nil {
-		set := *t.ParentSet
+	if t.ParentRule != nil {
+		set := *t.ParentRule
 		set.Rules, hasParents = untimed(set.Rules)
-		t.ParentSet = &set
+		t.ParentRule = &set
 	}
 	var steps []Step
 	for _, s := range t.Steps {
@@ -254,7 +253,7 @@ func (t Task) WithoutDelays() Task {
 		}
 	}
 	if t.Steps = steps; !hasParents {
-		t.ParentSet = nil
+		t.ParentRule = nil
 	}
 	return t
 }
