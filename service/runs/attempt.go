@@ -33,7 +33,7 @@ import (
 const grace = 10 * time.Second
 
 var (
-	// The run goes on later, in another attempt: the pipeline stops without recording anything, as after a lost lease.
+	// The run continues in a later attempt: the pipeline stops without recording anything, as after a lost lease.
 	errStopping = fmt.Errorf("%w: this replica is stopping", cleanup.ErrLost)
 	errPaused   = fmt.Errorf("%w: the run is paused", cleanup.ErrLost)
 )
@@ -50,7 +50,7 @@ type attempt struct {
 	writing sync.Mutex
 	task    taskProgress
 
-	existing []int64 // of a restore: the entries that stay only because the keys of their rows exist again
+	existing []int64 // entries of which a restore left only rows whose keys exist again
 
 	mu         sync.Mutex
 	stopReason string // "" if the run need not stop
@@ -106,13 +106,13 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 }
 
 const (
-	// instructionsEvery is how often the instructions are read besides those that each batch reads.
+	// instructionsEvery is how often the instructions are read, in addition to each batch, which also reads them.
 	instructionsEvery = 500 * time.Millisecond
 	// pauseGrace is how long a statement may keep running after the run was paused.
 	pauseGrace = time.Second
 )
 
-// watchInstructions interrupts a statement that goes on after the run was paused, such as the count of a large table.
+// watchInstructions interrupts a statement that continues after the run was paused, such as the count of a large table.
 // Nothing is lost: the run continues after its last batch.
 func (a *attempt) watchInstructions(ctx context.Context, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(instructionsEvery)
@@ -165,8 +165,8 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	}
 	config := a.config(chosen, all)
 	if c.Plan != uuid.Nil {
-		// The scheduler may have started the run long after the plan was checked, and a run by hand may have ended while it
-		// waited for its window.
+		// A scheduled run may start long after its plan was checked, and a run by hand may have ended while it waited for its
+		// window.
 		maxAge := a.m.config.PlanMaxAge
 		if c.Resumed {
 			maxAge = math.MaxInt64
@@ -216,7 +216,7 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// config returns the configuration of the run's tasks, without what a dry run has found.
+// config returns the configuration of the run's tasks, without the results of dry runs.
 func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	c, config := a.claim, a.m.configure(all)
 	config.ID = c.RunID.String()
@@ -241,8 +241,8 @@ func (a *attempt) config(chosen []rules.Task, all TaskList) cleanup.Config {
 	return config
 }
 
-// awaitPredecessor ends the batch of the previous worker and waits until it has ended. Otherwise the next batch
-// would take the locks of the previous one for locks of other sessions.
+// awaitPredecessor ends the batch of the previous worker and waits until it has ended. Otherwise the next batch would
+// mistake the locks of the previous one for those of other sessions.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	a.m.endBatch(ctx, a.claim.RunID)
 	lock := advisoryLock(a.claim.RunID)

@@ -55,8 +55,8 @@ func awaited(err error) string {
 const (
 	// probeTimeout limits a write that finds out whether the database can be written.
 	probeTimeout = 1500 * time.Millisecond
-	// trustWrites is how long an answered write makes such a probe unnecessary, but never longer than a third of the
-	// lease. The database may have begun to wait for a standby since then.
+	// trustWrites is for how long a successful write replaces that of the probe, at most a third of the lease. It is
+	// short, because the database may begin to wait for a standby at any time.
 	trustWrites = 5 * time.Second
 )
 
@@ -82,8 +82,8 @@ func newDatabase(pool *pgxpool.Pool, lease time.Duration, log *slog.Logger) *dat
 	}
 }
 
-// waitsForStandby is a query whether a session of this role has been waiting for a synchronous standby for longer
-// than $1.
+// waitsForStandby selects whether a session of this role in this database has been waiting for a synchronous standby
+// for longer than $1.
 const waitsForStandby = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep'
 	AND state_change < clock_timestamp() - $1::interval
 	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database
@@ -109,8 +109,7 @@ func (d *database) within(ctx context.Context, limit time.Duration, do func(ctx 
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
-// write is like within, for a transaction with a synchronous COMMIT. Its success shows that the database can be
-// written.
+// write is like within, for a transaction with a synchronous COMMIT. If it succeeds, the database can be written.
 func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	err := d.within(ctx, limit, do)
 	if err == nil {

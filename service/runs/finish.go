@@ -44,7 +44,8 @@ func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) 
 	return store.GetRun(ctx, m.calls, id)
 }
 
-// endIdle ends a run in a transaction in which idle reports that no replica works on it. It counts and logs the end.
+// endIdle ends a run if idle, which it calls in the same transaction, reports that no replica works on the run. It
+// counts and logs the end.
 func (m *Manager) endIdle(
 	ctx context.Context, pool *pgxpool.Pool, id uuid.UUID, o outcome, idle func(tx pgx.Tx) (bool, error),
 ) error {
@@ -63,7 +64,7 @@ func (m *Manager) endIdle(
 	if ended == nil {
 		return err
 	}
-	if err != nil { // perhaps the COMMIT was only not answered
+	if err != nil { // the COMMIT may have succeeded without a response
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
 		defer cancel()
 		stored, getErr := store.GetRun(ctx, m.calls, id)
@@ -81,7 +82,7 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		if err := store.DisableSchedule(ctx, tx); err != nil {
 			return err
 		}
-		// SetIdentity waits for requests of runs that are in progress, and later requests wait for this transaction.
+		// SetIdentity waits for transactions that are starting runs, and later ones wait for this transaction.
 		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func (m *Manager) SetGuards(
 	return limits, refusals, err
 }
 
-// checkCampaignLimits fails with failure.Violations if limits change that only a Campaign database uses.
+// checkCampaignLimits fails with failure.Violations if a limit changes that applies only to Campaign databases.
 func checkCampaignLimits(current, changed guard.Limits) error {
 	var wrong failure.Violations
 	check := func(same bool, field, about string) {

@@ -144,8 +144,8 @@ func (a *attempt) Proceed(ctx context.Context) error {
 	return e.settle(e.send(ctx))
 }
 
-// Count retries the statement after a transient error. Otherwise the caller would assume that the table whose rows are
-// counted caused the error.
+// Count retries the statement after a transient error. Otherwise the caller would blame the table whose rows are
+// counted.
 func (a *attempt) Count(ctx context.Context, d purge.Delta) error {
 	e := a.newEntry(d)
 	for try := 1; ; try++ {
@@ -168,8 +168,8 @@ type entry struct {
 	instructions []string // the result of the statement, for store.ParseInstructions
 }
 
-// newEntry returns an entry that adds a batch to the ledger, or one that only asks whether to proceed if there is
-// nothing to count.
+// newEntry returns an entry that adds a batch to the ledger or, if there is nothing to count, one that only asks
+// whether to proceed.
 func (a *attempt) newEntry(d purge.Delta) *entry {
 	if a.task.unchanged(d) {
 		e := a.newQuestion()
@@ -305,7 +305,7 @@ const (
 	progressQuiet = 2
 )
 
-// writeProgress ignores errors, because the next batch finds out why an event could not be written.
+// writeProgress ignores errors, because the next batch would fail for the same reason and report it.
 func (a *attempt) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
@@ -331,16 +331,16 @@ func (a *attempt) writeProgress(ctx context.Context) {
 // to scan a long stretch of retained rows again.
 const writeEvery = time.Second
 
-// taskProgress is the state of the current task. The concurrent workers of its sweeps share it.
+// taskProgress is the state of the current task. The task's concurrent workers share it.
 type taskProgress struct {
 	mu       sync.Mutex
 	task     string // "" between tasks
 	progress store.Progress
 	changed  bool      // whether it changed since progress was last reported
-	expected int64     // how many rows the task is expected to have done in the end; negative if unknown
-	byKeys   int64     // how many more foreign keys have updated since then, which nobody expected
+	expected int64     // what progress.Done is expected to reach; negative if unknown
+	byKeys   int64     // rows that foreign keys have updated since then, which expected leaves out
 	since    time.Time // when this attempt started the task
-	before   int64     // how many rows the task had done by then
+	before   int64     // progress.Done at that time
 	written  time.Time // when the ledger was last written
 	cursor   purge.Cursor
 	known    store.Known
@@ -349,7 +349,7 @@ type taskProgress struct {
 	throttledSince time.Time
 }
 
-// start begins a task; p is what previous workers have counted of it.
+// start begins a task; p has the counts of previous workers.
 func (t *taskProgress) start(task string, p store.Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -389,7 +389,7 @@ func (t *taskProgress) knows() store.Known {
 	return t.known
 }
 
-// unchanged reports whether the ledger need not be written after such a batch.
+// unchanged reports whether the ledger need not be written after a batch with this delta.
 func (t *taskProgress) unchanged(d purge.Delta) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -434,8 +434,8 @@ func (t *taskProgress) done() int64 {
 	return t.progress.Done()
 }
 
-// report returns a progress event. ok is false between tasks, and if nothing has changed unless always is set. The
-// event has no expected number of rows once more rows were deleted or updated than expected.
+// report returns a progress event. ok is false between tasks, and if nothing has changed unless always is set. Its
+// RowsExpected is nil if the number is unknown or has been exceeded.
 func (t *taskProgress) report(always bool) (e store.Event, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

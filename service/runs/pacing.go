@@ -25,10 +25,10 @@ const (
 	idlePoll     = 20 * time.Millisecond
 )
 
-// Pause stores that the run is paused, and returns when no replica works on it any more. The worker reads this with its
-// next batch (attempt.follow), or during a long statement (attempt.watchInstructions). Its attempt ends with errPaused,
-// as after a lost lease: no task or run is recorded as ended, and nobody claims the run until it is resumed. Pause
-// fails with store.ErrNotFound, or errEnded.
+// Pause stores that the run is paused. It returns when no replica works on the run any more, or after awaitRelease. The
+// worker reads this with its next batch (attempt.follow), or during a long statement (attempt.watchInstructions). Its
+// attempt ends with errPaused, as after a lost lease: no task or run is recorded as ended, and nobody claims the run
+// until it is resumed. Pause fails with store.ErrNotFound, or errEnded.
 func (m *Manager) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
 	run, err := m.changeRun(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.RequestedBySchedule {
@@ -186,7 +186,8 @@ func (m *Manager) leaveSilentReplicas(ctx context.Context) error {
 	return nil
 }
 
-// endPauses ends the paused runs that were cancelled, were paused for too long, or have reached their time limit.
+// endPauses ends the paused runs that were cancelled, were paused for too long, or have reached their time limit. With
+// dryRuns it ends only dry runs.
 func (m *Manager) endPauses(ctx context.Context, dryRuns bool) error {
 	found, err := store.FindPausesToEnd(ctx, m.pool, m.config.MaxPause, dryRuns)
 	if err != nil {

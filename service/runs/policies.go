@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// DescribedPolicy is a policy with its warnings and details.
+// DescribedPolicy is a policy with its warnings.
 type DescribedPolicy struct {
 	policy.Policy
 	Warnings []message.Message
@@ -54,9 +54,9 @@ func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, e
 }
 
 type PolicyChange struct {
-	// Etag is the one that the caller has read, or empty.
+	// Etag is the one that the caller has read; "" skips the check.
 	Name, Etag string
-	// Make gets the current policy, or nil if there is none, and returns the new one. It is not used by DeletePolicy.
+	// Make gets the current policy, or nil if there is none, and returns the new one. DeletePolicy does not use it.
 	Make         func(before *policy.Policy) (policy.Policy, error)
 	ValidateOnly bool
 }
@@ -108,7 +108,7 @@ func (m *Manager) SetPolicy(ctx context.Context, c PolicyChange) (d DescribedPol
 	return d, m.awaitBatches(ctx, d.TaskName())
 }
 
-// DeletePolicy deletes a policy. When it returns, no run goes on by the policy. It fails with store.ErrNoPolicy, or
+// DeletePolicy deletes a policy. When it returns, no run still uses the policy. It fails with store.ErrNoPolicy, or
 // etag.ErrStale.
 func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
 	err := m.changePolicy(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
@@ -126,7 +126,7 @@ func (m *Manager) DeletePolicy(ctx context.Context, c PolicyChange) error {
 	return m.awaitBatches(ctx, policy.Prefix+c.Name)
 }
 
-// PolicyGrants returns statements that grant the role all that a policy needs; see policy.Policy.Grants.
+// PolicyGrants returns statements that grant the role the rights that a policy needs; see policy.Policy.Grants.
 func (m *Manager) PolicyGrants(ctx context.Context, p policy.Policy) (statements []string, err error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -181,13 +181,13 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// withDefaults returns a policy that has the service's undo if it has none: a run then takes the rights for that.
+// withDefaults returns the policy with the service's undo if it has none of its own, because undo needs further rights.
 func (m *Manager) withDefaults(p policy.Policy) policy.Policy {
 	p.Undo = cmp.Or(p.Undo, &m.config.Undo)
 	return p
 }
 
-// policyEnv returns the environment of all tasks, including the given policy, as a run has it now.
+// policyEnv returns the environment that a run would have now if the policy were stored.
 func (m *Manager) policyEnv(ctx context.Context, tx pgx.Tx, p policy.Policy) (env rules.Env, err error) {
 	config, err := m.readConfig(ctx, tx)
 	if err != nil {
@@ -266,7 +266,8 @@ func policyWarnings(
 	return found, err
 }
 
-// countRefused counts the rows that match now, and that foreign keys keep. It gives up after two seconds.
+// countRefused counts the matching rows that foreign keys keep from being deleted. counted is false if that is not
+// possible, or if a query takes longer than two seconds.
 func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy) (rows int64, counted bool) {
 	compiled, err := rules.Compile(s.Task(), env)
 	if err != nil || len(compiled.Jobs) == 0 {
@@ -276,10 +277,10 @@ func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy)
 	if err != nil {
 		return 0, false
 	}
-	defer func() { _ = within.Rollback(ctx) }() // also of the timeouts
+	defer func() { _ = within.Rollback(ctx) }() // also undoes the timeouts
 	_, err = within.Exec(ctx, "SET LOCAL statement_timeout = '2s'; SET LOCAL lock_timeout = '500ms'")
 	for _, j := range compiled.Jobs {
-		if err != nil || j.Refused.IsZero() || j.Newest != nil { // the newest rows are not in the condition
+		if err != nil || j.Refused.IsZero() || j.Newest != nil { // the condition does not leave out the newest rows
 			return 0, false
 		}
 		var n int64
@@ -290,7 +291,7 @@ func countRefused(ctx context.Context, tx pgx.Tx, env rules.Env, s store.Policy)
 	return rows, err == nil
 }
 
-// covering returns the other tasks that change rows of the table.
+// covering returns the other tasks that change rows of the table, or that may do so because they do not compile.
 func covering(env rules.Env, self string, table *campaign.Table) (names []string) {
 	env.DryRun = true // so that missing rights on other tables do not matter
 	for _, t := range env.Pipeline {

@@ -1,13 +1,13 @@
-// Package runs starts, lists, watches, cancels and executes runs, and manages the schedule, holds, guards and
-// policies. It stores all of that in the database that is cleaned, in the service's own schema. Replicas are therefore
-// stateless, and any of them can do anything with any run.
+// Package runs starts, lists, watches, cancels and executes runs, and manages the schedule, holds, guards and policies.
+// All of this is stored in the database that is cleaned, in the service's own schema. Replicas are therefore stateless,
+// and any replica can handle any run.
 //
-// Package service calls the Manager, whose methods stand in a file for each subject. Calls only change what is stored;
-// each replica's worker (worker.go) finds it there. It claims a run for the duration of a lease. Each claim begins a
-// new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease loses
-// its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and is its journal
-// (journal.go): with each batch it writes the counts, and reads whether the run was paused or cancelled, or has another
-// pace.
+// Package service calls the Manager, whose methods are in one file per subject. Calls only change stored state, on
+// which each replica's worker (worker.go) acts. The worker claims a run for the duration of a lease. Each claim begins
+// a new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease
+// loses its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and keeps its
+// journal (journal.go): with each batch it writes the counts, and reads whether the run was paused or cancelled, or got
+// another pace.
 package runs
 
 import (
@@ -58,10 +58,10 @@ type Config struct {
 	Standby cleanup.Standby
 	// Lease is how long a run may go without a renewal before another replica takes it over; 0 means DefaultLease.
 	Lease time.Duration
-	// PollEvery is how often a replica checks whether a scheduled run is due, and whether a run waits in case a
-	// notification was missed; 0 means DefaultPollEvery.
+	// PollEvery is how often a replica checks whether a scheduled run is due and, in case a notification was missed,
+	// whether a run waits to be claimed; 0 means DefaultPollEvery.
 	PollEvery time.Duration
-	// Replica and Version are the names of this process and of the program's version. They are shown to people.
+	// Replica is the name of this process, and Version that of the program's version.
 	Replica string
 	Version string
 	// Instance is the name of the service with all its replicas. Only the instance that owns a database cleans it.
@@ -70,36 +70,36 @@ type Config struct {
 	// SampleEvery is how often a replica checks whether to sample the tables, which is done daily and after each run;
 	// 0 means never.
 	SampleEvery time.Duration
-	// OnlyFollowed means that this replica executes only the runs whose events callers follow through it: not those
-	// that another process has left interrupted.
+	// OnlyFollowed limits this replica to runs that are passed to Follow, so that it does not resume runs that other
+	// processes left interrupted.
 	OnlyFollowed bool
 	// KeepSchedule means that this replica starts scheduled runs.
 	KeepSchedule bool
 	// History is how long ended runs are stored, with their events; 0 means DefaultHistory.
 	History time.Duration
-	// PlanMaxAge is how old a saved plan may be; 0 means DefaultPlanMaxAge.
+	// PlanMaxAge is how old a saved plan may be when a run follows it; 0 means DefaultPlanMaxAge.
 	PlanMaxAge time.Duration
 	// DefaultPace is the pace of runs whose request names none; "" means pace.Balanced.
 	DefaultPace pace.Pace
-	// Undo is how long the trash keeps deleted rows if the request of a run does not set it; 0 means not at all.
-	// UndoMaxBytes is how large the trash of all runs may become.
+	// Undo is how long the trash keeps deleted rows unless the run's request, the task's policy or the schedule sets it; 0
+	// means not at all. UndoMaxBytes limits the trash of all runs; 0 means trash.DefaultMaxBytes.
 	Undo         time.Duration
 	UndoMaxBytes int64
-	// MaxPause is how long a run may be paused before it ends; 0 means DefaultMaxPause.
+	// MaxPause is how long a caller may pause a run before it is cancelled; 0 means DefaultMaxPause.
 	MaxPause time.Duration
-	// In Settings, Workers is DefaultWorkers if it is 0, and Pace is not used because each run has its own.
+	// In Settings, 0 Workers means DefaultWorkers, and Pace is ignored because each run has its own.
 	purge.Settings
 	MidSourcing cleanup.MidSourcing
 	// VacuumTruncate lets VACUUM return free space at the end of a table to the system, for which it locks the table
 	// exclusively.
 	VacuumTruncate bool
-	// Tasks says which tasks there are; its Profile is ProfileAuto if it is "".
+	// Tasks provides the tasks.
 	Tasks  TaskSource
 	Notify notify.Config
 }
 
-// Manager is what package service calls to work with runs, the schedule, holds, guards and policies. Work and Listen
-// must be running while its other methods are used.
+// Manager manages runs, the schedule, holds, guards and policies for package service. Work and Listen must be running
+// while it serves calls.
 type Manager struct {
 	*eventlog.Log
 	Tasks      TaskSource
@@ -120,7 +120,7 @@ type Manager struct {
 	mu       sync.Mutex
 	waits    map[uuid.UUID]string // what each of its runs waits for; "" for a run that does not wait
 	followed []uuid.UUID          // the only runs that it works on if Config.OnlyFollowed is set
-	// saidOnHold is when the log last said that a hold keeps trash that is due.
+	// saidOnHold is when it was last logged that a hold keeps expired trash.
 	saidOnHold time.Time
 }
 
@@ -162,10 +162,10 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Metrics returns metrics of this replica's work, and of the database's figures about all replicas.
+// Metrics returns the metrics of this replica's work, and those about all replicas that are read from the database.
 func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 
-// Own fails with a failure.Refusal if another instance owns the database, or it is a copy.
+// Own fails with a failure.Refusal if another instance owns the database, or if the database is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
 func (m *Manager) readConfig(ctx context.Context, db campaign.Querier) (cleanup.Config, error) {
@@ -191,11 +191,11 @@ type About struct {
 	Instance string
 	Database string // the name of the database
 	Host     string // of the database server: HOST:PORT, or the folder of its socket
-	Campaign bool   // whether it is served as one of Campaign
+	Campaign bool   // whether it is cleaned as a Campaign database
 	Replicas []store.Replica
 	History  time.Duration
 	PlanAge  time.Duration // the greatest age of a saved plan that a run may follow
-	Undo     time.Duration // how long the trash keeps the rows of a run whose request does not set it
+	Undo     time.Duration // as in Config
 }
 
 func (m *Manager) About(ctx context.Context) (*About, error) {
@@ -251,7 +251,7 @@ func (m *Manager) List(
 	if _, exists := list.Find(f.Task); exists {
 		return nil, "", nil
 	}
-	// The task may have been removed, and have runs that only the other fields of the filter leave out.
+	// A removed task may have runs that the rest of the filter leaves out.
 	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
 	if err == nil && len(page) == 0 {
 		err = failure.Field("task", fmt.Sprintf("no such task %q", f.Task))

@@ -107,8 +107,7 @@ func (m *Manager) SetSchedule(
 }
 
 // tickSchedule starts a run that is due, or that was left pending by a replica that does not keep the schedule. It also
-// stores the default schedule if none is stored. If several replicas call it at the same time, only one of them
-// does it.
+// stores the default schedule if none is stored. If several replicas call it at the same time, only one of them acts.
 func (m *Manager) tickSchedule(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -146,8 +145,8 @@ func insertDefaultSchedule(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// skipMissed sets a new next time for a schedule that was stored on another timeline. A missed run is not caught
-// up, because in the data of this timeline it might delete other rows than expected.
+// skipMissed sets a new next time for a schedule that was stored on another timeline. A missed run is not made up for,
+// because on this timeline it might delete other rows than expected.
 func (m *Manager) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	stored, err := store.LockScheduleOfOtherTimeline(ctx, tx)
 	if err != nil || stored == nil {

@@ -35,7 +35,7 @@ var ErrNoTasks = failure.New(
 var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 
 type Request struct {
-	Tasks           []string // empty for all tasks
+	Tasks           []string // empty for all that are enabled
 	SkipTasks       []string
 	DryRun          bool
 	ContinueOnError bool
@@ -67,7 +67,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	if err := req.validate(list); err != nil {
 		return nil, err
 	}
-	digest, err := req.digest() // of the request as it came, before the tasks of a plan replace its tasks
+	digest, err := req.digest() // of the original request: insert replaces its tasks by those of the plan
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, diges
 	return store.FindRequested(ctx, db, id, digest)
 }
 
-// insert returns nil if the slots are taken, or if another call stores the same request.
+// insert returns nil if the slots are taken, or if another call has stored the same request.
 func (m *Manager) insert(
 	ctx context.Context, tx pgx.Tx, list TaskList, req Request, digest []byte,
 ) (*store.Run, error) {
@@ -325,7 +325,7 @@ func tooManyDryRuns(req Request) error {
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }
 
-// Follow lets this replica execute a run if it executes only those that are followed; see Config.OnlyFollowed.
+// Follow lets a replica with Config.OnlyFollowed execute the run. Other replicas need not call it.
 func (m *Manager) Follow(run string) {
 	id, err := uuid.Parse(run)
 	if err != nil || !m.config.OnlyFollowed {

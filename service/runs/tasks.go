@@ -20,13 +20,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// TaskList has the tasks in the order of a run: those of package tasks, then those on other databases. Policies come
-// before the task of package tasks that vacuums.
+// TaskList has the tasks in the order of a run: built-in tasks, then external ones. Policies come before the built-in
+// task that vacuums.
 type TaskList struct {
-	// NoCampaign means that the database is not the application's, so that package tasks has nothing to do there.
+	// NoCampaign means that the database is not Campaign's, so that there are no built-in tasks.
 	NoCampaign bool
 	Tasks      []rules.Task
-	// External has the tasks on other databases, by name.
+	// External has the external tasks, by name.
 	External map[string]external.Task
 }
 
@@ -41,7 +41,8 @@ func (l TaskList) Unknown(name string) string {
 	return fmt.Sprintf("unknown task %.64q%s", name, l.Similar(name))
 }
 
-// Similar completes an error about an unknown task; policies are easily named without their prefix.
+// Similar returns a hint for the end of an error about an unknown task. It also finds policies that were named without
+// their prefix.
 func (l TaskList) Similar(name string) string {
 	return cmp.Or(flags.Similar(name, l.Names()), flags.Similar(policy.Prefix+name, l.Names()))
 }
@@ -74,7 +75,7 @@ func (l TaskList) Find(name string) (t rules.Task, ok bool) {
 
 type TaskSource struct {
 	Profile Profile
-	// External has the tasks on other databases; nil if there are none.
+	// External provides the external tasks; nil if there are none.
 	External external.Source
 }
 
@@ -86,7 +87,7 @@ func (s TaskSource) Read(ctx context.Context, db campaign.Querier) (TaskList, er
 	return s.With(ctx, db, stored)
 }
 
-// With returns the tasks as Read does, with the given policies instead of the stored ones.
+// With is like Read, but uses the given policies instead of the stored ones.
 func (s TaskSource) With(ctx context.Context, db campaign.Querier, given []store.Policy) (TaskList, error) {
 	l := TaskList{External: map[string]external.Task{}}
 	var err error
@@ -143,8 +144,8 @@ func (s TaskSource) Resolve(
 }
 
 // selectKeepers finds, among the tables with the names $1 in lower case, those with foreign keys that keep rows of
-// other tables from being deleted. A table counts with those whose rows are deleted with its rows, as in
-// campaign.Table.Keeping.
+// other tables from being deleted. As in campaign.Table.Keeping, a table includes those whose rows are deleted along
+// with its rows.
 const selectKeepers = `WITH RECURSIVE key AS (
   SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid)::oid AS child,
     COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid AS parent, k.confdeltype AS action
@@ -157,8 +158,8 @@ SELECT DISTINCT keeping.name, kept.name
 FROM key k JOIN going kept ON kept.oid = k.parent JOIN going keeping ON keeping.oid = k.child
 WHERE k.action IN ('a', 'r') AND keeping.top <> kept.top AND k.child <> kept.top`
 
-// readKeepers returns, by table, the tables whose rows keep its rows from being deleted, directly or through others of
-// them. All names are in lower case.
+// readKeepers returns, for each table, those of the given ones whose rows keep its rows from being deleted, directly or
+// through others. All names are in lower case.
 func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string]map[string]bool, error) {
 	keepers := map[string]map[string]bool{}
 	if len(names) < 2 {
@@ -190,9 +191,9 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 	return keepers, nil
 }
 
-// orderPolicies orders policies by name, except that rows that keep others from being deleted by a foreign key are
-// deleted before those. Otherwise only the next run could delete the others. Tables that keep rows of each other stay
-// in the order of the names.
+// orderPolicies orders policies by name, except that rows go first if their foreign keys keep other rows from being
+// deleted. Otherwise only the next run could delete the others. Policies of tables that keep each other's rows stay in
+// the order of their names.
 func orderPolicies(ctx context.Context, db campaign.Querier, stored []store.Policy) (ordered []rules.Task, err error) {
 	stored = slices.SortedFunc(slices.Values(stored), func(a, b store.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	var names []string
@@ -228,7 +229,7 @@ type Profile string
 const (
 	// ProfileAuto means ProfileCampaign if the database has tables of the application, otherwise ProfileNone.
 	ProfileAuto Profile = "auto"
-	// ProfileCampaign has the tasks of package tasks, which fail without the application's tables.
+	// ProfileCampaign has the built-in tasks, which fail without the application's tables.
 	ProfileCampaign Profile = "campaign"
 	// ProfileNone has none of these tasks.
 	ProfileNone Profile = "none"
@@ -250,7 +251,7 @@ func (p *Profile) Set(text string) error {
 
 func (*Profile) Type() string { return "string" }
 
-// NoCampaign reports whether the database has none of the built-in tasks.
+// NoCampaign reports whether the profile has no built-in tasks for this database.
 func (p Profile) NoCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
 	switch p {
 	case ProfileNone:

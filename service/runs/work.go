@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// pruneEvery is how often old runs are deleted; more often if runs are stored for a shorter time.
+	// pruneEvery is how often old runs are deleted, unless they are stored for a shorter time.
 	pruneEvery = time.Hour
 	// expireEvery is how often expired trash is deleted.
 	expireEvery = time.Minute
@@ -21,13 +21,15 @@ const (
 	sayOnHoldEvery = time.Hour
 	// planAges sets how long the results of dry runs are stored, as a multiple of the greatest age of a saved plan.
 	planAges = 2
-	// heartbeatEvery is how often a replica records that it is running; replicaTimeout is when it counts as gone.
+	// heartbeatEvery is how often a replica records that it is running. Without a record for replicaTimeout it counts as
+	// gone.
 	heartbeatEvery = 30 * time.Second
 	replicaTimeout = 2 * time.Minute
 )
 
-// Work claims runs and executes them until the context ends. It then lets the current batches finish and releases
-// its runs. It also starts scheduled runs, deletes old runs, and samples the tables.
+// Work claims runs and executes them until the context ends. It then lets the current batches finish and releases its
+// runs. It also does the periodic work of a replica, such as starting scheduled runs, deleting old ones and sending
+// notifications.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -54,7 +56,7 @@ func (m *Manager) Work(ctx context.Context) {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "start scheduled runs", m.tickSchedule) })
 	}
 	if m.config.SampleEvery > 0 {
-		// The first one waits, because runs may be waiting for a replica that starts.
+		// Wait first, because runs may be waiting for this replica to start.
 		for what, do := range map[string]func(context.Context) error{
 			"sample the tables": m.sampler.Tick,
 			"make a forecast":   m.Forecaster.Tick,

@@ -103,7 +103,7 @@ type claim struct {
 	started    bool     // whether the first task of todo was started
 	succeeded  map[string]bool
 	policies   map[string]bool          // the tasks after whose failure the run always continues
-	failed     bool                     // whether a task has failed that is no policy
+	failed     bool                     // whether a task other than a policy has failed
 	unmet      map[string]bool          // the tasks that have failed, or were not run because another one failed
 	gaveUp     bool                     // whether a task failed because of too many failed attempts
 	cursor     purge.Cursor             // the position within the current task
@@ -134,7 +134,7 @@ func (m *Manager) claimWaiting(ctx context.Context) (*claim, error) {
 	if exist, err := waiting.Exist(ctx, m.pool); err != nil || !exist {
 		return nil, err
 	}
-	if err := m.database.checkWritable(ctx); err != nil { // or the claim may be committed, and nothing else
+	if err := m.database.checkWritable(ctx); err != nil { // otherwise the claim might be committed, but nothing after it
 		return nil, err
 	}
 	owns, err := m.owner.Owns(ctx, m.pool)
@@ -147,8 +147,8 @@ func (m *Manager) claimWaiting(ctx context.Context) (*claim, error) {
 	return m.claim(ctx, waiting, "", "")
 }
 
-// claim claims a run and logs to it why it is resumed, unless that is the reason that was reported last. reason is
-// "" if another replica had the run before. claim returns nil if there is no run to claim.
+// claim claims a run and writes to its log why it was resumed, unless the log last reported the same reason. An empty
+// reason means that another replica had the run before. claim returns nil if there is no run to claim.
 func (m *Manager) claim(ctx context.Context, from store.ClaimQuery, reason, reported string) (*claim, error) {
 	begun := time.Now()
 	var c *claim
@@ -169,7 +169,7 @@ func (m *Manager) claim(ctx context.Context, from store.ClaimQuery, reason, repo
 }
 
 // verify finds out whether a claim was committed although its COMMIT was not answered. It tries until the lease has
-// expired, and returns nil if the claim was committed, otherwise the error of the COMMIT.
+// expired. It returns nil if the claim was committed, otherwise the error of the COMMIT.
 func (m *Manager) verify(ctx context.Context, c *claim, until time.Time, commit error) error {
 	errCommitted := errors.New("the claim was committed")
 	for time.Now().Before(until) && ctx.Err() == nil {
@@ -324,10 +324,10 @@ func (m *Manager) release(ctx context.Context, c *claim) {
 // interruption is why an attempt ended before the run did.
 type interruption struct {
 	err error
-	// awaited is why the database had to be waited for; "" for any other reason. If it is set, the attempt does not count
-	// as failed.
+	// awaited is the state of the database that ended the attempt, such as a full disk; "" if something else did. If it is
+	// set, the attempt does not count as failed.
 	awaited string
-	// later is the reason to wait after that.
+	// later is why the run had to wait after that; "" if it did not.
 	later string
 }
 
@@ -387,8 +387,9 @@ func (m *Manager) reclaim(ctx context.Context, c *claim, err error, pause backof
 	}
 }
 
-// abandon leaves a run that has ended or that another replica has claimed. It writes the reason to the run's log,
-// which was not possible before. If the run ended here by a COMMIT that was not answered, it records the end now.
+// abandon leaves a run that has ended or that another replica has claimed. If the run is active, it writes the reason
+// to the run's log, which was not possible before. If this replica ended the run with a COMMIT that was not answered,
+// it reports the end now.
 func (m *Manager) abandon(ctx context.Context, c *claim, cause *interruption) error {
 	var endedHere *store.Run
 	err := m.database.within(ctx, m.database.timeout, func(ctx context.Context) error {
@@ -413,7 +414,7 @@ func (m *Manager) abandon(ctx context.Context, c *claim, cause *interruption) er
 	if err == nil && endedHere != nil {
 		m.reportEnd(endedHere)
 	}
-	if errors.Is(err, store.ErrFenced) { // the database was replaced by one in which no replica has the run
+	if errors.Is(err, store.ErrFenced) { // the server was restarted or replaced, and no replica has claimed the run since
 		return nil
 	}
 	return err
@@ -433,8 +434,8 @@ func (m *Manager) wakeWorker() {
 	}
 }
 
-// Ready fails while the database cannot be written, or while a run of this worker waits for that. The error says
-// what is awaited, and may be shown to any caller. Ready queries the database at most once a second.
+// Ready fails while the database cannot be written, or while a run of this worker waits for it. The error names the
+// cause, and may be shown to any caller. Ready queries the database at most once a second.
 func (m *Manager) Ready(ctx context.Context) error {
 	if err := m.database.checkWritable(ctx); err != nil {
 		return err

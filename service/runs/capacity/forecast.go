@@ -1,6 +1,6 @@
-// Package capacity answers how much there is and how much will be: which tables there are, how fast they grow, which
-// task covers them or which policy would, and whether runs keep up with what becomes obsolete. It samples the tables
-// once a day and after each run, on one replica. Package runs samples and forecasts, package service lists tables.
+// Package capacity reports which tables exist and how fast they grow, which task covers them or which policy would, and
+// whether runs keep up with what becomes obsolete. It samples the tables once a day and after each run, on one replica.
+// Package runs samples and forecasts, package service lists tables.
 package capacity
 
 import (
@@ -28,7 +28,7 @@ const maxForecastAge = time.Minute
 type Task struct {
 	insight.Due
 	Outlook
-	// NextRun is how many rows the next run will find, and Took how long it will work on them; 0 if unknown.
+	// NextRun is how many rows the next run will find, and Took how long it is expected to take for them; 0 if unknown.
 	NextRun int64
 	Took    time.Duration
 }
@@ -43,8 +43,8 @@ type Forecast struct {
 	Size             Size
 }
 
-// Forecaster makes one forecast at a time. It also records one after each sampling of the tables, while no run
-// works.
+// Forecaster makes one forecast at a time. It also records one after each sampling of the tables, when no run is queued
+// or running.
 type Forecaster struct {
 	Pool  *pgxpool.Pool
 	Owner *store.Owner
@@ -140,7 +140,7 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 }
 
 // isForecastDue is the SQL condition that a forecast has to be recorded: the tables have been sampled since the last
-// one, but not in the last five minutes, because runs may follow each other, and no run is queued or works.
+// one, no run is queued or running, and the sampling is at least five minutes old, because another run may follow soon.
 const isForecastDue = `
 EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
   AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
@@ -179,8 +179,8 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks whose trend the last forecast of any replica has, and whether they fall behind.
-// Forecasts that are more than two days old do not count.
+// FallingBehindTasks returns whether tasks fall behind, by the last forecast of any replica. It leaves out tasks
+// without a trend, and forecasts that are more than two days old.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE trend <> '' AND forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)
@@ -197,8 +197,8 @@ func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bo
 }
 
 // selectNights reads the results of the last runs for each task, newest first, and how long the tasks worked, without
-// pauses. It leaves out cancelled runs, because they show nothing. A task that was not run was kept from it by the
-// failed task on which it depends, or else by the last one before it.
+// pauses. It leaves out runs that callers cancelled, because they show nothing. If a task was not run, the query names
+// the failed task that prevented it: the one on which it depends, or else the last one before it.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
@@ -249,13 +249,13 @@ func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error
 type Trend string
 
 const (
-	// Unknown means that nothing is known about the task.
+	// Unknown means that the task's rows are unknown, or that no run is expected.
 	Unknown Trend = ""
 	// InBalance means that each run deletes everything that is obsolete.
 	InBalance Trend = "IN_BALANCE"
-	// CatchingUp means that some rows wait for later runs, and that they become fewer.
+	// CatchingUp means that runs leave some obsolete rows to later ones, and that these become fewer.
 	CatchingUp Trend = "CATCHING_UP"
-	// FallingBehind means that some rows wait for later runs, and that they become more.
+	// FallingBehind means that runs leave some obsolete rows to later ones, and that these become more.
 	FallingBehind Trend = "FALLING_BEHIND"
 )
 
@@ -268,11 +268,11 @@ const (
 	Locks       Bound = "LOCKS"        // tables or rows remained locked
 	Failing     Bound = "FAILING"      // the task failed, or was refused
 	NotReached  Bound = "NOT_REACHED"  // the run ended before the task, because another one failed
-	// NotScheduled means that no run is scheduled, and that none has ended lately.
+	// NotScheduled means that no run is scheduled, and that none has started lately.
 	NotScheduled Bound = "NOT_SCHEDULED"
 )
 
-// Night is what one run did of a task.
+// Night is what one run did for a task.
 type Night struct {
 	Start time.Time
 	Rows  int64
@@ -282,10 +282,11 @@ type Night struct {
 	FailingTask string
 }
 
-// Outlook says how a task will do.
+// Outlook is the forecast for a task.
 type Outlook struct {
 	Trend Trend
-	// At is when a task that catches up will have caught up, or since when a task falls behind; zero if unknown.
+	// At is when a task that is catching up will finish, or when a task began, or will begin, to fall behind; zero if
+	// unknown.
 	At    time.Time
 	Bound Bound
 	// FailingTask is as in the last Night.
@@ -302,7 +303,7 @@ type member struct {
 }
 
 // judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means no
-// limit. Without a schedule, the last runs show whether they are started by hand.
+// limit. Without a schedule, more runs are expected only if one started lately.
 func judge(now time.Time, pipeline []member, budget time.Duration, scheduled bool) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
@@ -319,7 +320,7 @@ func judge(now time.Time, pipeline []member, budget time.Duration, scheduled boo
 	return outlooks
 }
 
-// minRows is how many rows a night must have to show how fast a task is. recentRates is how many such nights count.
+// minRows is how many rows a night needs to count for the rate of a task. recentRates is how many such nights count.
 const (
 	minRows     = 1_000
 	recentRates = 7
@@ -340,8 +341,8 @@ func medianRate(nights []Night) float64 {
 	return rates[len(rates)/2]
 }
 
-// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before
-// and stop when their budget is used up.
+// simulate returns how many rows of each task are left after each of the next nights, if runs are as fast as before and
+// stop when their budget is used up. A task without a known rate is taken to leave none.
 func simulate(pipeline []member, rates []float64, budget time.Duration) [][insight.ForecastDays]float64 {
 	left := make([][insight.ForecastDays]float64, len(pipeline))
 	backlog := make([]float64, len(pipeline))
@@ -368,12 +369,11 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][insig
 	return left
 }
 
-// lately is how long ago a run may have begun that is not of the schedule, for others to be expected: a cron job may
-// start them.
+// lately is how long after the start of an unscheduled run more of them are expected: a cron job may start them.
 const lately = 48 * time.Hour
 
-// outlook assesses a task by its past nights, and by what the next nights will leave. runs is set if runs are to be
-// expected.
+// outlook assesses a task by its past nights, and by the rows that the simulation leaves after the next ones. runs says
+// whether runs are expected.
 func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, runs bool) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
@@ -413,7 +413,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 	return o
 }
 
-// hasWork reports whether rows are obsolete, or will be in the days of the forecast.
+// hasWork reports whether rows are obsolete, or will be within the forecast.
 func (m member) hasWork() bool { return m.due.Now > 0 || m.due.PerDay != [insight.ForecastDays]int64{} }
 
 // lasting is for how many nights a backlog must grow to count as a trend.
@@ -431,8 +431,8 @@ func grows(left [insight.ForecastDays]float64) bool {
 
 func night(now time.Time, i int) time.Time { return now.Add(time.Duration(i) * 24 * time.Hour) }
 
-// bounded returns since when the task has not deleted everything that was obsolete, and what kept it from that; ""
-// if the last run deleted everything.
+// bounded returns since when runs have not deleted everything that was obsolete, and what kept the last one from it; ""
+// if the last one deleted everything.
 func (m member) bounded() (since time.Time, bound Bound) {
 	for i, n := range m.nights {
 		if n.Bound == "" {
@@ -445,14 +445,13 @@ func (m member) bounded() (since time.Time, bound Bound) {
 	return since, bound
 }
 
-// recentRuns is how many nights show how much runs delete. recentArrivals is how many show how much becomes
-// obsolete.
+// recentRuns is over how many nights usual averages, and recentArrivals over how many arrivals does.
 const (
 	recentRuns     = 3
 	recentArrivals = 7
 )
 
-// usual returns the average of the last nights in which something kept runs from deleting everything.
+// usual returns the average number of rows in the last nights with a bound.
 func (m member) usual() float64 {
 	rows, nights := int64(0), 0
 	for _, n := range m.nights[:min(recentRuns, len(m.nights))] {

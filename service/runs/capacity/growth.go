@@ -40,7 +40,7 @@ SELECT $1::timestamptz, (SELECT max(time) FROM cleanupd.table_sampling),
   COALESCE((SELECT max(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '30 days'),
     (SELECT min(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '7 days'))`
 
-// selectPast reads the sizes at two samplings, $1 and $2, and the rows that were counted since $1.
+// selectPast reads the sizes at two samplings, $1 and $2, and the rows inserted and deleted since $1.
 const selectPast = `
 SELECT t.name, t.first_time, week.bytes, month.bytes, COALESCE(since.inserted, 0), COALESCE(since.deleted, 0),
   COALESCE(since.reset, false)
@@ -133,7 +133,7 @@ FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
 WHERE t.name = ANY ($1::text[])
 ORDER BY t.name, s.time`
 
-// readHistory returns the last 30 days, by name of the table. It only has points where the size had changed.
+// readHistory returns the last 30 days, by name of the table. Days without a change have no point.
 func readHistory(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
 	rows, _ := db.Query(ctx, selectHistory, names, now.Add(-historyDays*day))
 	history := map[string][]Point{}

@@ -63,8 +63,8 @@ func (s *Sampler) Tick(ctx context.Context) error {
 	})
 }
 
-// lock reports in locked that a sampling is due and that no other replica makes it. last is nil if there was no
-// sampling before.
+// lock locks the sampler. locked means that a sampling is due and no other replica is making it. last is nil if there
+// was no sampling before.
 func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err error) {
 	err = tx.QueryRow(ctx, "SELECT last_time FROM cleanupd.table_sampler WHERE "+isSamplingDue+" FOR UPDATE SKIP LOCKED").
 		Scan(&last)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Sequence is a sequence, with the limit of the ids that it gives.
+// Sequence is a sequence, with its limit and how fast it approaches it.
 type Sequence struct {
 	// Name is quoted, with the schema.
 	Name string
@@ -38,10 +38,10 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// allSequences is a WITH clause. It selects the ascending sequences outside the system's schemas that do not start over
-// at their end. last_value is NULL if a sequence has not given a value, or if the role cannot read it. A column of a
-// domain has the type on which the domain is based. The application takes the ids of all its tables, which have 32
-// bits, from XtkNewId, to which no column refers.
+// allSequences is a WITH clause. It selects the ascending sequences outside the system's schemas that do not cycle.
+// last_value is NULL if a sequence has not been used, or if the role cannot read it. A column of a domain has the type
+// on which the domain is based. The application takes all its ids, which have 32 bits, from XtkNewId, to which no
+// column refers.
 const allSequences = `
 WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
@@ -75,9 +75,8 @@ sequences AS (
     AND c.relpersistence <> 't')
 `
 
-// Sequences returns the sequences that the role can read and that have given a value. The first ones are those that
-// will reach their limits first. Values per day are computed from the oldest sample that is between one and 30 days
-// old.
+// Sequences returns the sequences that the role can read and that have been used. The first ones are those that will
+// reach their limits first. Values per day are computed from the oldest sample that is between one and 30 days old.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	rows, _ := db.Query(
 		ctx,

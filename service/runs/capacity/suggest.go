@@ -13,11 +13,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Limits say from which size or growth on a policy is suggested for a table.
+// Limits are the size and the growth above which a policy is suggested for a table.
 type Limits struct {
 	Bytes int64
-	// GrowthPercent is the growth per day in percent of the size. It counts only for tables of GrowthBytes or more,
-	// since empty tables double easily.
+	// GrowthPercent is the growth per day in percent of the size. It counts only for tables of GrowthBytes or more, since
+	// small tables double easily.
 	GrowthPercent float64
 	GrowthBytes   int64
 	// Days is how long the suggested policy keeps rows.
@@ -51,9 +51,9 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + task
 }
 
-// suggest returns nil if no policy is suggested. That is so for the application's own tables, because their rows depend
-// on each other without foreign keys, and unless all is set for tables within the limits, and for those whose dates do
-// not show the age of a row.
+// suggest returns nil for tables that are covered, for the application's own tables, because their rows depend on each
+// other without foreign keys, and, unless all is set, for tables within the limits and those whose dates do not show
+// the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != insight.Ordinary && t.Kind != insight.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -77,7 +77,7 @@ func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Tim
 	}
 	date, expiry := bestDate(t.Dates, now), expiryOf(t.Dates)
 	switch {
-	case expiry != nil: // by their age, rows would be deleted that are valid, and others kept that are not
+	case expiry != nil: // a limit on their age would delete valid rows and keep expired ones
 		s.Policy, s.Column, s.ColumnReason = name, expiry.Column, whyColumn(*expiry)
 		if expiry.IsDay {
 			s.Days = 1 // with 0, rows would be deleted on their last day
@@ -131,7 +131,7 @@ var (
 		`expir|valid|until|due|plan|schedul|next|delet|renew|matur|(^|_|ts)(end|dob)`)
 )
 
-// expiry matches the names of dates from which on a row is not needed.
+// expiry matches the names of dates at which a row expires.
 var expiry = regexp.MustCompile(
 	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
@@ -147,11 +147,11 @@ func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
 	return &dates[i]
 }
 
-// maxAge limits columns whose name does not say what they hold: if one has older dates, it is not about the age of
-// rows.
+// maxAge applies to columns whose names do not say what they hold: one with older dates does not show the age of rows.
 const maxAge = 40 * 365 * 24 * time.Hour
 
-// tellsAge reports whether a date may show the age of rows. It must not be about a plan or a person, nor in the future.
+// tellsAge reports whether a date may show the age of rows. It must not be the date of a plan or of a person's life,
+// nor be in the future.
 func tellsAge(d insight.DateColumn, now time.Time) bool {
 	ended := endedDate.MatchString(d.Column)
 	known := ended || changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)

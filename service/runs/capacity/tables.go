@@ -48,7 +48,7 @@ func (t *Table) Size() int64 { return t.Bytes + t.IndexBytes }
 type Query struct {
 	Order         Order
 	UncoveredOnly bool
-	// Brief leaves out everything that is not read from the catalog alone.
+	// Brief leaves out details, history and suggestions.
 	Brief bool
 	// SuggestAll makes a suggestion for each table that may have a policy, whatever the limits.
 	SuggestAll bool
@@ -146,7 +146,7 @@ func (l *Lister) addDetails(ctx context.Context, page []*Table, now time.Time) e
 
 type Order string
 
-// The greatest value comes first, except with names.
+// Lists are in descending order, except by name.
 const (
 	ByName   Order = "NAME"
 	ByBytes  Order = "BYTES"
@@ -258,8 +258,8 @@ func shorten(retained []Retained) []Retained {
 	return append(slices.Clone(retained[:maxReasons]), rest)
 }
 
-// Uncovered returns the tables that no task covers, with their suggestions, as Lister does with SuggestAll, but without
-// anything that the service has stored about them.
+// Uncovered returns the tables for which a Lister with SuggestAll suggests a policy. It uses nothing that the service
+// has stored.
 func Uncovered(
 	ctx context.Context, pool *pgxpool.Pool, of insight.Coverage, now time.Time,
 ) (found []*Table, err error) {

@@ -1,5 +1,6 @@
 // Package eventlog lets any number of callers watch the events of runs: first past events, then new ones. A replica
-// reads the log of a run only once for all its watchers, when a connection that listens for notifications says so.
+// reads the log of a run only once for all its watchers: when a notification arrives or, in case one was missed, every
+// second.
 package eventlog
 
 import (
@@ -24,7 +25,7 @@ import (
 )
 
 type Log struct {
-	// listener is only used for its configuration, with which the connection that listens is opened.
+	// listener only provides the configuration of the connection that listens.
 	pool, listener *pgxpool.Pool
 	waiting        func()
 	log            *slog.Logger
@@ -68,7 +69,7 @@ func (l *Log) Watch(
 		if !errors.Is(err, store.ErrNoPlace) {
 			return ended, err
 		}
-		// The lost events may have been sent only to other watchers.
+		// Perhaps only other watchers were sent the lost events.
 		if err = sent.verify(ctx, l.pool, id); err != nil {
 			return nil, err
 		}
@@ -223,7 +224,7 @@ func (l *Log) listen(ctx context.Context) error {
 	}
 }
 
-// pingAfter is how long no notification may arrive before the connection is checked.
+// pingAfter is how long to wait for a notification before checking the connection.
 const pingAfter = 30 * time.Second
 
 // waitForNotification returns nil if no notification arrived for a while and the connection is alive.

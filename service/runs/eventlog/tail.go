@@ -22,9 +22,9 @@ const (
 	pageSize = 500
 	// pollEvery is how often a tail polls, in case a notification was missed.
 	pollEvery = time.Second
-	// gatherPerWatcher is how long events are gathered for each watcher, up to pollEvery in total. It is about fifty
-	// times as long as it takes to deliver an event to a watcher, so that watchers leave processor time to the worker
-	// of the run.
+	// gatherPerWatcher is how long, for each watcher, a tail lets events gather before it reads them, up to pollEvery in
+	// total. It is about fifty times as long as it takes to deliver an event to a watcher, which leaves processor time to
+	// the worker of the run.
 	gatherPerWatcher = time.Millisecond
 )
 

@@ -217,7 +217,7 @@ func (d *Database) queryRefusals(ctx context.Context) error {
 
 var quotedName = regexp.MustCompile(`^"((?:[^"]|"")+)"\."((?:[^"]|"")+)"$`)
 
-// plainName returns the quoted name of a table as the other metrics have it.
+// plainName returns the quoted name of a table in the form that the other metrics use.
 func plainName(table string) string {
 	parts := quotedName.FindStringSubmatch(table)
 	if parts == nil {
@@ -250,7 +250,7 @@ func (d *Database) queryTrash(ctx context.Context) error {
 	if s.NextExpiry != nil {
 		d.gauge(trashExpiry, float64(s.NextExpiry.Unix()))
 	}
-	if s.Bytes == 0 { // undo may be off, and then costs nothing
+	if s.Bytes == 0 { // undo may be off; then save the query
 		return nil
 	}
 	most, err := d.MaxTrashBytes(ctx)

@@ -1,5 +1,6 @@
-// Package metrics has the Prometheus metrics of runs: of this replica's work, of all replicas from the database, and of
-// the pools of connections. Package runs updates the first kind, and registers all of them.
+// Package metrics has the Prometheus metrics of runs: counters of this replica's work, figures about all replicas that
+// are read from the database, and those of the connection pools. Package runs updates the counters, and registers all
+// metrics.
 package metrics
 
 import (
@@ -20,16 +21,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
-// The buckets are upper bounds in seconds. A batch ought to take 50 milliseconds and is halved after 30 seconds; a
-// run may take a whole night.
+// The buckets are upper bounds in seconds. A batch should take 50 milliseconds and is halved after 30 seconds; a run
+// may take a whole night.
 var (
 	batchBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	taskBuckets  = []float64{.01, .1, 1, 10, 60, 300, 900, 3600, 14400}
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// Replica has counters that are updated after a COMMIT that was answered. They may therefore miss something; the
-// results of runs are exact.
+// Replica has counters that are updated once a COMMIT is answered. They miss batches whose answer was lost; the results
+// of runs are exact.
 type Replica struct {
 	runs           *prometheus.CounterVec
 	runSeconds     *prometheus.HistogramVec
@@ -149,7 +150,7 @@ func (m *Replica) RunEnded(r *store.Run) {
 	m.runs.WithLabelValues(label(r.State), dry).Inc()
 }
 
-// TaskEnded does not count tasks of dry runs, and of restores only the rows that stay in the trash.
+// TaskEnded ignores dry runs. Of restores it counts only the rows that stay in the trash.
 func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	if r.Restore != nil {
 		m.notRestored.WithLabelValues(t.Task, "existing").Add(float64(t.RowsExisting))

@@ -53,7 +53,7 @@ type Run struct {
 	RowsDeleted    int64      `json:"rowsDeleted"`
 	RowsRetained   int64      `json:"rowsRetained"`
 	TablesRetained int64      `json:"tablesRetained"`
-	Tasks          []Task     `json:"tasks,omitempty"` // the tasks that the event is about
+	Tasks          []Task     `json:"tasks,omitempty"` // the tasks that caused the event
 }
 
 type Task struct {
@@ -157,7 +157,7 @@ func printable(text string) string {
 	return strings.ToValidUTF8(text[:maxText-len(ellipsis)], "") + ellipsis
 }
 
-// words are the texts about a cause. %s in the command is the id of the run.
+// words are the texts for a cause. %s in the command is the id of the run.
 type words struct {
 	happened, remedy, command string
 }

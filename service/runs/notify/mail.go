@@ -67,7 +67,7 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 }
 
 func (m *mailer) parseQuery(u *url.URL) error {
-	// In an address a plus sign is not a space.
+	// In an address, a plus sign does not mean a space.
 	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
 	if err != nil || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return errors.New("this is not smtp://HOST?to=ADDRESS&from=ADDRESS")
@@ -171,8 +171,8 @@ func (m *mailer) sendTo(ctx context.Context, e *Event, password string, to ...st
 	return err
 }
 
-// hello returns the name for the SMTP greeting. Some servers require a full host name; without one it is the
-// address.
+// hello returns the name for the SMTP greeting. Some servers require a full host name; if this host has none, it is the
+// IP address.
 func (m *mailer) hello() string {
 	name, err := os.Hostname()
 	if err == nil && strings.Contains(name, ".") {

@@ -22,7 +22,7 @@ import (
 const (
 	// patience is how long a notification is retried.
 	patience = 24 * time.Hour
-	// claim is how long no other replica sends a notification that a replica is sending.
+	// claim is how long a replica that sends a notification keeps the others from sending it.
 	claim = 2 * sendTimeout
 )
 
@@ -88,8 +88,8 @@ func (n *Notifier) Collect(ctx context.Context) error {
 	return nil
 }
 
-// dropOld gives up on events of more than a day ago, and on notifications for targets that are no longer
-// configured.
+// dropOld gives up on what is more than a day old: events that were not stored yet, and notifications for targets that
+// are no longer configured.
 func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 	before := now.Add(-patience)
 	skipped, err := store.SkipNotNotified(ctx, n.Pool, before)
@@ -218,7 +218,7 @@ func Test(ctx context.Context, t *Target, o Origin) error {
 	return t.Send(ctx, &e)
 }
 
-// Cause says what an event is about. The type and the id of the event end with it.
+// Cause is the kind of an event. The type and the id of the event end with it.
 type Cause string
 
 const (
@@ -240,14 +240,14 @@ type Bounds struct {
 
 var DefaultBounds = Bounds{Rows: 1000, Tables: 1}
 
-// occurrence is something to report about a run. It is about the whole run if it has no tasks.
+// occurrence is something to report about the given tasks of a run, or about the whole run if it has none.
 type occurrence struct {
 	cause Cause
 	tasks []store.Result
 }
 
-// judge returns the causes to report a run. failedBefore are its tasks that failed when they were last executed before.
-// A run that failed only because of guards is not reported as failed as well.
+// judge returns what to report about a run. failedBefore are the tasks that failed when an earlier run last executed
+// them. A run that failed only because of guards is not reported as failed as well.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	if bounds.OnlyScheduled && run.RequestedBy != store.RequestedBySchedule {
 		return nil

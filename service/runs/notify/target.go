@@ -111,7 +111,7 @@ func tlsConfig(host string, o Options) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
 }
 
-// digest returns a few characters that distinguish the URLs of one host. They are too few to find a secret in the
+// digest returns a few characters that distinguish the URLs of one host. They are too few to reveal a secret in the
 // URL.
 func digest(u url.URL) string {
 	u.User = nil

@@ -30,7 +30,7 @@ var fieldNames = []struct{ name, values string }{
 // parseCron returns an error that completes a sentence beginning with the name of a field.
 func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	fields := strings.Fields(expression)
-	if len(fields) != len(fieldNames) || strings.Contains(expression, "=") { // the library would read a time zone there
+	if len(fields) != len(fieldNames) || strings.Contains(expression, "=") { // the library reads TZ=… as a time zone
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
 	}
 	fields[4] = sundayAsZero(fields[4])
@@ -42,7 +42,7 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if !ok {
 		return nil, errors.New("never comes")
 	}
-	// The library gets UTC, because its search may not end in a time zone in which clocks change.
+	// Give the library UTC, because its search may not end in a time zone in which clocks change.
 	spec.Location = time.UTC
 	if spec.Next(time.Now()).IsZero() {
 		return nil, errors.New("never comes")

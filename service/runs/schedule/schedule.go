@@ -1,5 +1,5 @@
-// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes
-// times and stores nothing. Package store stores it, and package runs starts the runs.
+// Package schedule computes when runs start: at the times of cron expressions in a time zone, or once. Package store
+// stores schedules, and package runs starts the runs.
 package schedule
 
 import (
@@ -145,8 +145,8 @@ func (s *Schedule) Complete(now time.Time, timeZone string, current *Schedule) e
 // MaxTimeLimit is 100 years of 365 days.
 const MaxTimeLimit = 36_500 * 24 * time.Hour
 
-// TimeLimitProblem returns "" if the limit is valid; 0 means no limit. The database stores microseconds, so a limit
-// cannot be less.
+// TimeLimitProblem returns "" if the limit is valid; 0 means no limit. The least is a microsecond, the resolution of
+// the database.
 func TimeLimitProblem(limit time.Duration) string {
 	if limit == 0 || (time.Microsecond <= limit && limit <= MaxTimeLimit) {
 		return ""

@@ -58,7 +58,7 @@ func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	return wrong
 }
 
-// During a Phase, the same windows are open.
+// Phase is a period during which the same windows are open.
 type Phase struct {
 	Open  bool      // whether a window is open
 	Pace  pace.Pace // of the first open window; "" for the pace of the schedule

@@ -25,9 +25,9 @@ type ClaimQuery struct {
 	args            pgx.StrictNamedArgs
 }
 
-// Waiting selects the runs that are queued, and those whose replica no longer renews its lease. It leaves out the
-// runs that this replica works on, and those with a task that this replica cannot run, because its kind is not in
-// kinds or only a newer version has it built in.
+// Waiting selects the runs that are queued, and those whose replica no longer renews its lease. It leaves out the runs
+// in working, and those with a task that this replica cannot run: one whose kind is not in kinds, or a built-in task
+// that is not in builtIn.
 func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
 	return ClaimQuery{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
@@ -50,8 +50,8 @@ func (c ClaimQuery) DryRuns() ClaimQuery {
 	return c
 }
 
-// Interrupted selects the run if no other replica has claimed it since epoch e. It waits for the row, which a
-// transaction of the worker that was cut off may still lock.
+// Interrupted selects the run if no other replica has claimed it since epoch e. It waits for the row, which an
+// interrupted transaction of the worker may still lock.
 func Interrupted(e Epoch) ClaimQuery {
 	return ClaimQuery{
 		"state = 'RUNNING' AND id = @run_id AND epoch = @epoch", " FOR UPDATE", e.args(pgx.StrictNamedArgs{}),
@@ -266,8 +266,9 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return NotifyWaiting(ctx, tx, e.RunID)
 }
 
-// DiscountAttempt makes the current attempt look as if its start was not confirmed, so that the next claim does not
-// count it as failed. The progress that it made stays recorded. The COMMIT does not wait for a standby.
+// DiscountAttempt makes the current attempt look as if it had not confirmed its start, so that the next claim does not
+// count it as failed. If the attempt made progress, it also resets the count of failed attempts. The COMMIT does not
+// wait for a standby.
 func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 		return err

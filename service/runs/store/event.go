@@ -52,7 +52,7 @@ type Event struct {
 	derived *derived // shared by all copies of an event that was read
 }
 
-// LogEvent returns a log event; task is "" if the message is about the whole run.
+// LogEvent returns a log event; task is "" if the message concerns the whole run.
 func LogEvent(task string, m message.Message) Event {
 	return Event{Kind: LogLine, Level: m.Level, Task: task, Message: m.Text, Code: m.Code, Params: m.Params}
 }
@@ -72,8 +72,7 @@ type derived struct {
 	err   error
 }
 
-// Once calls derive only once for all watchers that share one reading of the event, and returns its result to each
-// of them.
+// Once calls derive only once for all copies of an event that was read, and returns the result to every caller.
 func (e Event) Once(derive func() (any, error)) (any, error) {
 	e.derived.Do(func() { e.derived.value, e.derived.err = derive() })
 	return e.derived.value, e.derived.err
@@ -96,7 +95,7 @@ type Progress struct {
 	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
 
-// Done counts the rows that RowsExpected is about.
+// Done is the number of rows to compare with RowsExpected.
 func (p Progress) Done() int64 { return p.RowsDeleted + p.RowsUpdated + p.RowsRestored }
 
 // Channel carries the notifications that a run has new events, or waits to be claimed.

@@ -75,7 +75,7 @@ func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, er
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
 }
 
-// ReleaseRefusals ends the refusals that were made while the options had other values than now.
+// ReleaseRefusals ends the refusals that were made while an option had another value than in effective.
 func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,

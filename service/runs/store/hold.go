@@ -35,14 +35,14 @@ const (
 type Hold struct {
 	ID   string
 	Kind HoldKind
-	// IDs, Schema with Table, and Rows say which rows are on hold: those with these ids, all rows of the table, or those
-	// with given values. Relation is the table's object id.
+	// Depending on Kind, the rows on hold are those with these IDs, all rows of Schema and Table, or those with the values
+	// in Rows. Relation is the table's object id.
 	IDs           []int64
 	Relation      uint32
 	Schema, Table string
 	Rows          *rules.HeldRows // nil unless Kind is HoldRows
-	// NotCovered lists the tables that refer to recipients by another column than iRecipientId, so that the hold does
-	// not cover their rows.
+	// NotCovered lists the tables whose rows the hold does not cover, because they refer to recipients by another column
+	// than iRecipientId.
 	NotCovered []string
 	// RowsNow is how many rows of its table a new hold of rows has; nil if that is unknown. It is not stored.
 	RowsNow     *int64 `db:"-"`
@@ -68,7 +68,7 @@ func LockHolds(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// CountOnHold returns how many ids all holds have, and how many holds are of rows by their values.
+// CountOnHold returns how many ids the effective holds have in total, and how many of these holds are of kind HoldRows.
 func CountOnHold(ctx context.Context, db campaign.Querier) (ids, ofRows int, err error) {
 	err = db.QueryRow(ctx, "SELECT COALESCE(sum(cardinality(ids)), 0), count(rows) FROM cleanupd.hold WHERE "+
 		holdApplies("clock_timestamp()")).Scan(&ids, &ofRows)
@@ -153,7 +153,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 }
 
 // selectEffective also reads the current names of the relation and the columns of a hold, and the object id of another
-// relation that has the name by now.
+// relation that has the stored name now.
 const selectEffective = `
 SELECT last, id::text, reason, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''),
   rows, COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),
@@ -172,12 +172,12 @@ FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
     SELECT c.oid FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
     WHERE n.nspname = schema_name AND c.relname = table_name AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
       AND c.oid <> relation
-    OFFSET 0 -- by indexes, not in a join with all of pg_class
+    OFFSET 0 -- uses the indexes instead of joining all of pg_class
   ) AS namesake ON true
 ORDER BY number`
 
-// EffectiveHolds returns the holds that apply at a time, together, and in last the number of the newest hold that
-// exists.
+// EffectiveHolds merges the holds that apply at the given time. last is the number of the newest hold, whether or not
+// it applies; 0 if none exists.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all rules.Holds, last int64, err error) {
 	list, last, err := ListEffectiveHolds(ctx, db, at)
 	for _, h := range list {
@@ -186,7 +186,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	return all, last, err
 }
 
-// ListEffectiveHolds returns what EffectiveHolds does, one by one.
+// ListEffectiveHolds is like EffectiveHolds, but returns the holds one by one.
 func ListEffectiveHolds(
 	ctx context.Context, db campaign.Querier, at time.Time,
 ) (list []rules.Hold, last int64, err error) {
@@ -244,8 +244,8 @@ func ListEffectiveHolds(
 	return list, last, err
 }
 
-// DeletingRuns returns the runs that delete now. If task is not "", only those are returned that are executing this
-// task.
+// DeletingRuns returns the running and paused runs, except dry runs. If task is not "", it returns only those that are
+// executing this task.
 func DeletingRuns(ctx context.Context, db campaign.Querier, task string) ([]uuid.UUID, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -16,12 +16,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Owner decides whether a service may change a database. Only the instance that owns the database may, and not in a
-// copy of it. Every transaction that changes something asks it first.
+// Owner decides whether a service may change a database. Only the instance that owns the database may, and only in the
+// original, not in a copy. Every transaction that changes something asks the Owner first.
 type Owner struct {
 	name    string
 	log     *slog.Logger
-	foreign atomic.Bool // what Owns has logged last
+	foreign atomic.Bool // whether Owns has logged that another instance owns the database
 }
 
 func NewOwner(name string, log *slog.Logger) *Owner { return &Owner{name: name, log: log} }
@@ -37,7 +37,7 @@ func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
 	return o.Check(ctx, tx)
 }
 
-// Owns reports whether this instance owns the database. It logs once when that is no longer so.
+// Owns reports whether this instance owns the database. It logs once when the instance loses the database.
 func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 	err := o.Check(ctx, db)
 	refusal := (*failure.Refusal)(nil)
@@ -93,7 +93,7 @@ func compare(stored, now Identity) (differences []string) {
 	return differences
 }
 
-// Identity says which database it is, and which instance cleans it.
+// Identity identifies a database and the instance that cleans it.
 type Identity struct {
 	Instance    string
 	System      string // the system identifier of the server; "" if no instance cleans the database
@@ -178,7 +178,7 @@ type Replica struct {
 	SeenTime  time.Time
 }
 
-// RecordReplica stores that the replica is alive. It also deletes the replicas without a record for a day.
+// RecordReplica stores that the replica is alive. It also deletes replicas that were last seen more than a day ago.
 func RecordReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
 	_, err := db.Exec(
 		ctx,

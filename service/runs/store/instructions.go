@@ -56,7 +56,8 @@ func ReadInstructions(ctx context.Context, db campaign.Querier, e Epoch) (*Instr
 // idleRun is the SQL condition that no replica works on an active run.
 const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
 
-// RequestCancel reports in idle that no replica works on the run, so that the caller has to end it.
+// RequestCancel asks the run's replica to stop it. idle means that no replica works on the run, so that the caller has
+// to end it.
 func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
 	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1 AND `+active+`
 		RETURNING `+idleRun, id).
@@ -75,8 +76,8 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// PauseRun pauses a run that the caller has locked. If the run is paused already, a new pause begins, so that the
-// longest pause is counted from now.
+// PauseRun pauses a run that the caller has locked. If the run is paused already, a new pause begins, so that its
+// maximum counts from now.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err

@@ -27,7 +27,7 @@ const (
 // disabled.
 const policyRevision = "md5(concat(rule - '{description,limit,undo}'::text[], relations))"
 
-// Known is what a task has read that may change while it works.
+// Known is what a task has read and others may change while it works.
 type Known struct {
 	// LastHold is the number of the newest hold that the task has read; nil if holds do not matter.
 	LastHold *int64
@@ -41,9 +41,9 @@ func (k Known) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return args
 }
 
-// orFail returns a query that reads a run's instructions from the given source. The query fails, and its
-// transaction with it, if the source has none because the epoch has ended, if a hold was created after @last_hold,
-// or if the revision of @policy is no longer @revision. With NULL for @last_hold or @policy it does not check that.
+// orFail returns a query that reads a run's instructions from the given source. The query fails, and its transaction
+// with it, if the source has none because the epoch has ended, if a hold was created after @last_hold, or if the
+// revision of @policy is no longer @revision. If @last_hold or @policy is NULL, the query skips its check.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
@@ -248,9 +248,9 @@ type Space struct {
 	FreeBytes        *int64 `json:"FreeBytes"` // free for new rows; nil if unknown
 }
 
-// measureSQL computes dead and free bytes from the statistics of a table's columns. If VACUUM has left little to
-// read, it uses pgstattuple (%s) instead. After VACUUM it takes the row count that VACUUM stored, since sessions
-// may still report earlier changes to the server's counters.
+// measureSQL computes dead and free bytes from the statistics of a table's columns. If at least 90 percent of the pages
+// are all-visible, it uses pgstattuple (%s) instead, which then has little to read. After VACUUM it takes the row count
+// that VACUUM stored, since sessions may still report earlier changes to the server's counters.
 const measureSQL = `
 UPDATE cleanupd.space AS s
   SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
@@ -276,7 +276,7 @@ FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
   LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
 WHERE s.run_id = $1 AND s.task = $2 AND s.relation = m.relation`
 
-// noPgstattuple replaces the query of pgstattuple where that is not installed or not permitted.
+// noPgstattuple replaces the query of pgstattuple if the extension is missing, not permitted, or fails.
 const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 
 // Measure stores the sizes of the task's tables, and returns warnings about tables that are much larger than their

@@ -52,8 +52,7 @@ type NewRun struct {
 	RequestDigest []byte
 }
 
-// requestLifetime is how long a repeated request returns the run of the first one. The clock of the database
-// counts.
+// requestLifetime is how long a repeated request returns the run of the first one, by the database's clock.
 const requestLifetime = "'24 hours'"
 
 // ErrRequestReused says that the request has the id of a different request.
@@ -92,7 +91,9 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	}
 	trace := propagation.MapCarrier{}
 	otel.GetTextMapPropagator().Inject(ctx, trace)
-	var accepted []byte // stored as NULL if there are none, and without escapes, since names of tables are compared
+	// NULL if there are none. Marshaled here, because the connection would escape characters of the names of tables,
+	// which are compared.
+	var accepted []byte
 	if len(r.Accepted) > 0 {
 		if accepted, err = json.Marshal(r.Accepted); err != nil {
 			return nil, err
@@ -300,8 +301,9 @@ func (r *Run) failedTasks() string {
 		strings.Join(names, ", "), strings.Join(names, " --skip-task "))
 }
 
-// CheckPlan fails with a failure.Refusal if the saved plan is older than maxAge, or if another run has ended since
-// then, or has worked until the schedule paused it. A run that was refused before it changed anything does not count.
+// CheckPlan fails with a failure.Refusal if the saved plan was pruned or is older than maxAge, or if another run has
+// ended since then, or has worked until the schedule paused it. A run that was refused before it changed anything does
+// not count.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
 		age      time.Duration

@@ -16,7 +16,7 @@ import (
 // MissedAfter is how late a scheduled run may start before it counts as missed.
 const MissedAfter = 10 * time.Minute
 
-// RecordMissed stores the next time of the schedule as missed once it has passed by more than grace.
+// RecordMissed stores the next time of the schedule as missed if it passed longer than grace ago.
 func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
 	_, err := db.Exec(
 		ctx,

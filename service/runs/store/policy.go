@@ -48,7 +48,7 @@ SELECT rule, ` + policyRevision + `, proven_basis, relations, ARRAY(
       SELECT c.oid FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
       WHERE n.nspname = r.of ->> 'schema' AND c.relname = r.of ->> 'name'
         AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
-      OFFSET 0 -- by indexes, not in a join with all of pg_class
+      OFFSET 0 -- uses the indexes instead of joining all of pg_class
     ) AS c ON true
   ORDER BY r.place)
 FROM cleanupd.policy `
@@ -101,10 +101,11 @@ func LockPolicy(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Policy
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
-// SetPolicy stores a policy. It ends the refusals by guards that are about another rule, or that of a policy that is
-// not proven if it is disabled.
+// SetPolicy stores a policy. It ends the refusals by guards that were made for another rule and, if the policy is
+// disabled, those by guard.Policy.
 func SetPolicy(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
-	var relations *string // without escapes, since their names are compared with those of the catalog
+	// Marshaled here, because the connection would escape characters of names, which are compared with the catalog.
+	var relations *string
 	if p.Relations != nil {
 		text, err := json.Marshal(p.Relations)
 		if err != nil {

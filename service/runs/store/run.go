@@ -84,16 +84,16 @@ type Run struct {
 	// PauseTime and PausedBy say since when and by whom the run is paused; PauseTime is nil if it is not paused.
 	PauseTime *time.Time `json:"PauseTime,omitempty"`
 	PausedBy  string     `json:"PausedBy,omitempty"`
-	// WindowOpenTime is when the window opens for which the schedule has paused the run. It has passed if the run waits
-	// for a run by hand in an open window. It is nil without such a pause.
+	// WindowOpenTime is when the window opens for which the schedule has paused the run. It is in the past if the window
+	// is open, but a run by hand has to end first. It is nil if the schedule has not paused the run.
 	WindowOpenTime *time.Time `json:"-"`
 	// WaitsFor is the id of the run by hand that has to end before this one continues; "" if none.
 	WaitsFor string `json:"-"`
-	// Interrupted means that the run is RUNNING, and that no replica has it.
+	// Interrupted means that the run is RUNNING, but no replica has it.
 	Interrupted bool `json:"-"`
 	// PauseStopsClock means that the time limit does not count pauses.
 	PauseStopsClock bool `json:"PauseStopsClock,omitempty"`
-	// Undo is how long the trash keeps deleted rows, the maximum of the run's tasks; 0 if it does not.
+	// Undo is how long the trash keeps deleted rows, the maximum of the run's tasks; 0 means not at all.
 	Undo time.Duration `json:"Undo,omitempty"`
 	// Restore selects the trash that the run restores; nil if it deletes.
 	Restore      *RestoreParams `json:"Restore,omitempty"`
@@ -119,7 +119,7 @@ type Result struct {
 	// configured.
 	RemoteDeliveriesRetained int64 `json:"RemoteDeliveriesRetained,omitempty"`
 	// RowsRetained counts the obsolete rows that were retained for any reason except a hold. It is the sum of the four
-	// fields below. It leaves out rows of the TablesRetained tables, whose sweep did not reach the end.
+	// fields below. It leaves out rows of the TablesRetained tables, whose end was not reached.
 	RowsRetained   int64 `json:"RowsRetained,omitempty"`
 	RowsFailed     int64 `json:"RowsFailed,omitempty"`
 	RowsLocked     int64 `json:"RowsLocked,omitempty"`
@@ -127,14 +127,15 @@ type Result struct {
 	RowsDependent  int64 `json:"RowsDependent,omitempty"`
 	RowsOnHold     int64 `json:"RowsOnHold,omitempty"`
 	TablesRetained int64 `json:"TablesRetained,omitempty"`
-	// RowsRestored came back from the trash. RowsExisting stayed there, since rows with their keys exist again.
+	// RowsRestored counts rows that came back from the trash, RowsExisting those that stayed there, since rows with their
+	// keys exist again.
 	RowsRestored int64 `json:"RowsRestored,omitempty"`
 	RowsExisting int64 `json:"RowsExisting,omitempty"`
-	// Detail is about retained rows, or why the task was not run; "" if neither applies. Details has the same messages one
+	// Detail explains retained rows, or why the task was not run; "" if neither applies. Details has the same messages one
 	// by one.
 	Detail  string            `json:"Detail,omitempty"`
 	Details []message.Message `json:"Details,omitempty"`
-	// Reason says for programs why the task was refused; "" if it was not. Metadata has the details.
+	// Reason is the machine-readable reason why the task was refused; "" if it was not. Metadata has the details.
 	Reason   string                 `json:"Reason,omitempty"`
 	Metadata map[string]string      `json:"Metadata,omitempty"`
 	Preview  []cleanup.PreviewTable `json:"Preview,omitempty"`
@@ -161,7 +162,7 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
-// Reason returns the reason for programs if the run was refused, otherwise "".
+// Reason returns the machine-readable reason if the run was refused, otherwise "".
 func (r *Run) Reason() string {
 	switch r.Cause {
 	case CausePlanStale, CausePlanExceeded, CauseGuarded, CauseNotUndoable, CauseTrashFull:

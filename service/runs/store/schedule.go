@@ -71,7 +71,7 @@ func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Sche
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
-// ScheduleState is what a replica that keeps the schedule has to do.
+// ScheduleState says what a replica that keeps the schedule has to do.
 type ScheduleState struct {
 	Stored bool
 	// OtherTimeline means that the server was promoted or restored since the schedule was stored.

@@ -59,7 +59,7 @@ FROM active`, RequestedBySchedule)
 type Retained struct {
 	Task                                          string
 	Failed, Locked, Suppressed, Dependent, OnHold float64
-	Tables                                        float64 // tables whose sweep did not reach the end
+	Tables                                        float64 // tables whose end was not reached
 }
 
 // LastRetained returns the rows that the last run of each task retained. Dry runs and restores do not count.

@@ -1,6 +1,6 @@
-// Package store has all SQL on the schema cleanupd: runs with their tasks and events, the ledger, the schedule,
-// holds, and the data that guards compare with. Only the packages audit, capacity and userdata also have tables
-// there.
+// Package store has the SQL on the schema cleanupd for runs with their tasks and events, the ledger, the schedule,
+// policies, holds, notifications, and the data that guards compare with. Packages audit, capacity, trash and userdata
+// have tables of their own there.
 //
 // Its functions take the connection, pool or transaction to use, so that the caller decides which writes are atomic. A
 // worker's writes are fenced by the epoch of its claim.

@@ -24,7 +24,7 @@ func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err 
 	if open, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
 		return nil, err
 	}
-	var run *string // a statement of its own, which sees what was committed while it waited for the lock
+	var run *string // a separate statement, which sees what was committed while the first one waited for the lock
 	err = tx.QueryRow(ctx, `SELECT min(id::text) FROM cleanupd.run
 		WHERE end_time IS NULL AND EXISTS (SELECT FROM unnest($1::bigint[]) AS e WHERE restore -> 'entries' @> to_jsonb(e))`,
 		open).Scan(&run)
@@ -34,7 +34,7 @@ func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err 
 	return open, err
 }
 
-// closeTrash lets a run's trash expire some time after its end, and entries without rows at once.
+// closeTrash sets when a run's trash expires: entries without rows at once, others after their time to keep.
 func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp()
 			+ CASE WHEN kind = 'ROWS' AND rows_trashed = 0 THEN interval '0' ELSE keep END
