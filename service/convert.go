@@ -15,8 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
-// enumOf returns the value of an enum by its name without the prefix that all names have; the unspecified one if there
-// is none.
+// enumOf returns the value of an enum by its name without the enum's prefix; UNSPECIFIED if there is no such value.
 func enumOf[E interface {
 	~int32
 	protoreflect.Enum

@@ -53,7 +53,7 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	}, nil
 }
 
-// maxReason is the length of a reason in characters.
+// maxReason is the greatest length of a reason, in characters.
 const maxReason = 1000
 
 // guardLimits uses the default for each absent field.

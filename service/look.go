@@ -30,34 +30,36 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// Look is a dry run without a server, which leaves nothing behind: it needs the right to read the tables, stores
-// nothing, and works on a hot standby. What the service has stored in the database takes part as far as it can be
-// read: policies, holds, and what guards compare with.
+// Look is a dry run without a server. It needs only the right to read the tables, stores nothing, and works on a hot
+// standby. It uses what the service has stored in the database as far as the role can read it: policies, holds, and
+// what guards compare with.
 type Look struct {
 	// Pool should be read-only.
 	Pool    *pgxpool.Pool
 	Profile runs.Profile
 	// Policies replace stored ones of the same name.
 	Policies []*cleanupv1.Policy
-	// Tasks are the names of the tasks to do; nil means all that are not disabled.
+	// Tasks are the names of the tasks to preview; nil means all that are not disabled.
 	Tasks []string
-	// Undo is how long a run would keep deleted rows in the trash, of the default size; 0 means as set in the policies.
+	// Undo is how long a run would keep deleted rows in the trash, whose limit is the default; 0 means as set in the
+	// policies.
 	Undo time.Duration
-	// Event receives what happens. Its errors end the dry run.
+	// Event receives the events of the dry run, which ends if Event fails.
 	Event func(*cleanupv1.RunEvent) error
 }
 
-// Looked is what a Look found.
+// Looked is the result of a Look.
 type Looked struct {
 	Run *cleanupv1.Run
-	// Suggested are policies that do not exist. Rows were counted with them because a run would do nothing.
+	// Suggested are policies that are not set. The rows that they match are counted if a run would have no task.
 	Suggested []*cleanupv1.Policy
-	// Example is the suggestion to try first: the one with the most rows, of a table that no other refers to, because
-	// these are more likely logs and sessions than orders.
+	// Example is the suggestion to try first: the one with the most rows, of a table that no other refers to, because such
+	// tables are more likely logs and sessions than orders.
 	Example *cleanupv1.Policy
-	// Grants are the rights that the role lacks for a run.
+	// Grants are statements that grant the rights that the role lacks for a run.
 	Grants []string
-	// GrantsToRead are the rights that the role lacks to count what further suggested policies would delete.
+	// GrantsToRead are statements that grant the rights that the role lacks to count the rows of further suggested
+	// policies.
 	GrantsToRead []string
 	// StoredHidden is set if the service has stored something that the role may not read.
 	StoredHidden bool
@@ -67,7 +69,7 @@ type Looked struct {
 type lookedAt struct {
 	policies []store.Policy
 	holds    rules.Holds
-	readable bool // whether there is anything stored
+	readable bool // whether the service's schema exists and can be read
 	hidden   bool // whether something is stored that the role cannot read
 }
 
@@ -78,7 +80,8 @@ func (s *lookedAt) replace(m *cleanupv1.Policy) {
 	s.policies = append(s.policies, store.Policy{Policy: p})
 }
 
-// prepared is what a look works on: what is stored with the given policies in their places, and the tasks of that.
+// prepared is the input of a look: what is stored, with the given policies in place of stored ones, and the resulting
+// tasks.
 type prepared struct {
 	now    time.Time
 	stored lookedAt
@@ -113,8 +116,8 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 	return p, nil
 }
 
-// Check fails with failure.Violations, whose fields begin with the name of a policy, if given policies cannot be for
-// the database, and with rules.MissingRights for what the role lacks to run them all.
+// Check fails with failure.Violations, whose fields begin with the name of a policy, if given policies are not valid
+// for the database, and with rules.MissingRights if the role lacks rights to run them.
 func (l Look) Check(ctx context.Context) error {
 	p, err := l.prepare(ctx)
 	if err != nil {
@@ -124,8 +127,8 @@ func (l Look) Check(ctx context.Context) error {
 	return l.check(ctx, p)
 }
 
-// Grants returns statements that grant the role all that the given policies need, and to make the schema cleanupd if
-// there is none. It fails as Check does.
+// Grants returns statements that grant the role the rights that the given policies need, and the right to create the
+// schema cleanupd if it is missing. It fails like Check.
 func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	p, err := l.prepare(ctx)
 	if err != nil {
@@ -143,8 +146,8 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 	return statements, err
 }
 
-// Uncovered lists the tables that no task covers, each with a suggested policy or the reason why there is none, as
-// ListTables does with suggest_all.
+// Uncovered is like ListTables with suggest_all: it lists the tables that no task covers, each with a suggested policy
+// or the reason why there is none.
 func (l Look) Uncovered(ctx context.Context) (*cleanupv1.ListTablesResponse, error) {
 	p, err := l.prepare(ctx)
 	if err != nil {
@@ -212,7 +215,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 				continue
 			}
 			task, _ := list.Find(policy.Prefix + m.GetName())
-			if c, err := rules.Compile(task, env); err == nil && c.Rights != nil { // another error is that of the task
+			if c, err := rules.Compile(task, env); err == nil && c.Rights != nil { // the task reports other errors itself
 				found.GrantsToRead = rules.AddGrants(found.GrantsToRead, c.Rights...)
 				continue
 			}
@@ -352,14 +355,14 @@ func missingRights(ctx context.Context, c cleanup.Config, holds rules.Holds) (gr
 	return grants, nil
 }
 
-// lookJournal turns what the dry run reports into events. Only one goroutine uses it: with a single task at a time,
-// only batches run concurrently, and dry runs have none.
+// lookJournal turns the reports of the dry run into events. Only one goroutine uses it: tasks run one at a time, only
+// batches run concurrently, and dry runs have no batches.
 type lookJournal struct {
 	cleanup.Discard
 	look   Look
 	run    *store.Run
 	judged bool // whether guards compare with what is stored
-	tasks  int  // how many there are
+	tasks  int  // how many tasks there are
 	task   store.Result
 }
 

@@ -155,7 +155,7 @@ func policyOf(m *cleanupv1.Policy) policy.Policy {
 
 const partitionsPrefix = "PARTITIONS_"
 
-// partitionsOf returns the text of an unknown number, which is not valid.
+// partitionsOf returns the number as text if it is unknown, which validation refuses.
 func partitionsOf(m cleanupv1.Partitions) purge.Partitions {
 	if m == cleanupv1.Partitions_PARTITIONS_UNSPECIFIED {
 		return ""

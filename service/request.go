@@ -40,7 +40,7 @@ func parsePageSize(asked int32, most int) (int, error) {
 	return min(int(asked), most), nil
 }
 
-// maxListed is the largest page of a list that is read as a whole, and its default size.
+// maxListed is the largest page size of lists that are read as a whole, and their default.
 const maxListed = 1000
 
 // pageOf returns a page of a list. The token of the next page is the name of the last element of the page.
@@ -73,7 +73,7 @@ func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...strin
 	for i, path := range mask.GetPaths() {
 		field := fmt.Sprintf("update_mask.paths[%d]", i)
 		switch {
-		case path == "": // the gateway's mask of the body {}
+		case path == "": // the mask that the gateway makes from the body {}
 		case !hasField(descriptor, path):
 			wrong.Addf(field, "%s has no field %.64q", descriptor.Name(), path)
 		case slices.Contains(outputOnly, path):
@@ -91,7 +91,7 @@ func hasField(d protoreflect.MessageDescriptor, path string) bool {
 		return field != nil
 	}
 	m := field.Message()
-	own := m != nil && m.ParentFile().Package() == d.ParentFile().Package() // a duration has no parts
+	own := m != nil && m.ParentFile().Package() == d.ParentFile().Package() // a path cannot name parts of a duration
 	return own && !field.IsList() && !field.IsMap() && hasField(m, rest)
 }
 
@@ -113,7 +113,7 @@ func set(to, from protoreflect.Message, path string) {
 	name, rest, nested := strings.Cut(path, ".")
 	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))
 	switch {
-	case field == nil: // the gateway's mask of the body {}
+	case field == nil: // the mask that the gateway makes from the body {}
 	case nested:
 		set(to.Mutable(field).Message(), from.Get(field).Message(), rest)
 	case from.Has(field):
@@ -123,8 +123,8 @@ func set(to, from protoreflect.Message, path string) {
 	}
 }
 
-// nameOf returns the name in the message or else the one in the request. It fails with a failure.FieldError about
-// field if they differ.
+// nameOf returns the name in the message or else the one in the request. It fails with a failure.FieldError for field
+// if they differ.
 func nameOf(field, inMessage, inRequest string) (string, error) {
 	if inMessage != "" && inRequest != "" && inMessage != inRequest {
 		return "", failure.Field(field, "is not the name in the request")

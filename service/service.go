@@ -24,7 +24,7 @@ type Service struct {
 	cleanupv1.UnimplementedRestoreServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
-	// hasUserData means that UserDataService has a Forms database.
+	// hasUserData means that a Forms database is configured.
 	hasUserData bool
 	Tables      *capacity.Lister
 	// stopping is done when streams have to end.

@@ -26,7 +26,8 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Manager
-	// unavailable says why the Forms database must not be used; nil if none was configured.
+	// unavailable says why the configured Forms database must not be used; nil if it may be used, or if none is
+	// configured.
 	unavailable error
 	// stopping is done when streams have to end.
 	stopping context.Context

@@ -161,8 +161,8 @@ func (e *erasure) eraseInstances(ctx context.Context, ids []int64) error {
 	})
 }
 
-// attempts returns how often a transaction about the items is tried, and the clause that locks their rows. With
-// several items, the transaction does not wait for locked rows, since the items are tried again in halves.
+// attempts returns how often a transaction for the items is tried, and the clause that locks their rows. With several
+// items, the transaction does not wait for locked rows, since the items are tried again in halves.
 func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
@@ -395,7 +395,7 @@ func (e *erasure) waitForEnd(ctx context.Context, id int64) (exists bool, err er
 	}
 }
 
-// request calls the Forms server, unless everything is on hold. It first records the request, so that a process
+// askServer calls the Forms server, unless everything is on hold. It first records the request, so that a process
 // instance that is missing after a crash counts as erased.
 func (e *erasure) askServer(ctx context.Context, in *forms.Instance, operation string,
 	call func(ctx context.Context, invocation string) error,

@@ -199,8 +199,8 @@ func (p purgeTask) request(
 	return id, err
 }
 
-// checkFailures fails if process instances could not be erased in a run, or documents of sessions not deleted. It
-// names a receipt that has the reasons.
+// checkFailures fails if process instances could not be erased in a run, or if documents could not be deleted. The
+// error names a receipt with the reasons.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	var receipt string
 	var instances, sessions int64
@@ -384,7 +384,7 @@ func (s *purgeSearch) workflowQuery(c forms.Column, ids []int64) string {
 	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
 }
 
-// pageSize is how many process instances a query reads.
+// instancesPerPage is how many process instances a query reads.
 const instancesPerPage = 1000
 
 var (
@@ -392,8 +392,8 @@ var (
 	pageTail      = fmt.Sprintf(" LIMIT %d", instancesPerPage)
 )
 
-// stillMatching splits ids into process instances that still match, and others. The clause lock locks the rows of
-// the matches.
+// stillMatching splits ids into process instances that still match, and others. lock is a clause that locks the rows,
+// or "".
 func (c criteria) stillMatching(
 	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
 ) (matches, others []int64, err error) {

@@ -53,8 +53,8 @@ type Verification struct {
 
 var ErrNoReceipt = failure.New(failure.NotFound, "receipt not found")
 
-// selectReceipt selects receipts of erasures e, in the order of the fields of report.Receipt. Receipts that satisfy
-// the condition %[1]s list their items and files.
+// selectReceipt selects receipts of erasures e, in the order of the fields of Receipt. Receipts that satisfy the
+// condition %[1]s list their process instances and files.
 const selectReceipt = `
 SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', false, e.sweep,
   COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.user_id_hash, e.salt,
@@ -82,7 +82,7 @@ func (m *Manager) Receipt(ctx context.Context, id string) (*Receipt, error) {
 }
 
 // Receipts returns a page of receipts, newest first, and the token of the next page, which is "" after the last one.
-// Receipts of purges do not list items and files. The order relies on ids that grow with time.
+// Receipts of purges do not list process instances and files. The order relies on ids that grow with time.
 func (m *Manager) Receipts(
 	ctx context.Context, size int, token string,
 ) (list []*Receipt, next string, err error) {

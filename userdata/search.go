@@ -236,7 +236,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 	return skipped, nil
 }
 
-// addMatches counts the most certain match of each process instance.
+// addMatches adds the most certain match of each process instance.
 func (s *searcher) addMatches(ctx context.Context, query string, v Variable, isNumber bool) error {
 	best := map[int64]Match{}
 	var instance, value any

@@ -154,8 +154,8 @@ func (m *Manager) insert(ctx context.Context, tx pgx.Tx, r Request) (e record, e
 // leftover is a session of an erasure that ended before the session's documents were deleted.
 type leftover struct{ Session, Erasure string }
 
-// failedErasuresOf returns earlier erasures of a user that have leftovers. Comparing the user id with the hashes of
-// many erasures takes longer than a transaction may be idle.
+// failedErasuresOf returns earlier erasures of a user that have leftovers. It must not be called in a transaction:
+// comparing the user id with many hashes takes longer than a transaction may be idle.
 func (m *Manager) failedErasuresOf(ctx context.Context, user string) (erasures []string, err error) {
 	rows, _ := m.Record.Query(
 		ctx,
@@ -174,8 +174,8 @@ func (m *Manager) failedErasuresOf(ctx context.Context, user string) (erasures [
 	return erasures, err
 }
 
-// leftovers returns the leftovers of the given earlier erasures, and of earlier erasures of the request's items. The
-// clause lock locks their rows, unless it is empty.
+// leftovers returns the leftovers of the given earlier erasures, and of earlier erasures of the request's items. lock
+// is a clause that locks their rows, or "".
 func (m *Manager) leftovers(
 	ctx context.Context, db external.Querier, r Request, earlier []string, lock string,
 ) ([]leftover, error) {

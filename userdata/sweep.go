@@ -454,7 +454,7 @@ func (e *erasure) reportRetained(ctx context.Context, count func() (Event, error
 	return e.report(ctx, event)
 }
 
-// kind is the kind of a retained document, by its sessions.
+// retention is why a document is retained, judged by its sessions.
 type retention int
 
 const (

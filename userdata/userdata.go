@@ -80,7 +80,7 @@ func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) e
 // pingTimeout is how long Ready waits for the Forms database.
 const pingTimeout = 1500 * time.Millisecond
 
-// errSilent hides the error behind it, since everyone may see this one.
+// errSilent replaces the actual error, since any caller may see it.
 var errSilent = errors.New("the Forms database does not answer")
 
 // Ready fails if the Forms database does not answer, or lacks the service's own tables. It queries the database at

@@ -21,14 +21,14 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// workInterval is how long a replica waits between two looks for erasures that no replica works on.
+// workInterval is how often a replica looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
 // Wake makes Work look for erasures now.
 func (m *Manager) Wake() {
 	select {
 	case m.wake <- struct{}{}:
-	default: // it is about to
+	default: // a wake-up is already pending
 	}
 }
 
@@ -206,8 +206,8 @@ func (e *erasure) depose(ctx context.Context, lock int64) error {
 	return err
 }
 
-// run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, which no run waits
-// for any more.
+// run carries out a sweep or an erasure that a user requested. It stops the erasure of a purge, whose run has abandoned
+// it.
 func (e *erasure) run(ctx context.Context) (err error) {
 	switch {
 	case e.isSweep:

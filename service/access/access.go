@@ -1,5 +1,5 @@
-// Package access authenticates callers and decides what they may do. Callers show a client certificate, a static token,
-// or a JWT of an OpenID Connect issuer.
+// Package access authenticates callers and decides what they may do. Callers present a client certificate, a static
+// token, or a JWT of an OpenID Connect issuer.
 package access
 
 import (
@@ -53,8 +53,8 @@ func (c Caller) String() string {
 	return c.Subject
 }
 
-// ErrNone means that there are no credentials, ErrInvalid that they are wrong, ErrUnavailable that they cannot be
-// checked now.
+// ErrNone means that there are no credentials, ErrInvalid that they are not valid, ErrUnavailable that they cannot be
+// checked at the moment.
 var (
 	ErrNone = errors.New(
 		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
@@ -85,12 +85,12 @@ type Config struct {
 	ClientID, ClientSecretFile string
 	// RolesClaim names the claim with the role or a list of roles. It may be a path with dots; empty means roles.
 	RolesClaim string
-	// IssuerRetryAfter is how long an issuer that did not answer is not asked again; 0 means 5 seconds.
+	// IssuerRetryAfter is how long to wait before asking an issuer again after it did not answer; 0 means 5 seconds.
 	IssuerRetryAfter time.Duration
 	Log              *slog.Logger
 }
 
-// Authenticator finds out who calls, and with which role. What each role may do is in transport.rules.
+// Authenticator identifies callers and determines their roles. What each role may do is in transport.rules.
 type Authenticator struct {
 	certificates *certificates
 	tokens       *file[[]token]

@@ -118,8 +118,8 @@ func parsePair(contents ...[]byte) (*tls.Certificate, error) {
 
 type revocations []*x509.RevocationList
 
-// parseRevocations reads PEM. It refuses lists that cover only some certificates of their issuer, or only changes,
-// which such lists state in critical extensions.
+// parseRevocations reads PEM. It refuses lists with critical extensions, because such lists may cover only some
+// certificates of their issuer, or only changes.
 func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	for block, rest := pem.Decode(contents[0]); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
@@ -145,7 +145,7 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	return lists, nil
 }
 
-// check fails unless the lists say that no certificate of a verified chain is revoked. It does not check the last
+// check fails unless current lists show that no certificate of a verified chain is revoked. It does not check the last
 // certificate, which is the trusted authority.
 func (l revocations) check(chain []*x509.Certificate) error {
 	for i, issuer := range chain[1:] {

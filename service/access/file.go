@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reloadEvery is the least time between two checks whether the files have changed. They are checked when they are
+// reloadEvery is the least time between two checks whether the files have changed. A check happens when the value is
 // used.
 const reloadEvery = time.Second
 

@@ -26,7 +26,7 @@ const (
 	askKeysEvery = 10 * time.Second // the least time between two requests of keys, whether or not the issuer answered
 )
 
-// errKnownKeys says that a JWT is signed with none of the issuer's keys, although these have just been fetched.
+// errKnownKeys says that a JWT is signed with none of the issuer's keys, which have just been fetched.
 var errKnownKeys = errors.New("the issuer has no such key")
 
 // seldom limits how often the issuer's keys are fetched, no matter how many JWTs with unknown keys arrive.
@@ -99,7 +99,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	case time.Since(i.asked) < i.retryAfter:
 		return nil, errors.New("the issuer did not answer")
 	}
-	defer func() { i.asked = time.Now() }() // for callers that wait for the lock meanwhile
+	defer func() { i.asked = time.Now() }() // so that callers waiting for the lock do not ask again at once
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: issuerTimeout})
 	provider, err := oidc.NewProvider(ctx, i.url)
 	if err != nil {

@@ -30,9 +30,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// gate decides about every call: admit, before anything of its request is read, and authorize again when the request
-// has arrived. A REST request passes it twice: requireRole asks who calls, before the body is read, and then admit
-// decides about the call that the gateway makes of it, as about any other.
+// gate checks every call: admit before any of its request is read, and authorize again once the request has arrived. A
+// REST request passes the gate twice: requireRole identifies its caller before the body is read, and admit checks the
+// call that the gateway makes, like any other.
 type gate struct {
 	authenticator *access.Authenticator
 	limits        *limits
@@ -42,7 +42,7 @@ type gate struct {
 	log           *slog.Logger
 }
 
-// guardedServer has all methods of its services behind the gate.
+// guardedServer puts all methods of its services behind the gate.
 type guardedServer struct {
 	*grpc.Server
 	gate *gate
@@ -121,7 +121,7 @@ func (g *gate) rescued(what string, do func() error) error {
 // id, or a random text without a trace.
 const requestHeader = "request-id"
 
-// admit decides whether the call may begin, and counts it for its caller.
+// admit decides whether the call may begin, and counts it towards its caller's limits.
 func (c *call) admit(kind resource) (err error) {
 	if c.rule.role == access.Nobody {
 		_, c.release, err = c.gate.limits.acquire(peerHost(c.ctx), access.Nobody, checkSlot)
@@ -149,7 +149,7 @@ func (c *call) admit(kind resource) (err error) {
 	return c.authorize(nil)
 }
 
-// identify returns who calls. For REST, the gateway names the caller (requireRole).
+// identify returns the caller. For REST, requireRole has identified it, and the gateway passes it on.
 func (g *gate) identify(ctx context.Context) (c access.Caller, err error) {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -193,7 +193,7 @@ func credentialsStatus(err error) error {
 	return status.Error(codes.Unauthenticated, err.Error())
 }
 
-// authorize decides by the rule of the RPC. req is nil if the request has not arrived yet.
+// authorize applies the rule of the RPC. req is nil if the request has not arrived yet.
 func (c *call) authorize(req any) error {
 	if needed := c.rule.needs(req); c.caller.Role < needed {
 		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", shortName(c.method), needed)
@@ -209,8 +209,8 @@ func makeAbortable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, abortKey{}, abort), nil
 }
 
-// serve runs the handler until it returns, or until the client has not read a message for too long. In that case the
-// send that waits ends with the stream. The client still receives the messages in flight, and then the error.
+// serve runs the handler until it returns, or until the client has not read a message for too long. In the latter case
+// the blocked send ends with the stream, and the client still receives the messages in flight, then the error.
 func (c *call) serve(srv any, next grpc.StreamHandler) error {
 	limit := c.gate.timeouts.Body
 	if c.rule.role == access.Nobody { // a request that needs no credentials is as small as headers
@@ -270,7 +270,7 @@ func (c *call) end(err error) {
 		report()
 		return
 	}
-	g, caller := c.gate, c.caller // what follows must not keep the call in memory
+	g, caller := c.gate, c.caller // the closures below must not keep the call in memory
 	audited := c.identified && (c.rule.audited || (c.rule.someAudited && result == codes.PermissionDenied))
 	g.rejections.report(rejection{caller.String(), c.method, result}, report, func(who string, times int) {
 		if audited {
@@ -345,7 +345,7 @@ func (g *gate) requireRole(role access.Role, next http.Handler) http.Handler {
 	})
 }
 
-// callerHeader is the metadata in which the gateway says who calls. It counts only on the gateway's own connection.
+// callerHeader is the metadata in which the gateway passes on the caller. It is ignored on other connections.
 const callerHeader = "cleanupd-caller-bin"
 
 func callerMetadata(ctx context.Context, _ *http.Request) metadata.MD {

@@ -71,7 +71,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, client))
 }
 
-// pipe is the listener in memory to which only the gateway connects. Its connections are known by their address.
+// pipe is the listener in memory to which only the gateway connects. Its connections are recognized by their address.
 type pipe struct{ *bufconn.Listener }
 
 func (p pipe) Accept() (net.Conn, error) {
@@ -85,7 +85,7 @@ func (c gatewayConn) RemoteAddr() net.Addr { return gatewayAddr{c.Conn.RemoteAdd
 
 type gatewayAddr struct{ net.Addr }
 
-// setRequestID gives the response the id of the call that answered it.
+// setRequestID sets the header with the id of the call that produced the response.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
 		w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
@@ -93,8 +93,8 @@ func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) e
 	return nil
 }
 
-// negotiate sends a stream as lines unless the caller accepts application/json. It compresses long responses, and
-// answers HEAD with the headers of GET.
+// negotiate sends a stream as one JSON object per line, unless the caller accepts application/json. It compresses long
+// responses, and answers HEAD with the headers of GET.
 func negotiate(next http.Handler) http.Handler {
 	compressed := gzhttp.GzipHandler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,9 +144,9 @@ func (w *headOnly) Write(p []byte) (int, error) {
 func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
 // strictRoute rejects query parameters that the route does not accept, because the gateway would ignore them and a
-// misplaced dry_run would start a real run. It also rejects a body where the route takes none, a body whose type is
-// not JSON (a browser sends other types to any site without asking first), and the verb :cancel with a method that
-// does not have it.
+// misplaced dry_run would start a real run. It also rejects a body where the route takes none, a body whose type is not
+// JSON (a browser sends other types to any site without asking first), and a method that the path does not have, such
+// as GET with the verb :cancel.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		route, ok := operationsOf(r.URL)[r.Method]
@@ -205,7 +205,7 @@ func checkNoBody(body io.Reader) error {
 }
 
 // queryParser reads the key of a row in the form in which people write it, which protobuf's query parameters cannot
-// express. It names a parameter that is wrong.
+// express. Its errors name the parameter.
 type queryParser struct{ runtime.DefaultQueryParser }
 
 // The library has only one parser for all multiplexers of a process, so it is set before any of them answers.
@@ -281,11 +281,11 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// operation is what the OpenAPI description says about one method of a path.
+// operation is a method of a path, as the OpenAPI description defines it.
 type operation struct {
 	query  []string // the names of its query parameters, in both spellings
-	body   bool     // it takes a body
-	stream bool     // it responds with a stream
+	body   bool     // whether it takes a body
+	stream bool     // whether it responds with a stream
 }
 
 type path struct {

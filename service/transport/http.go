@@ -106,7 +106,7 @@ func (w *response) setDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add
 // clearDeadline is needed because over HTTP/2 the deadline would also end a stream that writes nothing for a while.
 func (w *response) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
-// withHeaders gives each response an id, and forbids browsers to guess its type.
+// withHeaders gives each response an id, and keeps browsers from guessing its type.
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestHeader, rand.Text())
@@ -183,7 +183,7 @@ func console() http.Handler {
 	})
 }
 
-// methods answers which credentials are accepted, and where a browser goes to sign in. The caller needs no
+// methods responds with the accepted kinds of credentials, and with where a browser signs in. The caller needs no
 // credentials.
 func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.authenticator.Authorization(r.Context())
@@ -201,7 +201,7 @@ func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// exchange lets the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
+// exchange has the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
 func (g *gate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
 		writeStatus(w, r, http.StatusUnsupportedMediaType,

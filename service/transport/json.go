@@ -90,13 +90,13 @@ type ndjsonMarshaler struct{ strictJSON }
 
 func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
-// located is what protojson writes about a value: where it is, and what is wrong.
+// located matches the position and the problem in an error of protojson.
 var located = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`)
 
 var unknownField = regexp.MustCompile(`^unknown field ".*"$`)
 
-// separator is between the part of the request, the path and the problem in the text of an error. The gateway passes
-// on only the text of a decoder's error.
+// separator separates the part of the request, the path and the problem in the text of an error. All three are in the
+// text because the gateway passes on nothing else of a decoder's error.
 const separator = "\x1f"
 
 func wrongField(part, path, problem string) error {
@@ -105,7 +105,7 @@ func wrongField(part, path, problem string) error {
 }
 
 // explainJSON adds to an error of protojson the path of the value in the body, and the similar name of an unknown
-// field. The body was to be read into a message, or into a pointer to one. Other errors are unchanged.
+// field. into is a message, or a pointer to one. Other errors are unchanged.
 func explainJSON(body []byte, into any, err error) error {
 	found := located.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\u00a0", " "))
 	if found == nil {
@@ -149,9 +149,9 @@ func violation(s *status.Status) *status.Status {
 	return detailed
 }
 
-// pathAt returns the path of the value or the key that is at a place of a JSON text, such as policy.filters[1].op.
+// pathAt returns the path of the value or the key at a position of a JSON text, such as policy.filters[1].op.
 func pathAt(text []byte, line, column int) string {
-	at := int64(0) // the offset of the place: columns count characters, and lines end with \n
+	at := int64(0) // the offset of the position: columns count characters, and lines end with \n
 	for rest := text; line > 1; line-- {
 		end := bytes.IndexByte(rest, '\n') + 1
 		at, rest = at+int64(end), rest[end:]
@@ -219,8 +219,8 @@ func pathAt(text []byte, line, column int) string {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// hint returns the fields of the same message whose names are similar to the last of the path, if that is unknown,
-// or else the names of an enum.
+// hint lists the values of the path's last field if it is an enum. If that field is unknown, hint suggests fields with
+// similar names.
 func hint(m protoreflect.MessageDescriptor, path string, unknown bool) string {
 	byName := func(name string) protoreflect.FieldDescriptor {
 		if f := m.Fields().ByJSONName(name); f != nil {

@@ -30,10 +30,10 @@ const (
 	maxHeaders = 64 << 10
 )
 
-// These are how many bytes may arrive at once, and per second afterwards: on a connection without an authenticated
-// call, where the largest headers of a first call and health checks are enough, and on all connections of a caller
-// together. They bound the memory that incomplete requests take, because grpc allocates a message as soon as its
-// length has arrived.
+// These limit how many bytes may arrive at once, and per second afterwards: on a connection before its first
+// authenticated call, for which they allow the largest headers and health checks, and on all connections of a caller
+// together. They bound the memory that incomplete requests take, because grpc allocates a message as soon as its length
+// has arrived.
 const (
 	strangerBurst                     = maxHeaders + 8<<10
 	strangerBytesPerSecond rate.Limit = 2 << 10
@@ -56,13 +56,13 @@ const (
 )
 
 // dryRunBurst is how many dry runs a viewer may start at once, dryRunEvery the time between further ones. Each is
-// stored for days, with what it found.
+// stored for days, with its results.
 const (
 	dryRunBurst = 10
 	dryRunEvery = 10 * time.Second
 )
 
-// resource is something of which a caller may have only a limited number at a time.
+// resource is something of which a caller may use only a limited number at a time.
 type resource int
 
 const (
@@ -100,12 +100,12 @@ const (
 	reservedStreams = 100
 )
 
-// maxConnStreams is how many calls and streams a connection may have. All those over REST are on one, that of the
-// gateway, where more than these wait.
+// maxConnStreams is how many calls and streams a connection may have. All those over REST share the gateway's
+// connection, on which further ones wait.
 const maxConnStreams = 2 * (maxAllStreams + reservedStreams)
 
-// maxActiveCalls is how many calls of a caller may use the database at once. After a call, its slot stays taken for
-// restFactor times as long as the call took, but at most maxRest. A caller that never pauses therefore uses the
+// maxActiveCalls is how many unary calls of a caller may use the database at once. After a call, its slot stays taken
+// for restFactor times as long as the call took, but at most maxRest. A caller that never pauses therefore uses the
 // database only a quarter of the time, and leaves the rest to runs (TestFloodOfReaders).
 const (
 	maxActiveCalls = 2
@@ -215,8 +215,8 @@ func (l *limits) startDryRun(c access.Caller, req any) error {
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
-// limitActive limits how many unary calls of a caller use the database at once. It fails with RESOURCE_EXHAUSTED if
-// the caller's other calls take too long.
+// limitActive limits how many unary calls of a caller use the database at once. It fails with RESOURCE_EXHAUSTED if the
+// caller's other calls take too long. UserDataService is exempt.
 func (l *limits) limitActive(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {

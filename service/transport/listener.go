@@ -16,9 +16,9 @@ import (
 )
 
 // A connection is called a stranger until a call on it is authenticated. MaxOfNetwork limits the strangers of one
-// network (networkOf), maxStrangers those of all networks. When a limit is reached and another connection arrives,
-// a stranger is closed after minStrangerTime. A plain limit, like netutil.LimitListener, would let whoever opens
-// connections first keep out everybody else (TestFlood).
+// network (networkOf), maxStrangers those of all networks. When a limit is reached and another connection arrives, the
+// oldest stranger is closed once it has had minStrangerTime. A plain limit, like netutil.LimitListener, would let
+// whoever opens connections first keep out everybody else (TestFlood).
 const (
 	MaxOfNetwork    = 128
 	maxStrangers    = 256
@@ -77,7 +77,7 @@ func (d limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add adds a stranger. If there is no room for it, first is the stranger that must be closed before.
+// add adds a stranger. If there is no room for it, first is the stranger that must be closed first.
 func (l *connLimiter) add(c *strangerConn) (first *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ type rule struct {
 	role    access.Role // the lowest role that may call it
 	dryRun  access.Role // the lowest role for a dry run; if Nobody, the same as role
 	audited bool
-	// someAudited means that the handler decides which calls are audited (audit.Insist).
+	// someAudited means that the handler decides which calls are audited (audit.Note, audit.Insist).
 	someAudited bool
 }
 

@@ -68,9 +68,9 @@ var cleanupServices = []string{
 type Config struct {
 	Cleanup  Cleanup
 	UserData cleanupv1.UserDataServiceServer
-	// CleanupReady and UserDataReady return why the services cannot work now, or nil.
+	// CleanupReady and UserDataReady return why the services cannot work at the moment, or nil.
 	CleanupReady, UserDataReady func(context.Context) error
-	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
+	// Metrics are served at /metrics, in addition to those of calls and of the process.
 	Metrics prometheus.Collector
 	// Audit is where the audit is stored.
 	Audit         audit.DB
@@ -81,7 +81,8 @@ type Config struct {
 	HTTPLoopback bool
 	// Console means that a page for browsers is served at /.
 	Console bool
-	// TurnTimeout is how long a call waits while other calls of its caller use the database; 0 means 10 seconds.
+	// TurnTimeout is how long a unary call waits for one of its caller's slots (maxActiveCalls) before it fails with
+	// RESOURCE_EXHAUSTED; 0 means 10 seconds. Calls of UserDataService need no slot.
 	TurnTimeout time.Duration
 	Timeouts    Timeouts
 	Log         *slog.Logger

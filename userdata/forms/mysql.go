@@ -71,7 +71,7 @@ func (d mysqlDialect) schema() []string {
 // binary makes comparisons use bytes, since collations treat different texts as equal and ignore trailing blanks.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
-// in joins two conditions: an index can answer the first, and the second is exact.
+// in combines two conditions: the first can use an index, and the second is exact.
 func (mysqlDialect) in(column, list string) string {
 	return fmt.Sprintf("%[1]s IN (%[2]s) AND %[3]s IN (%[2]s)", column, list, binary(column))
 }

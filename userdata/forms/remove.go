@@ -44,7 +44,7 @@ type Session struct {
 	Item int64  `json:"Item"`
 }
 
-// Removal is what was removed of items, which are process instances or orphan tasks.
+// Removal is what was removed for items, which are process instances or orphan tasks.
 type Removal struct {
 	Rows     map[int64]Rows // rows by item
 	Sessions []Session      // the sessions of the items' documents
