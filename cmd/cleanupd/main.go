@@ -1,6 +1,6 @@
-// Command cleanupd deletes the old rows of a Campaign database, and erases one person's data in AEM Forms. It is a
-// server, and the commands that are its clients. This package parses the command line; internal/serve, internal/cli
-// and internal/demo have the commands.
+// Command cleanupd deletes obsolete rows of PostgreSQL databases, and erases one person's data in AEM Forms. It
+// contains the server and the commands that are its clients. This package parses the command line; internal/serve,
+// internal/cli and internal/demo have the commands.
 package main
 
 import (

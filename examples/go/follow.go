@@ -16,8 +16,8 @@ import (
 
 type follower struct {
 	client   cleanupv1.CleanupServiceClient
-	patience time.Duration // how long it tries to start the run, or to come back to it
-	// starts the run; its request_id lets it be repeated until an answer comes, and starts one run
+	patience time.Duration // how long to try to start the run, or to reconnect to it
+	// starts the run; because of its request_id, repeating it starts no second run
 	request *cleanupv1.RunCleanupRequest
 	at      *cleanupv1.WatchRunRequest // asks for the events after the last one; nil before the first
 }
@@ -46,9 +46,10 @@ func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) 
 	return events(f.client.WatchRun(ctx, f.at))
 }
 
-// follow returns the run. An error before its end says that it may go on.
+// follow shows the events of the run until it ends, and returns the run. If follow fails, the run may still be going
+// on.
 func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (*cleanupv1.Run, error) {
-	var lost time.Time // when the connection was lost; zero: it is not
+	var lost time.Time // when the connection was lost; zero if it is not
 	receive := f.ask(ctx)
 	for {
 		event, err := receive()
@@ -93,8 +94,8 @@ func (f *follower) run() string {
 	return "run " + f.at.GetRunId()
 }
 
-// stillThere returns how many events of the run the database still has, from an error that says that it lost others; 0
-// if it does not say, from where a run can always be watched.
+// stillThere returns how many events of the run the database still has after it lost others. If the error does not say,
+// it returns 0, from where any run can be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

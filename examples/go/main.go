@@ -1,5 +1,5 @@
 // Command go runs the cleanup on a server, or watches a run, and prints what happens. With --dry-run it shows what
-// would be deleted and which guards would refuse it, and with --approve it does exactly that. It comes back to the run
+// would be deleted and which guards would refuse it, and with --approve it does exactly that. It reconnects to the run
 // when the connection is lost. Its exit status is 0 only if the run succeeded.
 package main
 
@@ -74,7 +74,7 @@ func main() {
 	}
 }
 
-// The run does what a dry run found, and accepts the guards that the dry run showed, with their numbers.
+// approve makes the run delete what a dry run found, and accept the guards that the dry run showed, with their numbers.
 func approve(
 	ctx context.Context, client cleanupv1.CleanupServiceClient, request *cleanupv1.RunCleanupRequest, dryRun string,
 ) error {
@@ -99,7 +99,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// Connects with the first call.
+// dial connects with the first call.
 func dial(server, ca, token string) (*grpc.ClientConn, error) {
 	transport := insecure.NewCredentials()
 	if ca != "" {
@@ -137,7 +137,7 @@ func dial(server, ca, token string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(server, options...)
 }
 
-// What may hold text of the database is quoted, since that may hold anything, such as commands to a terminal.
+// show quotes what may be text from the database, since that may contain anything, such as commands to a terminal.
 func show(e *cleanupv1.RunEvent) {
 	switch {
 	case e.GetRunStarted() != nil:

@@ -215,7 +215,7 @@ func valueText(name string, value any) string {
 	return string(text)
 }
 
-// numberText knows from the name whether a duration is in nanoseconds or seconds.
+// numberText infers from the name whether a duration is in nanoseconds or seconds.
 func numberText(name string, n float64) string {
 	f := guards.fields.ByJSONName(format.FieldName(name))
 	switch {

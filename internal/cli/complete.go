@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// maxCompletions is how many runs or holds are offered, the newest ones.
+// maxCompletions is how many of the newest runs or holds are offered.
 const maxCompletions = 50
 
 func knownTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {

@@ -22,19 +22,19 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// storedAges are the policies of --older-than that a command has stored for its preview. They stay if the user
+// storedAges are the policies of --older-than that a command has stored for its preview, and that stay if the user
 // confirms.
 type storedAges struct {
 	client cleanupd.Client
-	before []*cleanupv1.Policy // nil for a policy that was not there
+	before []*cleanupv1.Policy // nil for a policy that is new
 	stored []*cleanupv1.Policy
 }
 
-// storeAges stores the policies. One that is there may differ only in the age.
+// storeAges stores the policies. An existing policy of the same name may differ only in its age.
 func storeAges(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, ages policies.Ages) (
 	*storedAges, error,
 ) {
-	if server.InProcess() && len(ages) > 0 { // a mistake must not make the schema cleanupd
+	if server.InProcess() && len(ages) > 0 { // a mistake must not create the schema cleanupd
 		look := service.Look{}
 		for _, p := range ages {
 			look.Policies = append(look.Policies, p.Policy)
@@ -72,8 +72,8 @@ func (s *storedAges) store(ctx context.Context, p policies.Age) error {
 	return err
 }
 
-// withdraw puts back what was there before, also after an interruption. It returns the error that is the reason, with
-// what could not be put back.
+// withdraw restores the policies from before, even after an interruption. It returns err, joined with errors about
+// policies that it could not restore.
 func (s *storedAges) withdraw(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -93,8 +93,8 @@ func (s *storedAges) withdraw(ctx context.Context, err error) error {
 	return err
 }
 
-// ask returns the question whether to run, which can be undone for some time, after it has printed what the policies
-// are that stay then.
+// ask prints the policies that would stay, and returns the question whether to run. The question says how long the run
+// can be undone.
 func (s *storedAges) ask(w io.Writer, undo *durationpb.Duration) string {
 	var changes []string
 	for i, p := range s.stored {
@@ -113,7 +113,7 @@ func (s *storedAges) ask(w io.Writer, undo *durationpb.Duration) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// keep says what stays, and leaves nothing to withdraw.
+// keep prints which policies stay, and leaves nothing to withdraw.
 func (s *storedAges) keep(cmd *cobra.Command) {
 	for i, p := range s.stored {
 		done := "Stored the policy"

@@ -95,8 +95,9 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// eraseAfterPreview erases after a preview and a confirmation; with yes, it does not ask. erase reports whether it
-// found anything.
+// eraseAfterPreview shows a preview, asks for confirmation, and erases. With yes it only erases, and with dryRun it
+// only shows the preview. Without a server it first resumes interrupted erasures. erase reports whether it found
+// anything.
 func eraseAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, yes, dryRun bool, question string,
 	erase func(dryRun bool) (found bool, err error),

@@ -71,7 +71,7 @@ func joinOrNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// maxCompletions is how many receipts are offered, the newest ones.
+// maxCompletions is how many of the newest receipts are offered.
 const maxCompletions = 50
 
 func knownReceipts(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
