@@ -79,7 +79,7 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.Var(&state, "state", "only runs in this state: "+strings.Join(runStates(), ", "))
 	f.StringVar(&task, "task", "", "only runs that this task was selected for")
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time (default all)")
-	flags.WithoutVariable(f, "state", "task", "since") // these flags are about one list only
+	flags.WithoutVariable(f, "state", "task", "since") // these flags apply to one list only
 	rpc.CompleteFlag(cmd, "state", cobra.FixedCompletions(runStates(), cobra.ShellCompDirectiveNoFileComp))
 	rpc.CompleteFlag(cmd, "task", rpc.Complete(server, knownTasks))
 	return cmd
@@ -204,7 +204,8 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
-// maxListedError is the width of an error in the list of runs, which a pipe does not limit. runs show has all of it.
+// maxListedError limits the errors in the list of runs, in columns, since a pipe has no width. runs show prints all of
+// an error.
 const maxListedError = 100
 
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
@@ -266,7 +267,8 @@ func runID(ctx context.Context, client cleanupd.Client, given string) (string, e
 	})
 }
 
-// completeID completes the end of the id of a run or a hold. The server rejects what cannot be one.
+// completeID returns the id of the run or hold that ends with given. It returns a whole id unchanged, and also what
+// cannot be an id, which the server rejects.
 func completeID(given, what string, list func() ([]string, error)) (string, error) {
 	if tooShort.MatchString(given) {
 		return "", flags.Errorf("the end of a %s's id has at least 4 characters, and %q only %d", what, given, len(given))

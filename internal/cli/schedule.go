@@ -116,7 +116,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// request changes only what flags were given for.
+// request changes only the settings for which flags were given.
 func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequest, error) {
 	given := cmd.Flags().Changed
 	s := &cleanupv1.Schedule{

@@ -1,6 +1,6 @@
-// Package etag keeps callers from overwriting each other's changes. An etag is a hash of a setting, which callers
-// read and send back with their change. Packages that store settings check it in the transaction of the change:
-// service for options, service/runs for the schedule and guards, userdata for purges.
+// Package etag keeps callers from overwriting each other's changes. An etag is a hash of a setting, which callers read
+// and send back with their change. Packages that store settings check it in the transaction of the change: service for
+// options, service/runs for the schedule, guards and policies, userdata for purges.
 package etag
 
 import (

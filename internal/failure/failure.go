@@ -29,7 +29,7 @@ type Kinded interface {
 	Kind() Kind
 }
 
-// Informed also has a reason for programs, in capitals, and details by name.
+// Informed also has a machine-readable reason, in capitals, and details by name.
 type Informed interface {
 	Kinded
 	Info() (reason string, metadata map[string]string)

@@ -16,7 +16,7 @@ const (
 	ReasonOnHold       = "ON_HOLD"
 )
 
-// Refusal is a refusal. Nothing was changed.
+// Refusal means that a run, task or call was refused before it changed anything.
 type Refusal struct {
 	Reason   string
 	Metadata map[string]string

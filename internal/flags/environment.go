@@ -24,8 +24,8 @@ func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	}
 }
 
-// typed are the flags that agree to something. They must be typed each time, since a variable would agree to what
-// nobody has looked at.
+// typed are the flags that approve something. They must be typed each time, since a variable would approve what nobody
+// has reviewed.
 var typed = []string{"yes", "accept-guard", "prune"}
 
 func HasVariable(f *pflag.Flag) bool {

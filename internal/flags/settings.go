@@ -105,7 +105,7 @@ func settingsOf(file string) (settings []setting, err error) {
 	return settings, nil
 }
 
-// onlyDocument returns nil if there is none.
+// onlyDocument returns nil if the file has no document.
 func onlyDocument(file string, r io.Reader) (*yaml.Node, error) {
 	var document, another yaml.Node
 	d := yaml.NewDecoder(r)
@@ -155,7 +155,7 @@ func (g Group) Names() []string { return slices.Concat(g.Help, g.Experts) }
 
 const groupOf = "cleanupd_group"
 
-// Arrange shows flags in groups, and hides the experts'. It panics if a group has an unknown flag.
+// Arrange shows flags in groups, and hides those for experts. It panics if a group has an unknown flag.
 func Arrange(set *pflag.FlagSet, groups []Group) {
 	set.SortFlags = false
 	for _, group := range groups {

@@ -1,5 +1,6 @@
-// Package message is the catalogue of messages about the schedule, in the logs of runs and in the results of tasks. The
-// texts are English; the console translates them by code. docs/reference/messages.md is generated from it.
+// Package message is the catalogue of the messages about policies and the schedule, in the logs of runs and in the
+// results of tasks. The texts are English; the console translates them by code. docs/reference/messages.md is generated
+// from it.
 package message
 
 import (

@@ -50,8 +50,8 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 	return nil
 }
 
-// MissingGrant returns the statement that lets the role create the schema cleanupd; none if there is one, or nothing is
-// missing.
+// MissingGrant returns the statement that lets the role create the schema cleanupd; none if the schema exists, or if
+// the role can create it.
 func MissingGrant(
 	ctx context.Context, db interface {
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -136,8 +136,8 @@ WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN (
   AND (c.relreplident = 'n' OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
 ORDER BY 1`
 
-// identify gives these tables a replica identity, since a table without one refuses UPDATE and DELETE if a
-// publication is FOR ALL TABLES.
+// identify gives the tables that anonymous selects a replica identity, since a table without one refuses UPDATE and
+// DELETE if a publication is FOR ALL TABLES.
 func identify(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, anonymous)
 	if err != nil {

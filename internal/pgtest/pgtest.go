@@ -272,8 +272,8 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// DoCounted is Do, after which the server counts what was done at once. PostgreSQL 14 cannot do that on request: it
-// counts half a second later, when the session is asked something else, as by Until.
+// DoCounted is like Do, but also makes the server's statistics count the change at once. PostgreSQL 14 cannot do so on
+// request: it counts half a second later, when the session executes something else, such as the question of Until.
 func (db *DB) DoCounted(sql string) {
 	db.t.Helper()
 	if db.Int("SELECT current_setting('server_version_num')::int") >= 150_000 {

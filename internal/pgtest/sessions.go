@@ -3,8 +3,8 @@ package pgtest
 import "fmt"
 
 // Sessions inserts n obsolete rows into XtkSessionInfo, which a run deletes in several batches. The second half waits
-// for release, and takes a millisecond a row then: however slow the test is, the run is not through before it is
-// stopped.
+// for release, and then takes a millisecond a row, so that the run cannot end before the test stops it, however slow
+// the test is.
 func (db *DB) Sessions(n int) (release func()) {
 	db.t.Helper()
 	db.Do(fmt.Sprintf(`ALTER TABLE XtkSessionInfo ADD filler text; -- four rows a block

@@ -178,7 +178,7 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 	return databases, keep, errors.Join(mistakes...)
 }
 
-// connectMidSourcing only warns if a database does not answer, since it may do so when a run needs it. It returns a
+// connectMidSourcing only warns if a database does not answer, since it may answer when a run needs it. It returns a
 // usage error if one of the databases is the main database.
 func (s *Server) connectMidSourcing(ctx context.Context, c *Config) error {
 	s.midSourcing = map[string]*pgxpool.Pool{}

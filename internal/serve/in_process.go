@@ -94,8 +94,8 @@ func (p *InProcess) Dial(ctx context.Context) (net.Conn, error) {
 // silent is above all levels. What happens in calls and runs is not logged, since the command prints it.
 const silent = slog.LevelError + 1
 
-// Work begins to execute runs, if it has not begun before, after warning of what is wrong with the database. Until
-// then a run that was interrupted stays as it is, so that a command can look at it.
+// Work starts executing runs, unless it has done so before, and first logs warnings about the database. Until then an
+// interrupted run is not resumed, so that read-only commands leave it as it is.
 func (p *InProcess) Work(ctx context.Context) (err error) {
 	p.begin.Do(func() {
 		p.level.Set(slog.LevelWarn)
@@ -106,7 +106,7 @@ func (p *InProcess) Work(ctx context.Context) (err error) {
 	return err
 }
 
-// WorkOnErasures begins to carry out erasures, also those that were interrupted.
+// WorkOnErasures starts carrying out erasures, including interrupted ones.
 func (p *InProcess) WorkOnErasures() {
 	if p.server.forms != nil {
 		p.server.forms.Wake()
@@ -162,8 +162,8 @@ func (processUser) String() string {
 	return name + "@" + host
 }
 
-// storedInstance is the name of the service that cleans the database; "" if none does yet. Whoever gives the URL of a
-// database need not repeat the name. A copy of a database is still recognized by its identifiers.
+// storedInstance returns the name of the service that cleans the database, so that commands need not give it; "" if
+// none does yet. A copy of a database is still recognized by its identifiers.
 func storedInstance(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	stored, _, err := store.ReadIdentities(ctx, pool)
 	return stored.Instance, err

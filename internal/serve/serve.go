@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// Settings are all flags of serve. Its help has what a first night needs.
+// Settings are all flags of serve. Its help shows only the flags that a first night needs.
 var Settings = []flags.Group{
 	{
 		Title:   "Database",
@@ -207,7 +207,7 @@ func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
 		"how many rows may be deleted or updated per second; 0: no limit")
 }
 
-// Config is what flags, variables and the settings file say. check completes it.
+// Config is set by flags, variables and the settings file. check completes it.
 type Config struct {
 	DatabaseURL      string
 	GRPCListen       string

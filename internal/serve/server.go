@@ -173,7 +173,7 @@ const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// checkDatabase warns as warn does, and reads the default of --max-retained-wal.
+// checkDatabase calls warn, and reads the default of --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config) error {
 	if !c.inProcess { // it warns when it begins to work
 		if err := s.warn(ctx); err != nil {
@@ -255,7 +255,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return s.serve(ctx, now)
 }
 
-// serve executes runs from the time when the channel is closed.
+// serve executes runs once working is closed.
 func (s *Server) serve(ctx context.Context, working <-chan struct{}) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)

@@ -50,7 +50,7 @@ func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.
 	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // cobra does not do this for a completion
 		return nil, err
 	}
-	if _, err := server.useContext(cmd); err != nil || server.InProcess() { // a key must not start a server
+	if _, err := server.useContext(cmd); err != nil || server.InProcess() { // pressing Tab must not start a server
 		return nil, err
 	}
 	conn, err := server.Dial()

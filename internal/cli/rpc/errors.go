@@ -41,7 +41,7 @@ func (server *Server) Explain(err error) error {
 		s.Message())
 }
 
-// hints explain errors of connections that contain the part.
+// hints explain connection errors that contain part.
 var hints = []struct{ part, hint string }{
 	{
 		"looked like an HTTP/1.1 header",

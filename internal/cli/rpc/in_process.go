@@ -24,9 +24,10 @@ type Conn interface {
 // OwnServer is a server in this process.
 type OwnServer interface {
 	Dial(ctx context.Context) (net.Conn, error)
-	// Work lets it execute runs; it does not before.
+	// Work makes it execute runs; before, it executes none.
 	Work(ctx context.Context) error
-	// WorkOnErasures lets it carry out erasures; it does not before one is requested.
+	// WorkOnErasures makes it carry out erasures, including interrupted ones. Before, it carries out none until one is
+	// requested.
 	WorkOnErasures()
 	// Close waits for the current batch.
 	Close() error
@@ -70,8 +71,8 @@ type inProcess struct {
 	server      OwnServer
 }
 
-// aboutStored are the calls that make no sense before the service has stored something: a command that begins with one
-// of them creates nothing, as in a database whose name was mistyped.
+// aboutStored are the calls that make no sense before the service has stored something. A command that begins with one
+// of them does not create the schema cleanupd, for example in a database whose name was mistyped.
 var aboutStored = []string{
 	cleanupv1.ServerService_ListAudit_FullMethodName, cleanupv1.CleanupService_ListRuns_FullMethodName,
 	cleanupv1.CleanupService_GetRun_FullMethodName, cleanupv1.CleanupService_WatchRun_FullMethodName,

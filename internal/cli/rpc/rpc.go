@@ -56,7 +56,7 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&s.databaseURL, "database-url", "",
 		"work on this database without a server, postgres://USER@HOST/DATABASE: the command has a server of its own, "+
 			"which ends with it; the password is in the URL, or in the file that ?passfile= or PGPASSFILE names")
-	// where serve is configured by variables its clients must not go past it
+	// where variables configure serve, its clients must not bypass it
 	flags.WithoutVariable(f, "database-url")
 }
 

@@ -18,9 +18,9 @@ import (
 // maxPreviewTables is how many tables the preview of a dry run shows.
 const maxPreviewTables = 30
 
-// printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow
-// for a table gets a list. With other options than the stored ones, tables are shown for which these make a difference.
-// more says how to see the others.
+// printPreview prints the largest changes first, and the guards that would refuse them. A screen that is too narrow for
+// a table gets a list. With options other than the stored ones, it shows only the tables for which they make a
+// difference. more says how to see the others.
 func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
@@ -59,7 +59,7 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	return err
 }
 
-// printRemarks prints what a table cannot show, where names would be cut. A remark on several tables is printed once.
+// printRemarks prints what the table has no column for. A remark on several tables is printed once.
 func printRemarks(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 	for _, p := range list {
 		if text := partitions(p); text != "" {
@@ -201,7 +201,7 @@ func isEstimate(p *cleanupv1.TablePreview) bool {
 	return slices.ContainsFunc(p.GetRemarks(), func(why string) bool { return strings.HasPrefix(why, "an estimate") })
 }
 
-// estimates are which figures of a dry run are estimates.
+// estimates says which figures of a dry run are estimates.
 type estimates struct{ deleted, updated bool }
 
 func estimatesOf(tasks ...*cleanupv1.TaskResult) (e estimates) {

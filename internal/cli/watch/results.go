@@ -79,8 +79,8 @@ func describePause(r *cleanupv1.Run, server *rpc.Server) string {
 	return text + fmt.Sprintf(": %s lets it continue.", server.Command("runs resume", r.GetId()))
 }
 
-// printResults also prints the sizes of the tables, the preview of a dry run, and totals. log is what the log of the
-// run says about the partitions of its tasks.
+// printResults also prints the sizes of the tables, the preview of a dry run, and totals. log has the partitions that
+// tasks have removed according to the run's log, by task.
 func printResults(
 	s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool, log map[string]*removed,
 ) error {
@@ -165,7 +165,7 @@ func PrintFound(s *terminal.Screen, r *cleanupv1.Run, all bool) error {
 	return err
 }
 
-// removed are the partitions that a task has removed, as the log of its run says.
+// removed are the partitions that a task has removed, according to the log of its run.
 type removed struct {
 	fate  string // dropped or detached
 	names []string
@@ -176,7 +176,8 @@ func (p *removed) String() string {
 	return format.Count(n, "partition", "partitions") + " " + p.fate + ": " + firstNames(p.names, n)
 }
 
-// fateOfPartitions returns what becomes of the partitions that a task removes, as far as the result or the log says.
+// fateOfPartitions returns whether a task drops or detaches the partitions that it removes; "removed" if neither the
+// result nor the log says so.
 func fateOfPartitions(t *cleanupv1.TaskResult, log *removed) string {
 	for _, p := range t.GetPreview() {
 		switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// progressInterval is the time between two lines of progress, where a line cannot be drawn again.
+// progressInterval is the time between two lines of progress on a screen that cannot redraw lines.
 const progressInterval = 5 * time.Second
 
 // View prints events for people: a line for each task, progress below it, and tables at the end.
@@ -95,7 +95,7 @@ func (v *View) Note(line string) error {
 	return err
 }
 
-// changes are messages about a change of the run itself, which explain why it pauses or is slower.
+// changes are messages about changes to the run itself, which explain why it pauses or is slower.
 var changes = []string{
 	message.RunPaused.Code, message.RunAwaitsWindow.Code, message.RunOvertaken.Code, message.RunContinued.Code,
 	message.PaceChanged.Code,
