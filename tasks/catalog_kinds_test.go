@@ -588,7 +588,7 @@ func TestIndexesOfKeys(t *testing.T) {
 		return catalogCase{
 			setup:    someDeliveries,
 			super:    "UPDATE pg_index SET " + columns + " WHERE indexrelid = 'nmsbroadlogrcp_id'::regclass",
-			said:     "such a log has a unique key",
+			said:     "it is not a log, which needs the unique key",
 			deleted:  1,
 			retained: purge.Retained{Dependent: 1, Tables: 1},
 			left:     withLog,

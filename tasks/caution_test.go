@@ -457,7 +457,7 @@ func TestOtherSchemasAreNamed(t *testing.T) {
 	j := mustRun(t, db, nil, "audit-trail", "sessions", "deliveries")
 	said := 0
 	for _, line := range j.logs {
-		if strings.HasPrefix(line, "WARNING schema public is cleaned, but not Campaign's tables in other, archive") {
+		if strings.HasPrefix(line, "WARNING only schema public is cleaned; Campaign's tables in other, archive are not") {
 			said++
 		}
 	}
@@ -473,10 +473,10 @@ func TestOtherSchemasWithoutRightsAreNamed(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (LIKE public.nmsdelivery)")
 	j := mustRun(t, db, nil, "audit-trail", "sessions")
-	j.checkLog(t, "WARNING", "schema public is cleaned, but not Campaign's tables in hidden", "whose role can use it")
+	j.checkLog(t, "WARNING", "only schema public is cleaned; Campaign's tables in hidden are not", "that has USAGE on it")
 	db.Do("DROP TABLE NmsDelivery")
 	j = mustRun(t, db, nil, "audit-trail")
-	j.checkLog(t, "WARNING", "schema public is cleaned, but not Campaign's tables in hidden")
+	j.checkLog(t, "WARNING", "only schema public is cleaned; Campaign's tables in hidden are not")
 
 	empty := pgtest.Empty(t)
 	empty.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (id integer)")

@@ -47,7 +47,7 @@ func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 		err := rescue.Call(func() error { return m.workOnce(ctx, log) })
 		rescue.Log(log, "look for erasures", err)
 		if err != nil && ctx.Err() == nil {
-			log.Warn("an erasure was interrupted; it will be resumed", "error", err)
+			log.Warn("could not work on erasures; will retry", "error", err)
 			wait = pause.NextBackOff()
 		} else {
 			pause.Reset()

@@ -42,7 +42,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{"options set broadLogPurgeDelayDays=many", 2, nil, "number of days"},
 		{"options set broadLogPurgeDelayDays", 2, nil, "NAME=VALUE"},
 		{"options set nonsense=1", 2, nil, `unknown option "nonsense": use one of storageOptimization, `},
-		{"options set lastCleanupTime=2026-01-01T00:00:00Z", 2, nil, "lastCleanupTime is output only"},
+		{"options set lastCleanupTime=2026-01-01T00:00:00Z", 2, nil, "lastCleanupTime is read-only"},
 		{"options set --etag stale visitorPurgeDelayDays=15", 1, nil, "changed since this etag"},
 		{"options set", 2, nil, "at least one option"},
 		{"options reset broadLogPurgeDelayDays", 0, []string{"broadLogPurgeDelayDays ", "  180 days  "}, ""},

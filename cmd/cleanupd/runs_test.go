@@ -123,7 +123,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 	for command, want := range map[string]string{
 		"options set broadLogPurgeDelayDays=0":          "broadLogPurgeDelayDays: must be between 1 and 24855 days, not 0",
 		"options set broad_log_purge_delay_days=999999": "broadLogPurgeDelayDays: must be between 1 and 24855 days",
-		"options set lastCleanupTime=1":                 "lastCleanupTime is output only",
+		"options set lastCleanupTime=1":                 "lastCleanupTime is read-only",
 		"guards set maxSharePercent=101": "maxSharePercent: must be from 0, which switches the guard off, " +
 			"to 100",
 		"guards set maxIdle=-1h": "maxIdle: must be from 0, which switches the guard off, to " +

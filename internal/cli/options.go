@@ -199,7 +199,7 @@ func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflec
 		}
 		return protoreflect.ValueOfInt32(int32(days)), nil
 	}
-	return value, flags.Errorf("%s is output only: runs set it", f.JSONName())
+	return value, flags.Errorf("%s is read-only; runs set it", f.JSONName())
 }
 
 type optionsResponse interface {

@@ -40,8 +40,8 @@ var (
 	)
 	PolicyKeyUnindexed = policies.warning(
 		"POLICY_KEY_UNINDEXED",
-		"foreign keys to {table}, or to tables it cascades to, have no index, so each deleted row costs a scan of another "+
-			"table: {statements}",
+		"foreign keys to {table}, or to tables it cascades to, have no index, so each deleted row costs a full scan: "+
+			"{statements}",
 		"PostgreSQL looks for the rows that refer to a deleted row. Without an index it reads the whole table each time.",
 		"Create the indexes before the first run, best with CONCURRENTLY.",
 	)

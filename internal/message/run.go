@@ -100,8 +100,8 @@ var (
 	)
 	SchemasNotCleaned = runs.warning(
 		"SCHEMAS_NOT_CLEANED",
-		"schema {schema} is cleaned, but not Campaign's tables in {others}: to clean another schema, run a service whose "+
-			"role can use it and has it first in its search_path",
+		"only schema {schema} is cleaned; Campaign's tables in {others} are not: to clean another schema, run a second "+
+			"service with a role that has USAGE on it and lists it first in search_path",
 		"Several schemas of the database have tables of Adobe Campaign.",
 		"Run another service with a role for the other schema, if that is an installation of its own.",
 	)

@@ -200,8 +200,8 @@ var (
 	)
 	NotALog = tables.warning(
 		"NOT_A_LOG",
-		"skipped {table} ({column} {schema} of a delivery mapping): such a log has a unique key {key} and the columns "+
-			"{columns}",
+		"skipped {table}, named by {column} {schema} of a delivery mapping: it is not a log, which needs the unique key "+
+			"{key} and the columns {columns}",
 		"A mapping names a table without the columns or the key of a log.",
 		"Correct the mapping, or add the missing key or columns to the table.",
 	)
@@ -226,7 +226,7 @@ var (
 	)
 	UnindexedForeignKey = tables.warning(
 		"UNINDEXED_FOREIGN_KEY",
-		"{table}: each deleted row costs a scan of another table, whose foreign key has no index: create an index on {key}",
+		"{table}: every deleted row costs a full scan, because the foreign key {key} has no index: create one",
 		"PostgreSQL looks for rows that refer to a deleted row. Without an index it reads the whole table for each.",
 		"`CREATE INDEX CONCURRENTLY` on the table and the columns in the message.",
 	)

@@ -80,7 +80,7 @@ func (c *FormsConfig) check() (v *formsDatabase, err error) {
 		return nil, err
 	}
 	if c.Folder != "" && c.inDatabase {
-		return nil, flags.Errorf("give either --forms-gds-dir or --forms-gds-in-database")
+		return nil, flags.Errorf("--forms-gds-dir and --forms-gds-in-database cannot be combined: give one")
 	}
 	if c.Folder != "" {
 		info, err := os.Stat(c.Folder)

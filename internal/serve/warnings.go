@@ -33,9 +33,9 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 			return err
 		}
 		if found := results[len(results)-1].Rows; len(found) > 0 {
-			log.Warn("the role is a superuser: an owner of tables in the database could run code with its rights",
+			log.Warn("connected as a superuser: any table owner in this database could run code with superuser rights",
 				"database", pool.Config().ConnConfig.Database, "owner", string(found[0][0]),
-				"remedy", "connect as a role made by deploy/role.sql, or as the owner of the tables")
+				"remedy", "connect as the role created by deploy/role.sql, or as the owner of the tables")
 		}
 		return nil
 	})

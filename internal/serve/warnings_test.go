@@ -29,7 +29,7 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 		if err := warnOfSuperuser(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), pool); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "is a superuser"); n != c.warned {
+		if n := strings.Count(log.String(), "connected as a superuser"); n != c.warned {
 			t.Errorf("%s: %s", c.role, &log)
 		}
 	}

@@ -78,7 +78,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 func atMostOneUser(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		path := cmd.CommandPath()
-		return flags.Errorf("%s takes one user id, not %d; see %s --help", path, len(args), path)
+		return flags.Errorf("%s takes at most one user id, not %d; see %s --help", path, len(args), path)
 	}
 	return nil
 }

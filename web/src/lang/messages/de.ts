@@ -98,7 +98,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'Die Zone von Datumsangaben ohne Zeitzone ist nicht bekannt: option {option} {problem}. Zeilen, die nur in manchen Zonen veraltet sind, bleiben erhalten. Setzen Sie die Option auf einen IANA-Namen wie Europe/Paris, oder löschen Sie ihre Zeile, wenn die Angaben in der Zone der Datenbank sind: {zone}',
   SCHEMAS_NOT_CLEANED:
-    'Das Schema {schema} wird bereinigt, die Campaign-Tabellen in {others} nicht: Betreiben Sie dafür einen Dienst, dessen Rolle jenes Schema benutzen darf und es im search_path zuerst nennt',
+    'Nur das Schema {schema} wird bereinigt, die Campaign-Tabellen in {others} nicht: Betreiben Sie dafür einen zweiten Dienst mit einer Rolle, die USAGE auf jenes Schema hat und es im search_path zuerst nennt',
   OPTION_UNUSABLE: '{table} wird nicht bereinigt: {error}',
   STATISTICS_OPTION_UNUSABLE: 'Für keine Tabelle läuft VACUUM: {error}',
   LAST_CLEANUP_UNKNOWN:
@@ -155,7 +155,7 @@ export const messages: Record<string, string> = {
     'Die Spalte {column} von NmsDeliveryMapping fehlt, daher nennt kein Versand-Mapping eine solche Logtabelle',
   MAPPING_UNUSABLE: '{column} eines Versand-Mappings ist {schema}: {problem}; übersprungen',
   NOT_A_LOG:
-    'Die Tabelle {table} ({column} {schema} eines Versand-Mappings) sieht nicht wie ein solches Log aus, das einen eindeutigen Schlüssel {key} und die Spalten {columns} hat: übersprungen',
+    '{table}, genannt von {column} {schema} eines Versand-Mappings, wurde übersprungen: Die Tabelle ist kein Log, das den eindeutigen Schlüssel {key} und die Spalten {columns} braucht',
   OTHER_SERVER_FAILED:
     '{table} ({location}) konnte nicht bereinigt werden: {error}; veraltete Zeilen, die dort bleiben: {rows}',
   OTHER_SERVER_CLEAN:
@@ -163,7 +163,7 @@ export const messages: Record<string, string> = {
   UNLOGGED_NOT_COUNTED:
     '{table} ist UNLOGGED: Ihre Zeilen werden nicht gezählt, weil der Standby sie nicht hat; ein Testlauf ohne --preview-database-url zählt sie',
   UNINDEXED_FOREIGN_KEY:
-    '{table}: Ein Fremdschlüssel ohne Index verweist darauf, daher kostet jede gelöschte Zeile ein Lesen der ganzen anderen Tabelle: Legen Sie einen Index auf {key} an',
+    '{table}: Jede gelöschte Zeile kostet das Lesen einer ganzen Tabelle, weil der Fremdschlüssel {key} keinen Index hat: Legen Sie einen an',
 
   WORK_TABLE_NOT_DROPPED: '{table} konnte nicht entfernt werden: {error}',
   WORK_TABLES_OF_OTHERS:
@@ -191,7 +191,7 @@ export const messages: Record<string, string> = {
   POLICY_REFUSED:
     'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
   POLICY_KEY_UNINDEXED:
-    'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
+    'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer ganzen Tabelle kostet: {statements}',
   SEVERAL_OWNERS:
     'Code von {owner}, Eigentümer von {table}, läuft mit den Rechten des Dienstes, auch denen an Tabellen von {others}',
   RUN_LACKS_RIGHTS:

@@ -100,7 +100,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'Le fuseau des dates sans fuseau horaire n’est pas connu : option {option} {problem}. Les lignes obsolètes dans certains fuseaux seulement sont conservées. Donnez à l’option un nom IANA, tel que Europe/Paris, ou supprimez sa ligne si les dates sont dans le fuseau de la base, {zone}',
   SCHEMAS_NOT_CLEANED:
-    'Le schéma {schema} est nettoyé, les tables de Campaign dans {others} ne le sont pas : pour celles-ci, lancez un service dont le rôle peut utiliser ce schéma et l’a en tête de son search_path',
+    'Seul le schéma {schema} est nettoyé, les tables de Campaign dans {others} ne le sont pas : pour celles-ci, lancez un second service avec un rôle qui a USAGE sur leur schéma et l’a en tête de son search_path',
   OPTION_UNUSABLE: '{table} n’est pas nettoyée : {error}',
   STATISTICS_OPTION_UNUSABLE: 'VACUUM n’est exécuté sur aucune table : {error}',
   LAST_CLEANUP_UNKNOWN: '{table} n’est pas nettoyée, car la date du dernier nettoyage n’est pas connue : {problem}',
@@ -158,13 +158,13 @@ export const messages: Record<string, string> = {
     'La colonne {column} de NmsDeliveryMapping est absente, aucun mapping de diffusion ne désigne donc une telle table de logs',
   MAPPING_UNUSABLE: '{column} d’un mapping de diffusion vaut {schema} : {problem} ; ignoré',
   NOT_A_LOG:
-    'La table {table} ({column} {schema} d’un mapping de diffusion) ne ressemble pas à de tels logs, qui ont une clé unique {key} et les colonnes {columns} : ignorée',
+    '{table}, nommée par {column} {schema} d’un mapping de diffusion, a été ignorée : cette table ne contient pas de logs, qui exigent la clé unique {key} et les colonnes {columns}',
   OTHER_SERVER_FAILED: '{table} ({location}) n’a pas pu être nettoyée : {error} ; lignes obsolètes restantes : {rows}',
   OTHER_SERVER_CLEAN: '{table} ({location}) a signalé une erreur, mais aucune ligne obsolète n’y reste : {error}',
   UNLOGGED_NOT_COUNTED:
     '{table} est UNLOGGED : ses lignes ne sont pas comptées, car le standby ne les a pas ; une simulation sans --preview-database-url les compte',
   UNINDEXED_FOREIGN_KEY:
-    '{table} : une clé étrangère sans index y fait référence, chaque ligne supprimée coûte donc la lecture de toute l’autre table : créez un index sur {key}',
+    '{table} : chaque ligne supprimée coûte la lecture de toute une table, car la clé étrangère {key} n’a pas d’index : créez-en un',
 
   WORK_TABLE_NOT_DROPPED: '{table} n’a pas pu être supprimée : {error}',
   WORK_TABLES_OF_OTHERS:
@@ -193,7 +193,7 @@ export const messages: Record<string, string> = {
   POLICY_REFUSED:
     'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',
   POLICY_KEY_UNINDEXED:
-    'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
+    'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture de toute une table : {statements}',
   SEVERAL_OWNERS:
     'le code de {owner}, propriétaire de {table}, s’exécute avec les droits du service, y compris sur les tables de {others}',
   RUN_LACKS_RIGHTS:

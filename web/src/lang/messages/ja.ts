@@ -83,7 +83,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'タイムゾーンのない日付のゾーンが不明です：option {option} {problem}。一部のゾーンでのみ古い行は保持されます。オプションに Europe/Paris のような IANA 名を設定するか、日付がデータベースのゾーン {zone} の場合はその行を削除してください',
   SCHEMAS_NOT_CLEANED:
-    'スキーマ {schema} はクリーンアップされますが、{others} の Campaign のテーブルはされません。クリーンアップするには、そのスキーマを使用でき、search_path の先頭に持つロールでサービスを起動してください',
+    'スキーマ {schema} のみがクリーンアップされ、{others} の Campaign のテーブルはされません。クリーンアップするには、そのスキーマに USAGE を持ち、search_path の先頭に指定するロールで 2 つ目のサービスを起動してください',
   OPTION_UNUSABLE: '{table} はクリーンアップされません：{error}',
   STATISTICS_OPTION_UNUSABLE: 'どのテーブルにも VACUUM を実行しません：{error}',
   LAST_CLEANUP_UNKNOWN: '前回のクリーンアップの日時が不明なため、{table} はクリーンアップされません：{problem}',
@@ -136,13 +136,13 @@ export const messages: Record<string, string> = {
     'NmsDeliveryMapping の列 {column} がないため、そのようなログテーブルを指す配信マッピングがありません',
   MAPPING_UNUSABLE: '配信マッピングの {column} は {schema} です：{problem}。スキップ',
   NOT_A_LOG:
-    'テーブル {table}（配信マッピングの {column} {schema}）は、一意キー {key} と列 {columns} を持つログではないようです：スキップ',
+    '{table}（配信マッピングの {column} {schema} が指定）をスキップしました。一意キー {key} と列 {columns} が必要なログではありません',
   OTHER_SERVER_FAILED: '{table}（{location}）をクリーンアップできませんでした：{error}。残った古い行：{rows}',
   OTHER_SERVER_CLEAN: '{table}（{location}）はエラーを返しましたが、古い行は残っていません：{error}',
   UNLOGGED_NOT_COUNTED:
     '{table} は UNLOGGED です：スタンバイにその行がないため、数えられません。--preview-database-url なしのドライランでは数えられます',
   UNINDEXED_FOREIGN_KEY:
-    '{table}：インデックスのない外部キーから参照されているため、行を削除するたびに相手のテーブル全体が読まれます：{key} にインデックスを作成してください',
+    '{table}：外部キー {key} にインデックスがないため、行を削除するたびにテーブル全体が読まれます：インデックスを作成してください',
 
   WORK_TABLE_NOT_DROPPED: '{table} を削除できませんでした：{error}',
   WORK_TABLES_OF_OTHERS:
@@ -169,7 +169,7 @@ export const messages: Record<string, string> = {
     '現在条件に合う {table} の {rows} 行は、ON DELETE のない外部キーで参照する {tables} の行により保持されます',
   POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
   POLICY_KEY_UNINDEXED:
-    '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
+    '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとにテーブル全体を読みます: {statements}',
   SEVERAL_OWNERS:
     '{table} の所有者 {owner} のコードは、{others} のテーブルへの権限も含め、サービスの権限で実行されます',
   RUN_LACKS_RIGHTS:
