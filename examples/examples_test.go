@@ -28,9 +28,9 @@ type example struct {
 	name     string // its heading in the README
 	needs    string // a command that fails if something that it needs is missing
 	patience string // two seconds, for --patience; empty: it does not resume
-	folder   string // where the README's commands begin
+	folder   string // where the README's commands start
 	prepare  string // the commands before the last one
-	enter    string // that of them which enters the example's folder
+	enter    string // the command that enters the example's folder
 	last     string // the last one, which runs the example
 }
 
@@ -96,7 +96,7 @@ func (x *example) run(t *testing.T, s *server, task string, env ...string) *clie
 		env...)
 }
 
-// With flags, or a request, instead of the README's.
+// start runs the last command, with flags or a request instead of the README's.
 func (x *example) start(t *testing.T, s *server, flags, request string, env ...string) *client {
 	t.Helper()
 	env = append([]string{"CLEANUPD_PATIENCE=2"}, env...)
@@ -125,7 +125,7 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			folder := checkout
 			if x.name == "Go" {
-				folder = ".." // its module is of no use alone
+				folder = ".." // its module needs the rest of the repository
 			}
 			x.ready(t, folder)
 			for name, test := range scenarios {
@@ -197,7 +197,7 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	}
 }
 
-// 10,000 rows of all tasks, many of them obsolete. Delivery logs are deleted slowly.
+// A Campaign database with about 10,000 rows, many of them obsolete. A trigger slows deletes from NmsBroadLogRcp.
 func backlog(t *testing.T) *pgtest.DB {
 	return pgtest.Prepared(t, "backlog", func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, campaigndb.Schema); err != nil {

@@ -45,7 +45,7 @@ type server struct {
 
 var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 
-// The server takes over a run of a killed one within seconds.
+// serve starts a server that takes over the run of a killed server within seconds.
 func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server {
 	t.Helper()
 	s := &server{

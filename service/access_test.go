@@ -192,7 +192,8 @@ func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 		http.StatusFound)
 }
 
-// The JWTs of an admin for a code, which is taken once, with the verifier of its challenge, and for the refresh token.
+// token returns JWTs of an admin for the refresh token, or for a code with the verifier of its challenge. A code is
+// accepted once.
 func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	challenge, known := i.challenges[r.FormValue("code")]
@@ -410,7 +411,7 @@ func (s shown) tls(ca *testca.CA) *tls.Config {
 	return config
 }
 
-// How the call begins: io.EOF or nil if it was let through.
+// overGRPC returns how a call begins: io.EOF or nil if it was admitted.
 func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -562,7 +563,7 @@ func guardedClient(t *testing.T) (s *server, client cleanupd.Client, as func(who
 	}
 }
 
-// A viewer may cancel the dry runs that he has started, but no other run.
+// Viewers may cancel dry runs that they have started, but no other run.
 func TestWhoMayCancel(t *testing.T) {
 	t.Parallel()
 	s, client, as := guardedClient(t)
@@ -587,7 +588,7 @@ func TestWhoMayCancel(t *testing.T) {
 		if status.Code(err) != started.want {
 			t.Errorf("a viewer cancels the run of %s: %v", who, err)
 		}
-		// two dry runs at once
+		// since only two dry runs may be active
 		s.db.Until("SELECT (count(*) = 0)::int FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')")
 	}
 }
@@ -711,7 +712,7 @@ func TestRefusalsFillNothing(t *testing.T) {
 	}
 }
 
-// The log has the details of a call as the audit has them.
+// The log has the same details of a call as the audit.
 func TestAuditInTheLog(t *testing.T) {
 	t.Parallel()
 	var (
@@ -754,8 +755,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A viewer sees which columns a policy compares and assigns, and not with which values: not in the policy, in
-// explanations, previews, events or errors. What was masked cannot be stored.
+// Viewers see which columns a policy compares and assigns, but not the values: not in policies, explanations, previews,
+// events or errors. Masked values cannot be stored.
 func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 	t.Parallel()
 	ca := testca.New(t)
@@ -853,7 +854,7 @@ func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 	}
 }
 
-// Dry runs of a viewer have a rate, since each is stored for days. Those of others have none.
+// The rate of a viewer's dry runs is limited, since each is stored for days. Others have no limit.
 func TestRateOfDryRuns(t *testing.T) {
 	t.Parallel()
 	ca := testca.New(t)

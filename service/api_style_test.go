@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Also messages within messages.
+// messagesOfAPI visits all messages, including nested ones.
 func messagesOfAPI(visit func(m protoreflect.MessageDescriptor)) {
 	var walk func(list protoreflect.MessageDescriptors)
 	walk = func(list protoreflect.MessageDescriptors) {

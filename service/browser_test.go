@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// "": there is no browser.
+// chromium returns the path of a browser; "" if there is none.
 func chromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -36,7 +36,7 @@ type tab struct {
 	ctx context.Context
 
 	mu    sync.Mutex
-	wrong []string // what the browser has complained of
+	wrong []string // what the browser has complained about
 	cut   bool     // the test cuts connections: not a mistake of the page
 	hosts map[string]bool
 }
@@ -71,7 +71,7 @@ func (p *tab) another(url string) *tab {
 	return newTab(p.t, p.ctx, url)
 }
 
-// At the end of the test it reports what the browser complained of.
+// At the end of the test, newTab reports what the browser complained about.
 func newTab(t *testing.T, within context.Context, url string) *tab {
 	t.Helper()
 	ctx, _ := chromedp.NewContext(within) // ended with its browser, by Cancel, which waits
@@ -110,7 +110,7 @@ func (p *tab) listen(event any) {
 	case *runtime.EventExceptionThrown:
 		p.wrong = append(p.wrong, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *log.EventEntryAdded:
-		// What the server refuses is answered with a status, which the browser logs.
+		// The browser logs the status of calls that the server refuses.
 		expected := strings.Contains(e.Entry.Text, "the server responded with a status of 4") ||
 			(p.cut && strings.Contains(e.Entry.Text, "net::ERR_"))
 		if e.Entry.Level == log.EntryLevelError && !expected {
@@ -129,7 +129,7 @@ func (p *tab) value(expression string) (string, error) {
 		chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise))
 }
 
-// evaluate is value where nothing can go wrong.
+// evaluate is like value, for expressions that cannot fail.
 func (p *tab) evaluate(expression string) string {
 	p.t.Helper()
 	out, err := p.value(expression)
@@ -139,7 +139,7 @@ func (p *tab) evaluate(expression string) string {
 	return out
 }
 
-// The expression may become true on the next page. The server may have a whole run to do before.
+// until waits until the expression is true, which may be on the next page, or after a whole run.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -174,7 +174,7 @@ func (p *tab) sees(texts ...string) {
 	}
 }
 
-// The page of a run has seen so many events, each of them once.
+// hasSeen waits until the page of a run has received this number of events, each once.
 func (p *tab) hasSeen(events int64) {
 	p.t.Helper()
 	p.until(fmt.Sprintf("it has seen %d events", events),
@@ -197,7 +197,7 @@ func (p *tab) press(name string) {
 	p.evaluate(control(name) + ".click()")
 }
 
-// JavaScript for the only field whose label begins so.
+// field returns JavaScript for the only field whose label begins with a text.
 func field(label string) string {
 	return fmt.Sprintf(
 		`([...document.querySelectorAll('label.field')]
@@ -218,13 +218,13 @@ func (p *tab) fill(label, value string) {
 	})(%s)`, quote(value), field(label)))
 }
 
-// The field comes to have the value.
+// shows waits until the field has the value.
 func (p *tab) shows(label, value string) {
 	p.t.Helper()
 	p.until(label+" is "+value, field(label)+"?.value === "+quote(value))
 }
 
-// accessible checks in light and in dark.
+// accessible checks the page in light and in dark colours.
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {

@@ -19,7 +19,7 @@ func (p *tab) key(keys string) {
 	}
 }
 
-// In JavaScript, as a screen reader says it.
+// nameOf is JavaScript that returns the name of an element as a screen reader says it.
 const nameOf = `(e => (e.getAttribute('aria-label') ??
 	document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ??
 	e.labels?.[0]?.querySelector('span')?.textContent ?? e.labels?.[0]?.textContent ?? e.textContent).trim())`

@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the
-// middle: another one goes on behind the same address. The screen shows each event of the log once.
+// Two tabs follow a run to its end, although the replica that executes it and serves the console is killed in the
+// middle. Another replica takes over at the same address. Each event is shown once.
 func TestConsoleSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -26,7 +26,7 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	migrate(t, db)
 	release := db.Sessions(1200)
 	first, address := startReplica(t, db)
-	var other atomic.Value // the address of the one that comes later
+	var other atomic.Value // the address of the replica that takes over
 	other.Store(address)
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", address },
@@ -74,7 +74,8 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A run whose replica is gone is shown as interrupted, also on a page that was opened before, until another one has it.
+// A run whose replica is gone is shown as interrupted, also on a page that was opened before, until another replica
+// takes it over.
 func TestConsoleOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

@@ -50,12 +50,12 @@ func (p *tab) number(expression string) int {
 	return n
 }
 
-// However many runs there are, and events of a run, a page holds as many of them as one looks at.
+// Pages stay small, however many runs there are, and however many events a run has.
 func TestConsoleOfManyRuns(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
-	s.db.Do("CREATE TABLE nmstrackinglogfar1 (LIKE nmstrackinglogrcp)") // no task takes it in, which the log says
+	s.db.Do("CREATE TABLE nmstrackinglogfar1 (LIKE nmstrackinglogrcp)") // no task covers it, which the log says
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func TestConsolePausesARun(t *testing.T) {
 	}
 }
 
-// A page shows what it is refused, and sends nothing twice.
+// A page shows refusals, and sends nothing twice.
 func TestConsoleWaitsForAPause(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -179,7 +179,7 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 	s.db.Do("UPDATE cleanupd.run SET paused_by = 'schedule' WHERE id = $1", id)
 	p.evaluate("location.reload()")
 	p.sees("paused outside of the windows of the schedule since")
-	p.press("Pause") // no window is to end it
+	p.press("Pause") // so that no window ends the pause
 	p.sees("paused by 127.0.0.1")
 	s.db.Do("UPDATE cleanupd.run SET state = 'CANCELLED', cause = 'CANCELLED', end_time = now() WHERE id = $1", id)
 	p.press("Fast")

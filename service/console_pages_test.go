@@ -95,7 +95,7 @@ func TestConsolePages(t *testing.T) {
 	}
 }
 
-// Which database one looks at, and through which instance, is said on each page, but not to strangers.
+// Each page names the database and the instance, but not to strangers.
 func TestConsoleNamesTheDatabase(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -218,8 +218,7 @@ func TestConsoleJudgesWholeRuns(t *testing.T) {
 	}
 }
 
-// A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is
-// cancelled.
+// Two tabs of a browser follow a run to its end, although their connections are cut. Another run is cancelled.
 func TestConsoleFollowsARun(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -307,7 +306,7 @@ func TestConsoleChangesRetention(t *testing.T) {
 		"document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'")
 }
 
-// What another user has stored since the page was loaded is not overwritten, but shown.
+// A change that another user has stored since the page was loaded is not overwritten, but shown.
 func TestConsoleConflicts(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -413,12 +412,12 @@ func TestConsoleSignsIn(t *testing.T) {
 	p.sees("Sign in with")
 }
 
-// A viewer may cancel the dry runs that he has started, and no other run.
+// Viewers may cancel dry runs that they have started, but no other run.
 func TestConsoleOffersToCancel(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
-	// a dry run tries each for seconds
+	// a dry run waits seconds for each
 	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin")
 	signedIn := func(role access.Role) *tab {
 		p := signIn(t, s, role)

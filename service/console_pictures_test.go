@@ -31,7 +31,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 	if err := campaigndb.Fill(t.Context(), conn, 50_000, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	// Each is named in the log of a run, as one that no task takes in.
+	// The log of a run names each as a table that no task covers.
 	s.db.Do(
 		`DO
 			$$ BEGIN FOR i IN 1..450 LOOP EXECUTE format('CREATE TABLE nmstrackinglogfar%s (LIKE nmstrackinglogrcp INCLUDING

@@ -63,7 +63,7 @@ func TestConsoleCreatesAPolicy(t *testing.T) {
 	p.press("Preview the rule")
 	p.sees("What a run would delete", "policy/recent-orders", "990 rows to delete", "The trash would need")
 
-	// no policy takes the place of another one unseen
+	// a new policy does not silently replace an existing one
 	p.open("#/policies//shop.login", "Create a policy")
 	p.fill("Name", "recent-orders")
 	p.sees("There is a policy of this name already.")
@@ -72,7 +72,7 @@ func TestConsoleCreatesAPolicy(t *testing.T) {
 	}
 }
 
-// Changing a policy in the form keeps its parts that the form has no fields for, and so does a look at its JSON.
+// Changing a policy in the form keeps the parts for which the form has no fields, also after its JSON was shown.
 func TestConsoleChangesAPolicy(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

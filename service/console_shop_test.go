@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A database that has nothing to do with Campaign: no page speaks of it, and none shows a problem, before the first
-// policy and with one.
+// For a database without Campaign's tables no page mentions Campaign, and none shows a problem, before the first policy
+// and with one.
 func TestConsoleOfAShop(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -56,7 +56,7 @@ func TestConsoleOfAShop(t *testing.T) {
 	visitAll()
 }
 
-// What the page does not offer is kept when the others are saved.
+// Saving the guards keeps those that the page does not show.
 func TestConsoleKeepsGuardsOfCampaign(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -74,7 +74,7 @@ func TestConsoleKeepsGuardsOfCampaign(t *testing.T) {
 		guards.minRows === '10' && guards.minProcessInstances === '7')`)
 }
 
-// Process instances of AEM Forms are there without Campaign, too.
+// The page for process instances of AEM Forms is shown without Campaign, too.
 func TestConsoleOfFormsAlone(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

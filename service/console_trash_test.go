@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A run keeps what it deletes as long as its form says, or else as long as the server does.
+// A run keeps deleted rows for as long as its form says, or else for as long as the server's setting says.
 func TestConsoleRunsWithUndo(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

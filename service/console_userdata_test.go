@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A person is found, with why; what would be erased is shown; it is erased once the user id is typed in; its receipt is
-// seen, and verified.
+// A person's data is found, with the reasons, and previewed. It is erased once the user id is typed in. The receipt is
+// shown, and verified.
 func TestConsoleErasesAPerson(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -98,7 +98,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.sees(": Nothing found.")
 	p.accessible(axe(t), "a receipt")
 
-	// Of two people with one id in two domains only the chosen one, and by ids the chosen instances.
+	// Of two people with the same id in two domains, only the chosen one is erased, and by ids only the chosen instances.
 	p.open(page, "User data")
 	p.fill("User ID", "bob")
 	p.press("Find")

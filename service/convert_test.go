@@ -29,7 +29,7 @@ func TestThrottleReasons(t *testing.T) {
 	}
 }
 
-// What is stored is read again as it was.
+// Progress that is stored is read back unchanged.
 func TestProgressIsStored(t *testing.T) {
 	t.Parallel()
 	for _, want := range []store.Progress{

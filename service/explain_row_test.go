@@ -20,7 +20,7 @@ import (
 )
 
 // ExplainRow returns, over gRPC and over REST, why a row is or is not deleted: the verdict, the part of the rule, and
-// from when on. Of a row that is gone, the runs that may have taken it. Only what rules read is shown.
+// the time; for a row that is gone, the runs that may have deleted it. It shows only columns that rules read.
 func TestExplainRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -245,7 +245,7 @@ func TestExplainRow(t *testing.T) {
 	}
 }
 
-// Where the database is not Campaign, an explanation says whether there is a table, and that no policy covers it.
+// In a database without Campaign, an explanation says whether the table exists, and that no policy covers it.
 func TestExplainRowOfATableWithoutPolicy(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -331,7 +331,7 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 	}
 }
 
-// A row that is rolled up is chosen by its date, from the last time to now; its table needs no key.
+// Rows to roll up are selected by their date, from the last time until now. Their table needs no key.
 func TestExplainRowThatIsCoalesced(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Every task is explained: the server accepts its statements, with the current cutoffs; of holds it shows
-// that there are some.
+// Every task is explained, with the current cutoffs, and the server accepts its statements. Of holds, an explanation
+// shows only that there are some.
 func TestExplainTask(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

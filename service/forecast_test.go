@@ -22,7 +22,7 @@ func forecastOf(t *testing.T, f *cleanupv1.GetForecastResponse, task string) *cl
 }
 
 // A forecast has the rows that are obsolete now, and that become so on each of the next days: in logs, in rows of
-// deliveries, and by a policy. What it says of a night is what the run of that night deletes.
+// deliveries, and by a policy. Its number for a night is what the run of that night deletes.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -69,8 +69,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// What guards will refuse in the next scheduled run is not in balance: all tasks before the first run by hand, and then
-// the policies whose rule has never run.
+// Tasks that guards will refuse in the next scheduled run are not in balance: all tasks before the first run by hand,
+// and later the policies whose rule has never run.
 func TestForecastOfWhatGuardsRefuse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -155,7 +155,7 @@ func TestForecastOfTasksThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Sequences end at the limit of their columns' types, and the date comes from how fast they went.
+// Sequences end at the limit of their columns' types. The date is estimated from how fast they have grown.
 func TestForecastOfSequences(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -199,7 +199,7 @@ func TestForecastOfSequences(t *testing.T) {
 	}
 }
 
-// A sequence that is unusual, or that the role may not read, concerns itself alone.
+// A sequence that is unusual, or that the role may not read, does not affect the forecast of others.
 func TestForecastOfUnusualSequences(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

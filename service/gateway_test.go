@@ -164,7 +164,7 @@ func TestRequestIDOverREST(t *testing.T) {
 	}
 }
 
-// What cannot be read in a body is a field violation, also of a part of a message that is the body, and in a PATCH.
+// What cannot be parsed in a body is a field violation, also if the body is only a part of the message, and in a PATCH.
 func TestViolationsOfBodies(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

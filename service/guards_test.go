@@ -140,8 +140,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// A tripped guard is released by a change of an option that its task reads, at once and for good, and by no
-// other.
+// A change of an option that its task reads releases a tripped guard, at once and for good. Other changes do not.
 func TestAnOptionEndsRefusals(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -202,7 +201,7 @@ func TestGuardsAreChangedForAReason(t *testing.T) {
 	}
 }
 
-// Where the database is not Campaign, the guards that only Campaign has cannot be changed; the others can.
+// In a database without Campaign, the guards that only Campaign has cannot be changed; the others can.
 func TestGuardsWithoutCampaign(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

@@ -13,8 +13,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Holds are created, listed page by page, and released, over gRPC and over REST; runs keep what they are about, and say
-// how much that is. The audit trail knows who created them.
+// Holds are created, listed page by page, and released, over gRPC and over REST; runs retain the rows that they cover,
+// and report how many. The audit trail says who created them.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -74,7 +74,7 @@ func TestHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := list.GetHolds()[0].GetId()
-	for range 2 { // it is released once
+	for range 2 { // the second call changes nothing
 		if got := s.call(t, "POST", "/v1/holds/"+id+":release", ""); got.code != 200 ||
 			!strings.Contains(got.body, "releaseTime") {
 			t.Errorf("%d %s", got.code, got.body)
@@ -95,7 +95,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// A hold that would keep nothing, or not what was meant, is refused field by field.
+// A hold that would retain nothing, or not what was meant, is refused field by field.
 func TestHoldsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -154,7 +154,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A hold of a view keeps no row, unless it is a work table: the tables beneath are named.
+// A view cannot be put on hold, unless it is a work table. The error names the tables beneath it.
 func TestHoldsOfViews(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -189,7 +189,7 @@ func TestHoldsOfViews(t *testing.T) {
 	}
 }
 
-// All holds together have a bounded number of ids; one that was released counts no more.
+// All holds together have a bounded number of ids. A released hold no longer counts.
 func TestIDsOnHoldAreBounded(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -226,8 +226,8 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 	}
 }
 
-// A table is held by its name as it is stored or written in SQL, with its schema or without; that of another one is
-// none of its names.
+// A hold may name a table as it is stored or as it is written in SQL, with or without its schema, but not by another
+// table's name.
 func TestNamesOfHeldTables(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -281,7 +281,7 @@ func TestNamesOfHeldTables(t *testing.T) {
 	}
 }
 
-// Where the database is not Campaign, a hold can name the tables of policies, and what their foreign keys reach.
+// In a database without Campaign, a hold can name the tables of policies, and those that their foreign keys reach.
 func TestHoldsOfTablesOfPolicies(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -328,8 +328,8 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 	}
 }
 
-// A table on hold remains so when it or a column of it is renamed. Another table with its name is on hold as well, and
-// the log says so; it also says that a hold retains nothing any more.
+// A table stays on hold when it or one of its columns is renamed. Another table that gets its name is on hold as well,
+// and the log says so. It also says when a hold no longer retains anything.
 func TestHoldsFollowTheirTables(t *testing.T) {
 	t.Parallel()
 	for kind, what := range map[string]string{

@@ -24,7 +24,8 @@ var changeNothing = []protoreflect.Name{
 	"ListTrash",
 }
 
-// Every change is refused where the database is another instance's. A new RPC has to be on either side.
+// If another instance owns the database, every change is refused. Every RPC must be either in changeNothing or in
+// requests.
 func TestRPCsOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	s, _, _ := formsServer(t)

@@ -272,7 +272,7 @@ func TestSlowClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.well(t)
-			said, _ := io.ReadAll(conn) // to the end, which the server makes
+			said, _ := io.ReadAll(conn) // until the server closes the connection
 			_ = conn.Close()
 			if strings.Contains(string(said), "200 OK") {
 				t.Errorf("%q is answered with %s", c.begin, said)
@@ -307,7 +307,7 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
+// A stream that its client does not read ends after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
 	s := serveAs(t, database(t), true, nil,
 		transport.Config{Authenticator: &access.Authenticator{}, Timeouts: transport.Timeouts{Stall: 3 * time.Second}})

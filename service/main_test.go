@@ -57,7 +57,7 @@ type server struct {
 	tables  *capacity.Lister
 }
 
-// The database is migrated first. idle: the replica takes no run.
+// serve migrates the database, and serves it. An idle replica claims no runs.
 func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
 func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager) *server {

@@ -24,8 +24,8 @@ func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*counting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// With as many policies as there may be, calls answer, and do not query the database for each of them. Only a forecast
-// counts each.
+// With the maximum number of policies, calls answer without a query for each policy. Only a forecast counts the rows of
+// each.
 func TestTwoThousandPolicies(t *testing.T) {
 	t.Parallel()
 	const policies = 2_000

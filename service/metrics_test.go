@@ -438,7 +438,7 @@ func TestMetricsOfPauses(t *testing.T) {
 	}
 }
 
-// The counters of Campaign's tasks start at 0 in its databases, and are in no other.
+// The counters of Campaign's tasks start at 0 in its databases, and do not exist in others.
 func TestMetricsOfTasksThatExist(t *testing.T) {
 	t.Parallel()
 	counted := func(all scraped) int { return len(all["cleanupd_rows_deleted_total"].GetMetric()) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// As it goes over the wire; the caller closes the body.
+// asked returns the response as it goes over the wire; the caller closes the body.
 func (s *server) asked(t *testing.T, method, path, body string, headers map[string]string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
@@ -77,7 +77,7 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// A long answer is compressed for those who ask for that, a short one isn't.
+// A long response is compressed for clients that accept it; a short one is not.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -101,7 +101,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// HEAD is answered wherever GET is, with its status and header and no body; of a stream at once.
+// HEAD works wherever GET does, with the same status and header but no body. For a stream it is answered at once.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

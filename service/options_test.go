@@ -231,7 +231,7 @@ func TestInvalidOptions(t *testing.T) {
 		var got []string
 		for _, v := range bad.GetFieldViolations() {
 			got = append(got, v.GetField())
-			// as it is to be given
+			// the values as the caller has to give them
 			if v.GetField() == "options.storage_optimization" &&
 				!strings.Contains(v.GetDescription(), " STORAGE_OPTIMIZATION_NONE ") {
 				t.Errorf("the values are not told: %s", v.GetDescription())

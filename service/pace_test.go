@@ -264,8 +264,8 @@ func TestPauseOfAQueuedRun(t *testing.T) {
 	}
 }
 
-// A viewer changes nothing about a run, not even about a dry run of his own. The audit has each call with its change,
-// and the run has who paused it.
+// Viewers change nothing about a run, not even about their own dry runs. The audit has each call with its change, and
+// the run says who paused it.
 func TestWhoMayPace(t *testing.T) {
 	t.Parallel()
 	authenticator, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})

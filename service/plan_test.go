@@ -119,7 +119,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A saved plan is about the tables that it was made for, not about their names.
+// A saved plan applies to the tables that it was made for, not to their names.
 func TestPlanOfAnotherTable(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A database that has nothing to do with Campaign: orders of customers, the sessions of these, and a log.
+// shopDatabase returns a database without Campaign's tables: with customers, their orders and sessions, and a log.
 func shopDatabase(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -85,9 +85,9 @@ func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run)
 	return dry, run
 }
 
-// A policy that is disabled, deleted or given another rule in mid-run goes no further: when the call returns, no batch
-// of it is committed any more. The run goes on with its other tasks, and skips policies that were changed before they
-// began. A description does not matter.
+// A policy that is disabled, deleted or given another rule during a run stops: after the call has returned, no batch of
+// it is committed. The run continues with its other tasks, and skips policies that were changed before they began. A
+// new description changes nothing.
 func TestPolicyChangedInMidRun(t *testing.T) {
 	t.Parallel()
 	set := func(change func(p *cleanupv1.Policy)) func(s *server, name string) error {
@@ -657,7 +657,7 @@ func exchange(db *pgtest.DB, a, b string) {
 		"; ALTER TABLE shop.between RENAME TO " + b)
 }
 
-// The proof of a policy, and a saved plan, are about tables and columns, not about their names.
+// The proof of a policy, and a saved plan, apply to tables and columns, not to their names.
 func TestPolicyOfAnotherTable(t *testing.T) {
 	t.Parallel()
 	const orders = "(id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, placed timestamptz, paid timestamptz)"
@@ -766,8 +766,8 @@ func TestProofOfNoRows(t *testing.T) {
 	}
 }
 
-// Children whose parents may only seem to be missing, since these are most of a table, are no orphans until somebody
-// says so.
+// If most rows of a table seem to be orphans, perhaps because their parents are elsewhere, a guard refuses to delete
+// them.
 func TestOrphansThatAreMostOfATable(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -790,7 +790,7 @@ func TestOrphansThatAreMostOfATable(t *testing.T) {
 	}
 }
 
-// What cannot be done to all rows, or would be done to others the next time, is refused.
+// A change that cannot be made to all rows, or that the next run would make to other rows, is refused.
 func TestPoliciesThatCannotRun(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -854,8 +854,8 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	}
 }
 
-// A value that names its meaning by the clock or by a setting, or that would be cut, is refused: a run must do what its
-// saved plan counted.
+// A value whose meaning depends on the clock or on a setting, or that would be truncated, is refused: a run must do
+// what its saved plan counted.
 func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
@@ -935,8 +935,8 @@ func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
-// A policy warns of owners whose code would get at tables of others: the table's, and those of its partitions and of
-// tables whose rows foreign keys delete with its rows.
+// A policy warns about owners whose code would gain access to tables of others: the owner of its table, and those of
+// partitions and of tables whose rows foreign keys delete with its rows.
 func TestPolicyWarnsOfOwners(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

@@ -67,7 +67,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// A dry run ends where a row has a date that neither JSON nor a message can have.
+// A dry run succeeds although rows have dates that neither JSON nor a message can represent.
 func TestPreviewOfStrangeDates(t *testing.T) {
 	t.Parallel()
 	db := database(t)

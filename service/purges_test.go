@@ -47,7 +47,8 @@ func resultOf(run *cleanupv1.Run, task string) *cleanupv1.TaskResult {
 	return run.GetResults()[i]
 }
 
-// A purge is a task of runs like the others: it is listed, foreseen to the row, run as planned, counted, and explained.
+// A purge is a task of runs like the others: it is listed, predicted to the row, run as planned, counted, and
+// explained.
 func TestPurgesInRuns(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
@@ -60,7 +61,7 @@ func TestPurgesInRuns(t *testing.T) {
 		!strings.Contains(last.GetDescription(), "ended older than 100 days") {
 		t.Fatalf("%v %v", last, err)
 	}
-	// Before it is enabled a dry run that names it foresees it.
+	// Before the purge is enabled, a dry run that names it predicts what it deletes.
 	ended := "SELECT count(*) FROM tb_process_instance WHERE status IN (2, 4) AND id IN (SELECT process_instance_id " +
 		"FROM tb_101 UNION SELECT process_instance_id FROM tb_102)"
 	due := forms.Int(ended)
@@ -88,7 +89,7 @@ func TestPurgesInRuns(t *testing.T) {
 		t.Errorf("a run does what is disabled: %v %v", all, err)
 	}
 
-	// Enabled, the plan of a dry run is done to the row, and no process instance beyond it.
+	// Once enabled, it deletes exactly what the plan of a dry run has, and no other process instance.
 	p.Enabled, p.Etag = true, set.GetEtag()
 	setPurge(t, client, p)
 	if _, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true}); err != nil {
@@ -116,7 +117,7 @@ func TestPurgesInRuns(t *testing.T) {
 		int64(len(r.GetReceipt().GetProcessInstanceIds())) != due {
 		t.Errorf("%v %v", r, err)
 	}
-	// The run of all tasks has it, too; what changes a purge makes a plan stale.
+	// A run of all tasks includes it, too. Changing a purge makes a plan stale.
 	if _, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 		return resultOf(run,
 			"forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
 	}
-	for range 2 { // it stays refused
+	for range 2 { // the refusal persists
 		if got := refused(); got != "share 40" {
 			t.Errorf("all process instances: %q", got)
 		}
@@ -325,7 +326,8 @@ func TestFormsIsHeld(t *testing.T) {
 	}
 }
 
-// A purge of 1,000 process instances waits for one of the second hundred until the lock is released.
+// waitingPurge starts a purge of 1,000 process instances that waits for one of the second hundred until release is
+// called.
 func waitingPurge(
 	t *testing.T,
 ) (s *server, forms *pgtest.DB, stream grpc.ServerStreamingClient[cleanupv1.RunCleanupResponse], locked pgx.Tx) {
@@ -387,7 +389,7 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 	}
 }
 
-// A process instance that cannot be erased fails the task and names the receipt; the others go.
+// A process instance that cannot be erased fails the task, which names the receipt. The others are erased.
 func TestPurgesThatFail(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)

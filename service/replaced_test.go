@@ -14,7 +14,7 @@ import (
 )
 
 // Streams that have sent events which the database lost end with DATA_LOSS, over gRPC and REST, and say from where to
-// watch again; the next ones are sent what there is in their place. If the run itself is lost, they end with NOT_FOUND.
+// watch again. New streams are sent the events that replaced them. If the run itself is lost, they end with NOT_FOUND.
 func TestALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), true)

@@ -57,7 +57,7 @@ func newReplica(
 	return r, errors.Join(refused[:]...)
 }
 
-// idle replicas take no run.
+// An idle replica claims no runs.
 func (r *replica) serve(ctx context.Context, idle bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.server.Serve(ctx, r.grpc, r.http) })
@@ -74,7 +74,8 @@ func (r *replica) serve(ctx context.Context, idle bool) {
 // With this variable a process of the tests becomes a replica; it is the URL of the database.
 const replicaOf = "REPLICA_OF"
 
-// Serves until its input ends, as it does with the test, and first says where its REST API and its console are.
+// replicaProcess prints the addresses of its REST API and console, and serves until its input ends, as it does with the
+// test.
 func replicaProcess(database string) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()

@@ -91,7 +91,7 @@ func TestRepeatedRequestOfAPlan(t *testing.T) {
 	}
 }
 
-// Of many equal requests at the same time one starts a run, and all follow it.
+// Of many equal requests at the same time, one starts a run, and all watch it.
 func TestRepeatedRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), false)

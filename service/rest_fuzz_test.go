@@ -122,7 +122,7 @@ func FuzzREST(f *testing.F) {
 		}
 		code, answer := s.ask(t, method, path, body)
 		if code == 0 || (code == http.StatusBadRequest && strings.HasPrefix(string(answer), "400 Bad Request")) {
-			return // this was no HTTP
+			return // this is not HTTP
 		}
 		if code >= 500 {
 			t.Fatalf("%s %q %q: %d %s", method, path, body, code, answer)

@@ -467,8 +467,8 @@ func TestReflectionAndHealth(t *testing.T) {
 	}
 }
 
-// A replica whose database cannot be written is not ready, however it is asked, and says why; those who watch its
-// health are told.
+// A replica whose database cannot be written is not ready, however it is asked, and says why. Streams that watch its
+// health report it.
 func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
@@ -528,7 +528,7 @@ func reflects(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 	err = stream.Send(
 		&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
-	if err != nil && !errors.Is(err, io.EOF) { // which says that the stream has ended: how, Recv tells
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF says that the stream has ended; Recv returns why
 		return err
 	}
 	answer, err := stream.Recv()

@@ -135,7 +135,7 @@ func TestRestoreProgress(t *testing.T) {
 	}
 }
 
-// A task whose rows take others with them that cannot be kept is refused before it deletes anything.
+// If foreign keys would delete rows that the trash cannot keep, the task is refused before it deletes anything.
 func TestNotUndoable(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]string{
@@ -245,8 +245,9 @@ func restoreError(t *testing.T, s *server, req *cleanupv1.RestoreTrashRequest) e
 	return err
 }
 
-// A row that its table refuses does not keep the rest from coming back, and what came back is not tried again. Metrics
-// count what came back and what is left. A restore is no success of a cleanup, and releases no guard.
+// A row that its table rejects does not keep the rest from coming back, and rows that came back are not tried again.
+// Metrics count the rows that came back and those that are left. A restore does not count as a successful cleanup, and
+// releases no guard.
 func TestRestoreWithARefusedRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -288,7 +289,7 @@ func TestRestoreWithARefusedRow(t *testing.T) {
 	}
 }
 
-// A partition in the trash is of its table: a request that names the table is about it, too.
+// A request that names a table applies to its partitions in the trash, too.
 func TestTrashOfAPartitionedTable(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

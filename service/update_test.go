@@ -18,7 +18,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// RPCs that change something and have no etag, with the reasons.
+// RPCs that change something but have no etag, with the reasons.
 var unconditional = map[protoreflect.Name]string{
 	"RunCleanup":     "starts a run; request_id makes it safe to repeat",
 	"CancelRun":      "ends a run, and overwrites nothing",
@@ -260,7 +260,7 @@ func TestUpdatesOverREST(t *testing.T) {
 		{"PATCH", "/v1/schedule?updateMask=cron", `{}`, 400, "updateMask"},
 		{"PUT", "/v1/schedule?updateMask=cron", `{}`, 400, "updateMask"},
 		{"GET", "/v1/schedule", "", 200, `"enabled":true`},
-		{"PUT", withEtag("/v1/schedule"), `{}`, 409, ""}, // read before all of this
+		{"PUT", withEtag("/v1/schedule"), `{}`, 409, ""}, // read before all of these changes
 		{"PUT", "/v1/schedule", `{}`, 200, `"enabled":false`},
 
 		{"PATCH", "/v1/guards", `{"minRows": "7", "maxIdle": "60s"}`, 200, `"maxTables":"5000"`},

@@ -399,7 +399,7 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// A stream that has only a context.
+// nobody is a stream with only a context.
 type nobody[M any] struct {
 	grpc.ServerStreamingServer[M]
 	ctx context.Context
@@ -407,8 +407,7 @@ type nobody[M any] struct {
 
 func (n nobody[M]) Context() context.Context { return n.ctx }
 
-// Where the service's own database is another instance's by now, the Forms database is not reached: not even to look
-// for something.
+// If another instance owns the service's database by now, the Forms database is not used, not even to find data.
 func TestUserDataOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	foreign := errors.New("another instance's")

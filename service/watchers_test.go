@@ -58,7 +58,7 @@ func TestWatchers(t *testing.T) {
 		float64(with[n])/float64(without[n]))
 }
 
-// Queries for events.
+// reads counts queries for events.
 type reads struct{ n atomic.Int64 }
 
 func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
@@ -70,7 +70,7 @@ func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 
 func (*reads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// With a number of watchers; returns how long the cleanup took.
+// cleaned executes a cleanup with a number of watchers, and returns how long it took.
 func cleaned(t *testing.T, watchers int) (took time.Duration) {
 	t.Run(fmt.Sprintf("%d watchers", watchers), func(t *testing.T) {
 		db := database(t)

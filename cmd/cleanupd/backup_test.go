@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// The application's role cannot read the schema of a service with a role of its own: the service says so, and what it
-// advises keeps backups working.
+// The application's role cannot read the schema of a service with a role of its own. The service says so, and backups
+// work again once its advice is followed.
 func TestBackupsByTheApplication(t *testing.T) {
 	t.Parallel()
 	db, server := pgtest.Private(t)

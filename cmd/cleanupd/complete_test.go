@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What the program offers after a command line, and the directive for the shell.
+// complete returns what the program offers after a command line, and the directive for the shell.
 func complete(t *testing.T, line string) (offered []string, directive cobra.ShellCompDirective) {
 	t.Helper()
 	code, out, errs := cleanupd(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
@@ -27,8 +27,8 @@ func complete(t *testing.T, line string) (offered []string, directive cobra.Shel
 	return lines[:len(lines)-1], directive
 }
 
-// Until a word that begins with want is offered. On a busy machine the server may not answer within the time that a
-// completion waits.
+// completeUntil completes until a word that begins with want is offered, since a busy server may not answer within the
+// time that a completion waits.
 func completeUntil(t *testing.T, line, want string) (offered []string, directive cobra.ShellCompDirective, found bool) {
 	t.Helper()
 	for tries := 0; tries < 30 && !found; tries++ {
@@ -38,8 +38,8 @@ func completeUntil(t *testing.T, line, want string) (offered []string, directive
 	return offered, directive, found
 }
 
-// Everything that a server or the contexts know is offered, with descriptions, and no name of a file unless a file is
-// meant. A server that cannot be reached, or does not answer, costs at most a second.
+// Names from the server and from contexts are offered with descriptions, and file names only where a file is expected.
+// A server that cannot be reached, or does not answer, costs at most a second.
 func TestCompletion(t *testing.T) {
 	newContexts(t)
 	db := pgtest.Campaign(t)

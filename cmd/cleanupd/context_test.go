@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// The test gets a folder for its contexts; returns the path of their file.
+// newContexts gives the test a folder for contexts, and returns the path of their file.
 func newContexts(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -64,7 +64,7 @@ func TestContexts(t *testing.T) {
 		t.Errorf("%d files are left in its folder", len(others))
 	}
 
-	// whether or not a server is there
+	// whether or not a server listens at the default address
 	if _, _, errs := do("runs"); !strings.Contains(
 		errs, "Server 127.0.0.1:9090, the default: no context is in use (cleanupd context use NAME).\n",
 	) {

@@ -48,7 +48,7 @@ func TestEncodings(t *testing.T) {
 				!strings.Contains(out, "é 日 ї …") {
 				t.Errorf("a hold: %d %s %s", code, out, errs)
 			}
-			if encoding != "SQL_ASCII" { // the name is no UTF-8 there, and cannot be given
+			if encoding != "SQL_ASCII" { // the name is not UTF-8 there, so it cannot be given
 				db.Do(`DO $$ BEGIN EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY, at timestamptz)', 'orders' || ` +
 					c.letter + `); EXECUTE format('INSERT INTO %I VALUES (1, ''2000-01-01'')', 'orders' || ` + c.letter +
 					`); END $$`)

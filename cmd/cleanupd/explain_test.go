@@ -88,7 +88,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// explain prints the command that brings a row back from the trash, and that does it.
+// explain prints a command that brings a row back from the trash, and the command works.
 func TestExplainRowInTheTrash(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

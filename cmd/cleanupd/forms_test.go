@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The error about a MySQL database that does not answer has the reason, but not its password.
+// The error about a MySQL database that does not answer gives the reason, but not the password.
 func TestMySQLThatIsAway(t *testing.T) {
 	t.Parallel()
 	const away = "mysql://forms:PLANTED@127.0.0.1:1/forms"

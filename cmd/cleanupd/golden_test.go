@@ -34,7 +34,7 @@ var volatile = []struct {
 	{
 		regexp.MustCompile(`(?m)^([^\n]*\n[^\n]*?\x1b\[K\x1b\[A\x1b\[K)+`),
 		"",
-	}, // progress that was drawn, and erased, as often as the machine is slow
+	}, // progress that was drawn and erased, more often on a slow machine
 	{regexp.MustCompile(`(?m)^A wider terminal also shows ((DEAD|FREE)[,.] ?)+\n`), ""}, // as wide as the sizes are
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
@@ -43,7 +43,7 @@ var volatile = []struct {
 	{
 		regexp.MustCompile(`( 12,345( .*)?  DURATION) +\d+`),
 		"$1 BATCHES",
-	}, // how many are made of so many rows depends on the machine
+	}, // the number of batches depends on the machine
 	{regexp.MustCompile(` +TOOK`), "  TOOK"},
 	{regexp.MustCompile(` +\d[\d.]* [KM]?i?B`), "  SIZE"},
 	{regexp.MustCompile(` +(BEFORE|AFTER|DEAD|FREE)`), "  $1"},
@@ -55,7 +55,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\x1b`), `\e`},
 }
 
-// On a terminal of a width, 0 for a pipe. Volatile texts are left out.
+// onScreen returns what a command prints to a terminal of a width, or to a pipe if it is 0, without volatile texts.
 func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -70,7 +70,7 @@ func onScreen(t *testing.T, width int, env []string, args ...string) string {
 			t.Fatal(err)
 		}
 		text, err = io.ReadAll(terminal)
-		if errors.Is(err, syscall.EIO) { // how the end of a terminal reads
+		if errors.Is(err, syscall.EIO) { // what reading from a closed terminal returns
 			err = nil
 		}
 		err = errors.Join(err, cmd.Wait(), terminal.Close())

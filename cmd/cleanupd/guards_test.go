@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Guards are shown and set by their names; a mistake sets none. A refused task runs by a plan that accepts the guard,
-// which --yes does not.
+// Guards are shown and set by their names; a mistake sets none. A refused task runs with a plan that accepts the guard;
+// --yes does not accept it.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -85,7 +85,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// Typing the number of a guard is the answer to a preview: there is no other question.
+// Typing the number of a guard confirms the preview, too; no other question follows.
 func TestPreviewThatAGuardRefuses(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -59,7 +59,7 @@ func TestHealthCommand(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
 	db.Cut()
 	code, out, errs := health("--ready", "--tls-cert", cert)
-	// it's asked now and then
+	// the server checks the database only now and then
 	for deadline := time.Now().Add(time.Minute); code == 0 && time.Now().Before(deadline); code, out, errs = health(
 		"--ready", "--tls-cert", cert,
 	) {

@@ -21,7 +21,7 @@ import (
 )
 
 // A command with --database-url needs no server: it creates the schema, stores policies, deletes what a preview showed,
-// and its user is in the audit. A usage error does nothing, and a look at what is stored creates nothing.
+// and records its user in the audit. A usage error changes nothing, and read-only commands create nothing.
 func TestWithoutServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -99,7 +99,7 @@ func TestWithoutServerHidesPassword(t *testing.T) {
 	}
 }
 
-// An error says why a connection was refused, and not that one with TLS was tried before.
+// An error says why a connection was refused, without the attempt with TLS that preceded it.
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -161,9 +161,9 @@ func startWithoutServer(t *testing.T, db *pgtest.DB, env []string, args ...strin
 	return cmd, log
 }
 
-// Interrupting the command stops its run after the batch. Commands that only look leave it like that and show it as
-// interrupted. The next run resumes it first, as a replica of the service that the database belongs to, and notifies of
-// its end.
+// Interrupting the command stops its run after the batch. Read-only commands do not resume it, and show it as
+// interrupted. The next run resumes it first, as a replica of the service that the database belongs to, and sends the
+// notification of its end.
 func TestWithoutServerContinues(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -228,7 +228,7 @@ func TestWithoutServerContinues(t *testing.T) {
 	}
 }
 
-// An interrupted dry run keeps no other from starting.
+// An interrupted dry run does not keep other runs from starting.
 func TestWithoutServerCancelsInterruptedDryRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

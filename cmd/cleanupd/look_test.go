@@ -18,8 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// catalogOf is a text of all that a preview could leave in the database: every row of the catalogs in which objects,
-// rights, statistics and settings are stored, and the transaction that the next writer would get.
+// catalogOf returns a text that changes with anything that a preview could leave in the database: hashes of the
+// catalogs in which objects, rights, statistics and settings are stored.
 func catalogOf(db *pgtest.DB) string {
 	text := ""
 	for _, catalog := range []string{
@@ -47,7 +47,8 @@ CREATE SCHEMA secret; CREATE TABLE secret.log (at timestamptz); CREATE TABLE sec
 CREATE SCHEMA shop; CREATE TABLE shop.visit (); GRANT USAGE ON SCHEMA shop TO %[1]s;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO %[1]s`
 
-// A preview without a server needs the right to read and leaves nothing behind. It counts what a run deletes then.
+// A preview without a server needs only the right to read, and leaves nothing behind. It counts what a run then
+// deletes.
 func TestPreviewLeavesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -137,7 +138,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 		db.Int("SELECT count(*) FROM login") != 79 {
 		t.Errorf("%d %s", code, errs)
 	}
-	// what a server has stored is hidden from the role, and that is said
+	// the role cannot read what a server has stored, and the preview says so
 	look(0, "--older-than login.at=700d", "cannot read schema cleanupd", "Total: 10 rows would be deleted")
 	if out := look(0, "", "Stored policies are not shown, since the role may not read the schema cleanupd",
 		"suggested policies"); strings.Contains(out, "No policy is stored") {
@@ -145,7 +146,7 @@ func TestPreviewLeavesNothing(t *testing.T) {
 	}
 }
 
-// A policy of --older-than stays if the answer is yes. Otherwise everything is as it was before, ages too.
+// A policy of --older-than is kept if the answer is yes. Otherwise nothing changes, not even the age of a policy.
 func TestOlderThanAsks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -155,7 +156,7 @@ func TestOlderThanAsks(t *testing.T) {
 		answer, age string
 		code        int
 		shown       string
-		rows, days  int64 // that are left, and of the policy that is stored
+		rows, days  int64 // rows left, and the age of the stored policy
 	}{
 		{"n", "900d", 1, "nothing was run, and no policy was stored or changed", 100, 0},
 		{"n", "900d", 1, "Policy    login-at deletes rows of login with at older than 900 days\n", 100, 0},
@@ -199,7 +200,7 @@ func TestPreviewOfSuggestionsInOrder(t *testing.T) {
 	}
 }
 
-// What preview -o json and runs -o json say of a run.
+// counted is a run in the output of preview -o json and runs -o json.
 type counted struct {
 	Results []struct{ Task, RowsDeleted, RowsUpdated, TablesDropped string }
 }
@@ -220,7 +221,7 @@ func TestPreviewOfCampaignIsTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Rows at the edge of a rule are beyond it for both.
+	// as of an hour ago, so that no row becomes obsolete between the preview and the run
 	err = campaigndb.Fill(t.Context(), conn.Conn(), 4_000, 1, time.Now().Add(-time.Hour))
 	conn.Release()
 	if err != nil {
@@ -255,7 +256,7 @@ func TestPreviewOfAHotStandby(t *testing.T) {
 	reader := db.Role("reader")
 	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM " +
 		"generate_series(1, 50) i; GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + reader)
-	if err := standby.FallBehind(t.Context(), primary); err != nil { // it has all that is committed
+	if err := standby.FallBehind(t.Context(), primary); err != nil { // it stops at the state that primary has now
 		t.Fatal(err)
 	}
 	totals := regexp.MustCompile(`(?m)^"public".*|^Total: .* would be deleted|^GRANT .*`)

@@ -62,7 +62,7 @@ func TestNotifyTest(t *testing.T) {
 	}
 }
 
-// A mistake in the flags of notifications is a usage error that quotes no secret, of both commands.
+// In both commands, a mistake in the flags of notifications is a usage error that quotes no secret.
 func TestNotifyMistakes(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -96,8 +96,8 @@ func TestNotifyMistakes(t *testing.T) {
 	}
 }
 
-// A server that is killed while a receiver has an event that it has not stored as sent leaves it to the next server,
-// which sends it again with the same id. The logs of both have no secrets.
+// If a server is killed after a receiver got an event, but before the event is stored as sent, the next server sends it
+// again with the same id. The logs of both contain no secrets.
 func TestNotificationOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

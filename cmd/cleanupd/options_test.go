@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// The tasks, the options and the schedule of a server are shown, as a table, in JSON and in YAML, and changed, by name.
+// The tasks, options and schedule of a server are shown as a table, in JSON and in YAML, and changed by name.
 func TestTasksOptionsAndSchedule(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -227,8 +227,8 @@ func TestScheduleWithWindows(t *testing.T) {
 	}
 }
 
-// A run is paused whose replica is killed before it has left the batch; another replica continues it, and counts each
-// row once.
+// A run is paused, but its replica is killed before the batch ends. Another replica resumes the run, and each row is
+// counted once.
 func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

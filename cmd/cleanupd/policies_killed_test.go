@@ -30,8 +30,8 @@ func putPolicy(t *testing.T, r *replica, name, body string) {
 	}
 }
 
-// A server is killed again and again while it carries out policies. The rows that it deleted and changed, and no
-// others, are counted, each once.
+// A server is killed again and again while it carries out policies. Each row that it deleted or changed is counted,
+// exactly once.
 func TestKilledServerOfPolicies(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

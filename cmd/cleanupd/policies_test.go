@@ -200,7 +200,7 @@ func TestWrongPoliciesAreNotApplied(t *testing.T) {
 	}
 }
 
-// apply names the rights that all policies of a file lack at once, each once, and what is wrong with others.
+// apply reports all rights that policies of a file lack, each once, together with other mistakes.
 func TestApplyNamesAllMissingRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -253,7 +253,7 @@ func TestApplyNamesAllMissingRights(t *testing.T) {
 	}
 }
 
-// grants prints one script for all policies of a file, which says each grant once, and nothing if one is wrong.
+// grants prints one script for all policies of a file, with each grant once, and nothing if a policy is wrong.
 func TestGrantsOfAFile(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)
@@ -295,9 +295,9 @@ COMMIT;
 	}
 }
 
-// grants has the membership that detaching partitions takes, also that without which runs delete rows instead of whole
-// partitions, as a comment; and what undo takes: to lock rows that foreign keys delete, and, as a comment, to bring
-// rows back.
+// grants includes the membership in the owner that detaching partitions needs; as a comment, also the one that lets
+// runs drop whole partitions. For undo it includes the right to lock rows that foreign keys delete, and, as a comment,
+// the membership that bringing rows back needs.
 func TestGrantsBeyondDeleting(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)
@@ -339,7 +339,7 @@ COMMIT;
 	}
 }
 
-// On a terminal apply asks, about the database that the user sees. Policies that change meanwhile are not overwritten.
+// On a terminal, apply names the database and asks. Policies that change meanwhile are not overwritten.
 func TestApplyAsks(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)
@@ -422,7 +422,7 @@ func TestPoliciesAreListed(t *testing.T) {
 }
 
 // In a Campaign database a warning names the tasks that cover the table of a policy, and configuration is protected.
-// The command that a run names for a log that no task cleans deletes its old rows.
+// For a log that no task cleans, a run suggests a command, which deletes its old rows.
 func TestPoliciesOfCampaign(t *testing.T) {
 	t.Parallel()
 	f := &policyFiles{T: t, db: pgtest.Campaign(t), dir: t.TempDir()}
@@ -449,7 +449,7 @@ func TestPoliciesOfCampaign(t *testing.T) {
 	}
 }
 
-// The demo of a shop prints what became of each table, always the same.
+// The demo of a shop prints what became of each table; its output is always the same.
 func TestDemoOfAShop(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)

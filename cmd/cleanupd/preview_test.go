@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// run --preview shows what would be deleted, and deletes exactly that; run --plan does what an earlier dry run found.
+// run --preview shows what would be deleted, and deletes exactly that; run --plan deletes what an earlier dry run
+// found.
 func TestRunPreview(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

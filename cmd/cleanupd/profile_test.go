@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// The profile says which tasks a database has, and the log at the start says which was decided, and why. A database
-// without Campaign's tables is served; it has no options.
+// The profile determines which tasks a database has. The log at the start says which profile was chosen, and why. A
+// database without Campaign's tables is served; it has no options.
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	other, campaign := pgtest.Empty(t), pgtest.Campaign(t)
@@ -52,7 +52,7 @@ func TestProfile(t *testing.T) {
 		if ofPolicies == (code == 0 || c.args == "campaign") {
 			t.Errorf("%q: %d %s", c.args, code, errs)
 		}
-		// the guard idle watches Campaign's logs, and those of drops judge its work tables
+		// the guard idle watches Campaign's logs, and the guards of drops judge its work tables
 		code, out, errs = r.run(t, "guards")
 		if code != 0 || strings.Contains(out, "maxIdle") != c.tasks || strings.Contains(out, "work tables") != c.tasks ||
 			strings.Contains(out, "Forms") {

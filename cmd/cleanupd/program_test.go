@@ -209,8 +209,7 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
-	// Where SIGHUP is ignored, as by nohup, child processes would ignore it, too. They do not inherit that it is
-	// handled.
+	// Where SIGHUP is ignored, for example by nohup, child processes would ignore it, too. They do not inherit a handler.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	for _, hangsUp := range suite.Size(suite.Long, []bool{true}, []bool{true, false}) {
 		temp, err := os.MkdirTemp("", "cleanupd-left-")
@@ -345,7 +344,7 @@ func TestDemoKeepsServing(t *testing.T) {
 		if byEnter {
 			_, _ = keys.Write([]byte("\n"))
 		} else {
-			_ = keys.Close() // the end of the input is no Enter
+			_ = keys.Close() // the end of the input does not count as Enter
 			time.Sleep(100 * time.Millisecond)
 			if code, _, errs := cleanupd(t, "tasks", "--server", says[1]); code != 0 {
 				t.Errorf("it ended with its input: %s", errs)
@@ -358,7 +357,7 @@ func TestDemoKeepsServing(t *testing.T) {
 	}
 }
 
-// A client continues by itself when the server that it watches is replaced.
+// A client reconnects by itself when the server that it watches is replaced.
 func TestRunSurvivesADeploy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -387,8 +386,8 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 }
 
-// A server that is killed between the request for a run and its first event, whether or not it has stored the run,
-// costs no second run: the client repeats the request.
+// If a server is killed between the request for a run and its first event, the client repeats the request. This starts
+// no second run, whether or not the server has stored the first.
 func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	for table, reached := range map[string]string{
@@ -530,8 +529,8 @@ func TestKilledReplica(t *testing.T) {
 	}
 }
 
-// A scheduled time that passed while all replicas were down is made up for after their start, once: of a cron
-// expression and of a single time.
+// A scheduled run whose time passed while all replicas were down starts once they have started, and only once: with a
+// cron expression and with a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Types an answer to the program's question; shown is what the terminal shows.
+// onTerminal types an answer to the program's question, and returns what the terminal shows.
 func onTerminal(t *testing.T, answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	return onTerminalAfter(t, func() {}, answer, args...)
@@ -123,7 +123,7 @@ func TestRunNamesTheContext(t *testing.T) {
 	}
 }
 
-// On a terminal, guards set asks before a guard refuses less than it did. The reason is in the audit.
+// On a terminal, guards set asks before it loosens a guard. The reason is in the audit.
 func TestLooseningAGuardAsks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -165,7 +165,7 @@ func TestLooseningAGuardAsks(t *testing.T) {
 	}
 }
 
-// A demo that does not get the usual address prints commands for its own one, and how to make others go there.
+// A demo whose usual addresses are taken prints commands with its own, and how to direct other commands to it.
 func TestDemoBesideAnotherServer(t *testing.T) {
 	pgtest.Empty(t)
 	text, grpc, http := demoBesideAnotherServer(t)
@@ -182,7 +182,7 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^  psql -h \S+ -p \d+ -U neolane campaign$`).MatchString("  " + commands) {
 		t.Errorf("psql does not go to the demo: %s", commands)
 	}
-	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
+	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // as ports
 		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+grpc+"\n") ||
 		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
 		t.Error(text)
@@ -194,7 +194,8 @@ const (
 	usualHTTP = "127.0.0.1:8080"
 )
 
-// Another program has the usual addresses; returns what the demo prints and its addresses.
+// demoBesideAnotherServer starts a demo while another program has the usual addresses, and returns what it prints and
+// its addresses.
 func demoBesideAnotherServer(t *testing.T) (text, grpc, http string) {
 	t.Helper()
 	for _, usual := range []string{usualGRPC, usualHTTP} {

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Where all tables, or all of the schema, are published, nothing is created before the subscribers have the tables: a
-// subscriber without them would stop.
+// If all tables, or all of the schema, are published, nothing is created before the subscribers have the tables, since
+// replication to a subscriber without them would stop.
 func TestSchemaThatWouldBePublished(t *testing.T) {
 	t.Parallel()
 	db, server := pgtest.Private(t)

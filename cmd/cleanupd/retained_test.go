@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A reason to retain rows has one name: in SQL, JSON, metrics, messages and what people read.
+// A reason to retain rows has the same name everywhere: in SQL, JSON, metrics, messages and documents.
 func TestRetainedRowsHaveOneName(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -98,7 +98,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 	}
 }
 
-// The reason may have any form of the verb.
+// named reports whether a text has the reason, in any form of the verb.
 func named(text, reason string) bool {
 	return strings.Contains(text, strings.TrimSuffix(strings.ReplaceAll(reason, "_", " "), "ent"))
 }

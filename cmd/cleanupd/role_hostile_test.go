@@ -34,7 +34,7 @@ func within(statement string) string {
 }
 
 // The owner of the application's tables can have code run by every role that reads them or plans a query on them. The
-// scripts let no superuser do so, and still grant the rights.
+// scripts never let a superuser run it, and still grant the rights.
 func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]string{
@@ -95,7 +95,7 @@ func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 	}
 }
 
-// The superuser's script adopts nothing that another role made, and does nothing then.
+// The superuser's script refuses to adopt what another role created, and then changes nothing.
 func TestRoleScriptAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ plant, says string }{

@@ -23,7 +23,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// By the scripts, as operators do; in the suite twice, since the second time must change nothing.
+// leastRole creates a role with the scripts, as operators do. The long suite runs them twice, since the second time
+// must change nothing.
 func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
@@ -67,7 +68,7 @@ func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out s
 	return string(said), err
 }
 
-// Everything that needs rights, and more: the same database each time.
+// campaignForRoles returns a database with everything that needs rights, and more. It is the same each time.
 func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Campaign(t)
@@ -213,7 +214,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	// What the service lends the owner for a restore, here for what it must not do.
+	// The rights that the service lends the owner for a restore; here the owner must not misuse them.
 	const lending = "CREATE TABLE cleanupd_trash.rows_1 (ivisitorid int, irecipientid int); " +
 		"LOCK TABLE cleanupd_trash.rows_1 IN SHARE ROW EXCLUSIVE MODE; " +
 		"GRANT USAGE, CREATE ON SCHEMA cleanupd_trash TO neolane; GRANT SELECT ON cleanupd_trash.rows_1 TO neolane; "
@@ -313,7 +314,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk.Strings("SELECT current_user::text")[0])
 	refused(clerk, "SELECT cleanupd.drop_work_tables('{wkf99001_1}')")
 
-	// But it may lock rows wherever it may delete, and sees what others do.
+	// But it may lock rows of any table from which it may delete, and sees the sessions of others.
 	for _, table := range least.Strings("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = " +
 		"'public'::regnamespace AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'DELETE')") {
 		least.Do("SELECT FROM " + table + " FOR UPDATE SKIP LOCKED")
@@ -451,7 +452,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	}
 }
 
-// In a database without Campaign, the script gives no rights to tables. Those that policies need, their grants give.
+// In a database without Campaign, the script grants no rights on tables; the grants of policies do.
 func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
 	t.Parallel()
 	f := &policyFiles{T: t, db: pgtest.Empty(t), dir: t.TempDir()}

@@ -47,8 +47,8 @@ func nextVersion(t *testing.T, migration string) (program string) {
 }
 
 // A version and the next one share a database: a run that one has started is finished by the other, with exact counts,
-// when the program is updated and when it is rolled back. A version refuses a schema only if it lacks something it
-// needs.
+// when the program is updated and when it is rolled back. A version refuses a schema only if the schema lacks something
+// that the version needs.
 func TestRollingUpdateAndRollback(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()

@@ -12,10 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// In every secret, and in every row.
+// planted is part of every secret and of every row.
 const planted = "PLANTED"
 
-// The server does not require the password.
+// withPassword returns the URL with a password, which the server does not require.
 func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 	t.Helper()
 	u, err := url.Parse(db.URL())
@@ -95,7 +95,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 			t.Errorf("a secret is told: %s", line)
 		}
 	}
-	for _, part := range []string{"audit-trail", "ref", "FAILED", "AUDIT"} { // it is really about the run that failed
+	for _, part := range []string{"audit-trail", "ref", "FAILED", "AUDIT"} { // the logs do mention the run that failed
 		if !strings.Contains(strings.ToUpper(told.String()), strings.ToUpper(part)) {
 			t.Errorf("nothing is told of %s", part)
 		}
@@ -147,7 +147,7 @@ func TestTracesOfUserData(t *testing.T) {
 		`"INTERNAL"`,
 		"FROM edcprincipalentity",
 		`"Code":"Error"`,
-	} { // it is really about the calls that failed
+	} { // the traces do have the calls that failed
 		if !strings.Contains(r.out.String(), part) {
 			t.Errorf("the traces lack %s", part)
 		}

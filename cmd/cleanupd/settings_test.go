@@ -124,7 +124,7 @@ func TestMistakesInASettingsFile(t *testing.T) {
 	}
 }
 
-// A server, and what runs without one, have settings from a file.
+// A server, and commands that run without one, read settings from a file.
 func TestServersReadSettingsFiles(t *testing.T) {
 	db := pgtest.Campaign(t)
 	file := settingsFile(t, "database-url: "+db.URL()+"\ngrpc-listen: 127.0.0.1:0\nhttp-listen: 127.0.0.1:0\n"+

@@ -84,7 +84,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Except the library's own.
+// commands calls each with every command except the library's own.
 func commands(of *cobra.Command, each func(cmd *cobra.Command)) {
 	for _, cmd := range of.Commands() {
 		if cmd.Name() != "completion" && cmd.Name() != "help" {
@@ -127,7 +127,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// The help is about any database. What only Adobe Campaign has is marked as such, and comes last.
+// The help suits any database. What applies only to Adobe Campaign is marked as such, and comes last.
 func TestHelpIsAboutAnyDatabase(t *testing.T) {
 	t.Parallel()
 	campaigns := regexp.MustCompile(`(?i)campaign|deliver(y|ies)|recipient|nms|xtk`)

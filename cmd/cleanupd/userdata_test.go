@@ -55,7 +55,7 @@ type formsDB struct {
 	own  string // the prefix of the service's own tables
 }
 
-// With a Forms database on each server; its documents are in it, or in a folder.
+// onBoth runs a test with a Forms database on each kind of server, with its documents in the database or in a folder.
 func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, forms *formsDB, folder string)) {
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
@@ -268,7 +268,8 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// Every process instance. ended receives the exit status of the client; args are for the server, whose database is db.
+// erasing starts a server and, in the background, a client that erases every process instance. The client's exit status
+// is sent to ended; args start another server on the same database.
 func erasing(
 	t *testing.T, forms *formsDB, storage ...string,
 ) (first *replica, ended chan int, args []string, db *pgtest.DB) {
@@ -309,8 +310,8 @@ func killed(
 	return second, db
 }
 
-// Without a server, interrupting the command stops the erasure. Commands that only look leave it like that, and the
-// next erasure resumes it first.
+// Without a server, interrupting the command stops the erasure. Read-only commands do not resume it; the next erasure
+// does, before its own work.
 func TestErasureWithoutServerIsResumed(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 300, "")
@@ -391,7 +392,7 @@ func TestErasureOfAFrozenServer(t *testing.T) {
 		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if code := <-ended; code > 1 { // it may have given its server up
+		if code := <-ended; code > 1 { // it may have given up on its server
 			t.Errorf("the client of the frozen server ended with %d", code)
 		}
 		accounted(t, forms, db, tasks)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve"
 )
 
-// A warning names the roles that may create objects where the service's role looks for its own, and the remedy. The
-// role itself, superusers and the application are trusted.
+// A warning names the roles that may create objects in schemas that the service's role uses, and the remedy. The role
+// itself, superusers and the application are trusted.
 func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/forms"
 )
 
-// Settings change between each read and the next write. Records the etag and the mask of the last write.
+// changed is a server whose settings change between each read and the next write. It records the etag and the mask of
+// the last write.
 type changed struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	cleanupv1.UnimplementedGuardServiceServer

@@ -9,7 +9,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// The rows of a hold are a table, columns and values. A mistake is answered by what is expected, and an example.
+// The rows of a hold are a table, columns and values. The error for a mistake says what is expected, with an example.
 func TestHeldRows(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// A connection begins with what the URL says and what was set after that, and can be brought back to it.
+// A connection starts with the settings of its URL and those that were set after that, and can be reset to them.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(pgtest.Empty(t).URL() + "&lock_timeout=7s&work_mem=8MB&application_name=it")

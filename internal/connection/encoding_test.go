@@ -87,8 +87,8 @@ func TestTextsInEncodings(t *testing.T) {
 	}
 }
 
-// In a database that cannot store every character, other than in one of UTF-8 or without an encoding, escapes are
-// stored, which people can read.
+// A database in UTF-8 or without an encoding stores every character as it is. Others store escapes, which people can
+// read.
 func TestStoredEscapes(t *testing.T) {
 	t.Parallel()
 	const text = "é 😀"

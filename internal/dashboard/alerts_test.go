@@ -43,7 +43,8 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// Alerts of a rule that fire after some time, when it is evaluated every minute, with their descriptions.
+// firing returns the alerts of a rule, with their descriptions, that fire after some time if it is evaluated every
+// minute.
 func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (found []*rules.Alert) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)

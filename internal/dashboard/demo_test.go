@@ -23,7 +23,7 @@ import (
 // The demo's run takes seconds.
 const scrapeEvery = 250 * time.Millisecond
 
-// Nothing was deleted yet. Returns the REST address.
+// demo starts a demo that has deleted nothing yet, and returns its REST address.
 func demo(t *testing.T) (url string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")
@@ -58,7 +58,7 @@ func demo(t *testing.T) (url string) {
 	return url
 }
 
-// The dashboard shows calls.
+// call makes the server count a call, which the dashboard shows.
 func call(t *testing.T, method, url, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

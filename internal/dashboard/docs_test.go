@@ -21,7 +21,7 @@ const mostSeries = 6
 // Panels side by side in the picture.
 const columns = 4
 
-// A picture with a table of the values behind it, and the queries.
+// writeDocs writes a picture, a table of its values, and the queries.
 func writeDocs(dir string, results []result) error {
 	if err := picture(filepath.Join(dir, "dashboard.svg"), results); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// A PostgreSQL that is downloaded, from a repository that has the one of this machine, runs, also for root. It is
-// downloaded once. Where the repository has none, the error says so.
+// PostgreSQL is downloaded, once, from a repository that offers the one of this machine. It runs, also for root. If the
+// repository has none, the error says so.
 func TestFetch(t *testing.T) {
 	suite.Only(t, suite.Long)
 	owner, err := serverUser()
@@ -74,7 +74,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// As the repository has it, of the PostgreSQL with a folder of programs. They find the rest there.
+// archiveOf packs the PostgreSQL whose programs are in bin, in the format of the repository.
 func archiveOf(t *testing.T, bin string) []byte {
 	t.Helper()
 	initdb, err := filepath.EvalSymlinks(filepath.Join(bin, "initdb"))

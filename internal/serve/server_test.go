@@ -33,7 +33,7 @@ func TestServingThatEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A server that starts logs where it is, as whom, and who may call it.
+// At its start, a server logs its database, its role there, and its settings.
 func TestStartIsLogged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A warning is logged for a superuser if tables belong to others, without calling functions that these created.
+// A warning is logged for a superuser if others own tables, without calling functions that the owners created.
 func TestSuperuserIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,8 +35,8 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Those whose tables a run changes may create objects, and so may the owner of a schema who has tables there, before
-// anything is granted. Others are warned of.
+// The owners of tables that a run changes may create objects. Before anything is granted, so may the owner of a schema
+// who has tables in it. A warning names others.
 func TestApplicationMayCreateObjects(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -64,8 +64,8 @@ func TestApplicationMayCreateObjects(t *testing.T) {
 	}
 }
 
-// A warning is logged for each owner whose code would get at tables of others, but not for an owner who may do with
-// these what the service may.
+// A warning is logged for each owner whose code would gain access to tables of others, but not for an owner who has the
+// service's rights on them anyway.
 func TestOwnersAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -80,7 +80,7 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 			"code owned by " + owner + " on public.log run with the service's rights, including its rights on tables of neolane",
 		},
 		{"GRANT SELECT ON vip TO " + owner, ""},
-		// rows that came back into a schema of the service are no others'
+		// rows that were restored into a schema of the service do not belong to others
 		{
 			"CREATE SCHEMA back AUTHORIZATION " + service + "; SET ROLE " + service + "; CREATE TABLE back.log (id int)",
 			"its rights on tables of " + service,

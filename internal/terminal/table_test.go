@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A table is printed without empty columns, and without the columns that do not fit a narrow screen. Control characters
-// in a cell are escaped.
+// A table is printed without empty columns, and without columns that do not fit a narrow screen. Control characters in
+// a cell are escaped.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	rows := []Row{
@@ -50,7 +50,7 @@ func TestZerosAreLeftOut(t *testing.T) {
 	}
 }
 
-// A table fits if all of its columns are shown, and some of the last one.
+// A table fits if all of its columns are shown, the last one at least in part.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	rows := []Row{

@@ -6,7 +6,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// A database's zone is taken if it is an IANA one; what only this host knows, and what has no name, is not.
+// A database's time zone is used if it is an IANA one, but not if only this host knows it, or if it has no name.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{

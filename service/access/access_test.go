@@ -196,7 +196,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	}
 }
 
-// Without roles by name, the names are the roles.
+// Without roles for names, the name of a certificate is its role.
 func TestCertificatesNamedAfterRoles(t *testing.T) {
 	ca := testca.New(t)
 	for name, want := range map[string]Role{"admin": Admin, "viewer": Viewer, "nobody": Nobody, "root": Nobody} {
@@ -250,7 +250,7 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 			`{"iss": %q, "aud": ["other", "me"], "sub": "jane", "exp": %d, "access": {"roles": ["operator"]}}`, web.URL,
 			time.Now().Add(time.Hour).Unix())
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel() // that of a call, which the next one does not need
+		defer cancel() // as at the end of a call; the next one needs a context of its own
 		return guard.Identify(ctx, "host", nil,
 			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(n), oidc.RS256, claims)})
 	}
@@ -280,7 +280,7 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}
 }
 
-// JWTs that are signed with keys that do not exist do not make the server ask for them each time.
+// JWTs that are signed with unknown keys do not make the server fetch the keys each time.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
 	var keys []*rsa.PrivateKey
@@ -321,7 +321,7 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// A JWT whose key cannot be fetched may be valid.
+// A JWT whose key cannot be fetched may be valid, so the error is ErrUnavailable.
 func TestIssuerWithoutItsKeys(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -350,7 +350,7 @@ func TestIssuerWithoutItsKeys(t *testing.T) {
 	}
 }
 
-// Callers that wait while a slow issuer is asked do not ask it again, one after another.
+// Callers that wait for a slow issuer do not ask it again, one after another.
 func TestIssuerThatIsSlow(t *testing.T) {
 	t.Parallel()
 	const retryAfter = 2 * time.Second

@@ -20,8 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// A revoked certificate is refused as soon as the list says so, and so is one about which no list of its authority in
-// force says anything.
+// A certificate is refused as soon as a list revokes it. It is also refused if no list of its authority is in force.
 func TestRevokedCertificates(t *testing.T) {
 	ca, other := testca.New(t), testca.New(t)
 	good, bad := ca.Client("good"), ca.Client("bad")
@@ -46,12 +45,12 @@ func TestRevokedCertificates(t *testing.T) {
 		{"", "", ""},
 		{join(ca.CRL(later, bad)), "", "the certificate is revoked"},
 		{join(other.CRL(later), ca.CRL(later, bad)), "", "the certificate is revoked"},
-		{join(ca.CRL(later), ca.CRL(past, bad)), "", "the certificate is revoked"}, // nothing is ever taken back
+		{join(ca.CRL(later), ca.CRL(past, bad)), "", "the certificate is revoked"}, // a revocation is never taken back
 		{join(ca.CRL(past, bad)), "no CRL of CN=authority in force", "the certificate is revoked"},
 		// it begins tomorrow
 		{join(ca.CRL(time.Now().Add(48 * time.Hour))), "no CRL of CN=authority in force", "no CRL"},
 		{join(other.CRL(later, good, bad)), "no CRL of CN=authority in force", "no CRL"},
-		{"nonsense", "no CRL of CN=authority in force", "no CRL"}, // what was there before still holds
+		{"nonsense", "no CRL of CN=authority in force", "no CRL"}, // the previous lists stay in force
 		{join(ca.CRL(later)), "", ""},
 	} {
 		if test.lists != "" {
@@ -68,7 +67,7 @@ func TestRevokedCertificates(t *testing.T) {
 	}
 }
 
-// A list that is about some certificates only would let the others pass.
+// A list for only some certificates is rejected, since it would let the others pass.
 func TestPartialRevocationLists(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A response that has begun when its handler panics is cut off, so that nobody takes it for a whole one.
+// A response that has begun when its handler panics is cut off, so that no client takes it for complete.
 func TestResponseThatPanics(t *testing.T) {
 	t.Parallel()
 	for begun, want := range map[string]int{"": http.StatusInternalServerError, `{"half":`: http.StatusOK} {

@@ -14,7 +14,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A body that is no JSON, is cut off, or has something after its value is refused with the place.
+// A body that is not JSON, is cut off, or has something after its value is refused. The error names the place.
 func TestBodiesWithoutOneValue(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

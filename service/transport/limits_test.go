@@ -14,7 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A flood of refusals is reported at once, and then with a count, once a minute; a later one is the first again.
+// A flood of refusals is reported at once, and then once a minute with a count. The next flood is again reported at
+// once.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rejections{counts: map[rejection]int{}}
@@ -51,7 +52,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Strangers from everywhere are not all remembered.
+// The number of strangers that are remembered is limited.
 func TestRefusalsOfManyStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rejections{counts: map[rejection]int{}}
@@ -76,8 +77,8 @@ func TestRefusalsOfManyStrangers(t *testing.T) {
 	})
 }
 
-// A caller may make many calls at once, and then so many a second; nothing is remembered of one who made none for a
-// while.
+// A caller may make a burst of calls, and then a limited number a second. Callers who have made none for a while are
+// forgotten.
 func TestCallsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &limits{callers: map[string]*usage{}}
@@ -108,8 +109,8 @@ func TestCallsASecond(t *testing.T) {
 	})
 }
 
-// The streams of all callers together are limited. Operators and administrators may have more than viewers, and one
-// that ends makes room.
+// The streams of all callers together are limited. Operators and administrators may have more than viewers, and a
+// stream that ends makes room for another.
 func TestStreamsInAll(t *testing.T) {
 	t.Parallel()
 	l := &limits{callers: map[string]*usage{}}

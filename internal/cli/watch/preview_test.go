@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// A preview is a table where all of its columns and some of the reason fit, and a list elsewhere, which loses nothing.
+// A preview is a table if all of its columns and some of the reason fit, and otherwise a list, which omits nothing.
 func TestPreviewOnScreens(t *testing.T) {
 	t.Parallel()
 	day := func(year int) *timestamppb.Timestamp {
@@ -117,7 +117,7 @@ func TestUndoOfNothing(t *testing.T) {
 	}
 }
 
-// Numbers of which a remark says that they are estimates are marked wherever they are shown.
+// Numbers that a remark calls estimates are marked wherever they are shown.
 func TestEstimatesAreMarked(t *testing.T) {
 	t.Parallel()
 	start := timestamppb.New(time.Unix(0, 0))
