@@ -35,8 +35,8 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive executes a run in batches of one row through a separate pool, lets something happen repeatedly before it
-// ends, and checks the account. The test's own queries use another pool.
+// outlive executes a run in batches of one row through a separate pool, calls happen several times before the run ends,
+// and checks the counts. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []store.Event) {
 	t.Helper()
 	rows := suite.Size(suite.Long, 300, 1_500)
@@ -72,7 +72,8 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
-	// A COMMIT whose answer was lost is only in the account; the metrics count twice what a crash of the server undid.
+	// If the answer to a COMMIT was lost, only the ledger counts its rows; metrics count rows twice if a crash of the
+	// server undid their deletion.
 	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n < float64(rows)/2 || n > float64(2*rows) {
 		t.Errorf("%v rows are measured", n)
 	}
@@ -187,9 +188,9 @@ func TestServerThatRestarts(t *testing.T) {
 	})
 }
 
-// A primary that is lost mid-run; the standby is read-only until it is promoted, and then the run continues there. No
-// event is lost, since their commits wait for the standby; batches do not wait, so that the last ones may be undone,
-// with their account, and are repeated.
+// The primary is lost during a run. The standby is read-only until it is promoted; then the run continues there. No
+// event is lost, since commits of events wait for the standby. Commits of batches do not wait, so the last batches may
+// be undone, with their counts, and are repeated.
 func TestFailoverToAStandby(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -227,7 +228,7 @@ func TestFailoverToAStandby(t *testing.T) {
 	}
 }
 
-// A run waits for a database that became read-only, or that refuses connections, and continues when that is over.
+// A run waits while its database is read-only or refuses connections, and then continues.
 func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end string }{
@@ -310,7 +311,7 @@ func failing(db *pgtest.DB, state string, n, times int) *pgxpool.Pool {
 	return db.Pool
 }
 
-// After a transient error a batch is tried again, which is reported; the account is exact.
+// After a transient error, a batch is retried, which is reported. The counts are exact.
 func TestErrorsThatPass(t *testing.T) {
 	t.Parallel()
 	for state, told := range map[string]string{
@@ -338,7 +339,7 @@ func TestErrorsThatPass(t *testing.T) {
 	}
 }
 
-// A persistent error fails the task, and says what to do; the next tasks are run only with continue_on_error.
+// A persistent error fails the task, and says what to do. The next tasks run only with continue_on_error.
 func TestErrorsThatDoNotPass(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[string]struct {
@@ -390,7 +391,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	}
 }
 
-// A query that waits for a lock that is never released is tried again, and then fails the task.
+// A query that waits for a lock that is never released is retried, and then fails the task.
 func TestTableThatStaysLocked(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -407,7 +408,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	}
 }
 
-// A run that keeps retrying is stopped after the current try, even if it is a dry run.
+// A run that keeps retrying stops after the current attempt, even if it is a dry run.
 func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
@@ -430,7 +431,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	}
 }
 
-// It looks as if ten replicas had died of the run.
+// tenFailedAttempts makes the run look as if ten replicas had died of it.
 func tenFailedAttempts(db *pgtest.DB) {
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +

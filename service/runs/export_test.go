@@ -1,6 +1,6 @@
 package runs
 
-// What other packages do not call, and tests do.
+// Exported for tests only.
 var (
 	TickPaces    = (*Manager).tickPaces
 	ExpireTrash  = (*Manager).expireTrash

@@ -35,7 +35,7 @@ func TestAStoppingReplicaHandsItsRunOver(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 3_000)
-	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour } // the lease is released, not waited for
+	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour } // stopping releases the lease
 	a, workA, stopA := replica(t, db, "a", single)
 	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.Lease = time.Hour })
 	run := start(t, a, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
@@ -99,8 +99,8 @@ func slowly(config *runs.Config) {
 	config.MaxRows, config.Limits = 1, purge.Limits{RowsPerSecond: 300}
 }
 
-// A worker that finds another server behind its connections, without having lost one in mid-statement, does not go on
-// from its work on the old one: it resumes the run from the stored state.
+// A worker whose connections lead to another server, without one having been lost during a statement, does not continue
+// from its work on the old server. It resumes the run from the stored state.
 func TestAWorkerOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 100, 1_000)
@@ -138,7 +138,7 @@ func TestWatchers(t *testing.T) {
 	b, _, _ := replica(t, db, "b", nil)
 	run := start(t, a, runs.Request{})
 	work()
-	db.Until("SELECT count(*) FROM cleanupd.event WHERE sequence = 2") // after which some begin
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE sequence = 2") // so that some watchers begin later
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -280,7 +280,7 @@ func TestDryRunsBesideARun(t *testing.T) {
 	}
 }
 
-// Viewers may have one dry run active, all together, so that one is left for those who may do more; these may have two.
+// All viewers together may have one dry run active, which leaves one for other callers. Others may have two.
 func TestDryRunsOfViewers(t *testing.T) {
 	t.Parallel()
 	m, _, _ := replica(t, database(t), "a", nil)
@@ -350,7 +350,7 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	}
 }
 
-// A run that takes long to end is not claimed in the meantime: the replicas would undo each other's work.
+// A run that takes long to end is not claimed meanwhile, since the replicas would undo each other's work.
 func TestARunThatIsEnding(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -376,7 +376,7 @@ func TestARunThatIsEnding(t *testing.T) {
 	}
 }
 
-// At least one progress event a second and never more than four, however long batches take.
+// A run has at least one progress event a second, and never more than four, however long batches take.
 func TestProgressIsThinned(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -442,7 +442,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 	}
 }
 
-// A run with a task that only a newer version knows is left to that.
+// A run with a task that only a newer version knows is left to a replica of that version.
 func TestARunOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -463,7 +463,8 @@ func TestARunOfANewerVersion(t *testing.T) {
 	}
 }
 
-// A replica that dies between a task's failure and the run's end leaves nothing to execute: the next one ends the run.
+// If a replica dies between a task's failure and the run's end, nothing is left to execute: the next replica ends the
+// run.
 func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -482,7 +483,7 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	}
 }
 
-// Two workers share a large table, even if the run is taken over midway; the account is exact.
+// Two workers share a large table, even if the run is taken over midway. The counts are exact.
 func TestWorkersOnALargeTable(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -70,7 +70,7 @@ func refusedIn(t *testing.T, run *store.Run, task string) string {
 	return result.Metadata["guard"] + " " + result.Metadata["number"]
 }
 
-// A run by a plan, accepting all guards of its preview.
+// accepting returns a request for a run that follows a plan and accepts all guards of its preview.
 func accepting(t *testing.T, m *runs.Manager, tasks ...string) (req runs.Request) {
 	t.Helper()
 	dry := ended(t, m, runs.Request{Tasks: tasks, DryRun: true})
@@ -93,8 +93,8 @@ func audits(db *pgtest.DB, from, to int, age string) {
 	)
 }
 
-// More than a share of a table does not go: not by one task, not by several, not by many runs within a day; a table
-// that is regularly emptied does.
+// No more than a share of a table may be deleted: not by one task, by several, or by many runs within a day. A table
+// that is regularly emptied is exempt.
 func TestGuardShare(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -188,7 +188,7 @@ func TestGuardShare(t *testing.T) {
 	})
 }
 
-// Retained rows do not count for the guard of the share: rows of deliveries that are retained as the ones on their
+// Retained rows do not count for the guard of the share: rows of deliveries that are retained because those on their
 // mid-sourcing servers are, and of deliveries with a row on hold.
 func TestGuardShareOfWhatStays(t *testing.T) {
 	t.Parallel()
@@ -248,8 +248,8 @@ func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	db.Do("ANALYZE " + table)
 }
 
-// A guard that tripped trips again, even for fewer rows, until a plan that accepts it has run, or an option of the task
-// or the guard is changed. More than the accepted number is refused as well.
+// A guard that tripped trips again, even for fewer rows, until a plan that accepts it has run, or the guard or an
+// option of the task is changed. More than the accepted number is refused as well.
 func TestGuardsRefuseAgain(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -328,8 +328,8 @@ func TestGuardsRefuseAgain(t *testing.T) {
 	}
 }
 
-// A backlog has to be accepted once: rows that were accepted do not count in later runs of the day, and no guard trips
-// in a task without rows to delete.
+// A backlog has to be accepted only once: accepted rows do not count in later runs of the day, and no guard trips for a
+// task without rows to delete.
 func TestWhatWasAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -380,8 +380,8 @@ func TestAPlanThatFailsEndsRefusals(t *testing.T) {
 	}
 }
 
-// A dry run shows a guard that has refused before with a number that can be accepted, even if there are no rows to
-// delete by now.
+// A dry run shows a guard that has refused before, with a number that can be accepted, even if no rows are left to
+// delete.
 func TestARefusalIsShown(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -409,8 +409,8 @@ func TestARefusalIsShown(t *testing.T) {
 	}
 }
 
-// A cutoff that moves with time trips nothing, one that moved faster does if there are rows between; so does a clock
-// that jumped.
+// A cutoff that moves with time trips no guard. One that moved faster does if there are rows in between, and so does a
+// clock that jumped.
 func TestGuardCutoff(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -473,8 +473,8 @@ func TestGuardCutoff(t *testing.T) {
 	}
 }
 
-// Rules without a delay do not delete ten times as many rows as runs usually do. Runs that a guard refused, or for
-// which it was accepted, are not usual.
+// Tasks whose rules have no delay may not delete ten times as many rows as usual. Runs that a guard refused, or for
+// which it was accepted, do not count as usual.
 func TestGuardGrowth(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -587,7 +587,7 @@ func TestGuardDrops(t *testing.T) {
 	}
 }
 
-// A table with the name of that of a list which has none is not dropped, and does not count.
+// A table that is named like the table of a list which has none is not dropped, and does not count.
 func TestGuardDropsOfLists(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -624,7 +624,7 @@ func TestGuardsOfTheStart(t *testing.T) {
 			t.Errorf("%s: the dry run %s: %q", guard, dry.State, logs(events))
 		}
 	}
-	try("idle", false) // there is nothing to judge by
+	try("idle", false) // no activity of the application is known
 	db.Do(
 		"INSERT INTO XtkWorkflowLog (iWorkflowLogId, tsLog) VALUES (1, now() - interval '44 days'), (2, now() + " +
 			"interval '1 day'), (3, NULL)",
@@ -650,7 +650,7 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try("clock", false)
 }
 
-// What can not be a setting is named, and nothing is stored.
+// Invalid settings are named, and nothing is stored.
 func TestGuardsAreChecked(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -677,7 +677,8 @@ func TestGuardsAreChecked(t *testing.T) {
 	}
 }
 
-// The limit of process instances concerns purges: a change of it keeps what guards have refused policies and tasks.
+// The limit of process instances applies only to purges: changing it does not release guards that refused policies and
+// tasks.
 func TestRefusalsOfOtherTasksStay(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

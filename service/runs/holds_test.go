@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
-// A hold that is created in mid-run applies as soon as CreateHold returns: its rows are retained, and the others
+// A hold that is created during a run applies as soon as CreateHold returns: its rows are retained, and the others
 // deleted. After its release the next run deletes its rows.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 }
 
-// CreateHold waits for an open batch. If its caller gives up, the hold applies all the same.
+// CreateHold waits for an open batch. If its caller gives up, the hold still applies.
 func TestHoldWaitsForBatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -101,7 +101,7 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	}
 }
 
-// A hold ends by the reference time of a run; one that has ended is listed only on request.
+// Whether a hold has ended is judged at the reference time of a run. A hold that has ended is listed only on request.
 func TestHoldExpires(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -26,7 +26,7 @@ var injections = flag.Int(
 		"each way",
 )
 
-// How a statement of the service itself may fail for a while.
+// The ways in which a statement of the service itself may fail for a while.
 var injectedFailures = []string{
 	pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled,
 	pgerrcode.ConnectionFailure, pgerrcode.AdminShutdown, pgtest.Terminated, pgtest.CutBefore, pgtest.CutAfter,
@@ -52,7 +52,7 @@ func kindOf(sql string) string {
 	return words[:min(len(words), 200)]
 }
 
-// Of a run with a statement that failed.
+// attempted is the result of a run with a statement that failed.
 type attempted struct {
 	sent     []statement // by the worker, from when the run was requested until it ended
 	injected bool
@@ -144,7 +144,8 @@ func (b *buffer) String() string {
 }
 
 // A run succeeds, with exact counts and each event once, although any statement of its worker fails once, from the
-// claim of the run to its end. A statement that is cancelled, as by a time limit, may fail the run, with its SQLSTATE.
+// claim of the run to its end. A statement that is cancelled, for example by a timeout, may fail the run, with its
+// SQLSTATE.
 func TestInjectedErrors(t *testing.T) {
 	t.Parallel()
 	for name, dry := range map[string]bool{"run": false, "dry run": true} {

@@ -23,8 +23,8 @@ func isForeign(err error) bool {
 	return errors.As(err, &refused) && refused.Reason == store.OtherInstance && refused.Metadata["differs"] != ""
 }
 
-// A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry
-// runs are served. Once it is adopted, it is cleaned.
+// In a database that belongs to another instance, or that is a copy, no run is started or claimed, and nothing is set,
+// but dry runs are executed. Once it is adopted, it is cleaned.
 func TestAnotherInstance(t *testing.T) {
 	t.Parallel()
 	for name, changes := range map[string]string{
@@ -38,7 +38,7 @@ func TestAnotherInstance(t *testing.T) {
 			db := database(t)
 			sessions(db, 10)
 			first, _, _ := replica(t, db, "first", named("test"))
-			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // no replica works on it
+			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // no replica executes it
 			db.Do(changes)
 			db.Do(
 				"INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', " +
@@ -88,8 +88,7 @@ func TestAnotherInstance(t *testing.T) {
 	}
 }
 
-// A scheduled run that waited for another one, when the database was copied, does not begin when a run ends on the
-// copy.
+// A scheduled run that waited for another one when the database was copied does not begin when a run ends on the copy.
 func TestAScheduledRunThatWaitedOnACopy(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -106,7 +105,7 @@ func TestAScheduledRunThatWaitedOnACopy(t *testing.T) {
 	}
 }
 
-// A run that was taken on the database is not taken up again where there is a copy in its place.
+// A run that was claimed in the original database is not resumed in a copy that takes its place.
 func TestACopyInPlace(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -119,7 +118,7 @@ func TestACopyInPlace(t *testing.T) {
 	)
 	db.Do("UPDATE cleanupd.instance SET system_identifier = '42'")
 	work()
-	// it is taken, and the older one is passed over
+	// the dry run is claimed, and the older run is passed over
 	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID)
 	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != store.Running ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
@@ -127,7 +126,7 @@ func TestACopyInPlace(t *testing.T) {
 	}
 }
 
-// The application's own workflow that cleans the database, too, is measured.
+// A metric says whether the application's own cleanup workflow is started.
 func TestTheApplicationsOwnCleanup(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[int]float64{11: 1, 20: 0} {
@@ -140,7 +139,7 @@ func TestTheApplicationsOwnCleanup(t *testing.T) {
 	}
 }
 
-// A run that is being requested while another instance adopts the database ends CANCELLED, as those do that are active.
+// A run that is requested while another instance adopts the database ends as CANCELLED, like the active runs.
 func TestAdoptDuringARequest(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -22,7 +22,8 @@ func midSourced(db *pgtest.DB, n int) {
 	)
 }
 
-// Of n deliveries, those whose entry is wrong: it exists though the delivery does, or it is missing.
+// wrong counts, among n deliveries, those whose entry exists although the delivery does, or is missing although it does
+// not.
 const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT
 	JOIN cleanupd.remote_delivery r ON r.delivery_id = i
 	WHERE (r.delivery_id IS NOT NULL) <> (d.iDeliveryId IS NULL AND i % 2 = 1)
@@ -92,7 +93,8 @@ func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	}
 }
 
-// What was left on a server goes from the list once it is purged there: of all runs, and of no other server.
+// An entry of the list is removed once its delivery is purged on the server, whichever run left it. Entries of other
+// servers stay.
 func TestLeftoversArePurged(t *testing.T) {
 	t.Parallel()
 	db, there := database(t), pgtest.Campaign(t)

@@ -29,7 +29,7 @@ func database(t *testing.T) *pgtest.DB {
 	})
 }
 
-// work starts the work, and stop ends it, as does the end of the test.
+// replica returns a Manager. work makes it start working; stop, or the end of the test, ends that.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
 	c := runs.Config{
@@ -90,7 +90,8 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	return run
 }
 
-// The deletion of the last of n sessions waits for release: a run does not end before, however slow the test is.
+// holdLast makes the deletion of the last of n sessions wait for release, so that a run does not end before, however
+// slow the test is.
 func holdLast(db *pgtest.DB, n int) (release func()) {
 	db.Do(fmt.Sprintf(`CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
@@ -104,7 +105,7 @@ func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.Metrics())
-	for range 30 { // a database that is busy does not answer within the time of a scrape
+	for range 30 { // a busy database may not answer within the timeout of a scrape
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

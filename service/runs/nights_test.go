@@ -18,9 +18,9 @@ import (
 var nights = flag.Int("nights", suite.Size(suite.Model, 4, 15),
 	"how many nights of normal life TestNights has; 400 take some minutes")
 
-// day adds the rows of an application on the day with a number, at a thousandth of the size: sends on each day, a large
-// one in each month except a quiet one, their logs and mirror pages, running workflows, visitors, rejects, events. It
-// removes subscribers, lists and deliveries, and adds a table of propositions from some day on.
+// day adds the rows that an application would add on the day with a number, at a thousandth of the size: sends each
+// day, and a large one each month except a quiet one, their logs and mirror pages, running workflows, visitors, rejects
+// and events. It removes subscribers, lists and deliveries, and adds a table of propositions from some day on.
 const day = `
 CREATE FUNCTION live(at timestamptz, n int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE large boolean := n % 30 = 7 AND n % 360 <> 217; rows int := CASE WHEN large THEN 1000 WHEN n % 360 BETWEEN 200
@@ -53,8 +53,8 @@ BEGIN
   END IF;
 END $$`
 
-// Nights of normal life trip no guard once the first backlog was accepted, with runs twice a day and failovers between
-// them; a delay that is halved, a clock a year ahead, and many more rows by a rule without a delay do.
+// Normal nights, with two runs a day and failovers between them, trip no guard once the first backlog is accepted. A
+// halved delay, a clock a year ahead, and many more rows for a rule without a delay do.
 func TestNights(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -150,22 +150,22 @@ func TestNights(t *testing.T) {
 	if err := replaceGuards(t, m, g); err != nil {
 		t.Fatal(err)
 	}
-	// so far has the replica's clock come
+	// the replica's clock is a year ahead by now
 	db.Do("UPDATE cleanupd.cutoff SET clock_offset = clock_offset + 365 * 86400000000")
 	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got == "" {
 		t.Error("a clock a year ahead, and nothing is refused")
 	}
 }
 
-// The run that the schedule starts now, as it ended.
+// scheduled lets the schedule start a run, and returns it when it has ended.
 func scheduled(t *testing.T, db *pgtest.DB, m *runs.Manager, plan string) *store.Run {
 	t.Helper()
 	setSchedule(t, m, schedule.Schedule{Enabled: true, ContinueOnError: true, NextPlan: plan})
 	return fires(t, db, m)
 }
 
-// The schedule deletes nothing in a database in which no run by hand has succeeded: neither a dry run nor a run that
-// failed is one.
+// The schedule deletes nothing in a database in which no run by hand has succeeded. Dry runs and failed runs do not
+// count.
 func TestFirstNight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

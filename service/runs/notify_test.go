@@ -116,7 +116,7 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
-// A scheduled run that starts late is notified, as is one that is not caught up.
+// A notification is sent for a scheduled run that starts late, and for one that is not caught up.
 func TestMissedRunsAreNotified(t *testing.T) {
 	t.Parallel()
 	db := database(t)

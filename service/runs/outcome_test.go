@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// Lines of a JSON log about the end of a run.
+// outcomes returns the lines of a JSON log about the ends of runs.
 func outcomes(t *testing.T, log *lines) (ends []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log.String()) {
@@ -119,7 +119,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 	}
 }
 
-// A replica that could not write why it left a run writes that to the run's log as soon as it can.
+// A replica that could not write to a run's log why it left the run does so as soon as it can.
 func TestAReasonThatIsWrittenLate(t *testing.T) {
 	t.Parallel()
 	db := database(t)

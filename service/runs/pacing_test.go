@@ -42,8 +42,8 @@ func resume(t *testing.T, m *runs.Manager, id string) *store.Run {
 	return run
 }
 
-// A paused run keeps its place and is the active run, has no transaction, lock or snapshot, and any replica continues
-// it, also after the one that paused it has gone.
+// A paused run remains the active run, and has no transaction, lock or snapshot. Any replica can resume it, also after
+// the one that paused it has gone.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -70,7 +70,7 @@ func TestPause(t *testing.T) {
 	}
 	stopA()
 	workB()
-	db.Until("SELECT count(*) FROM cleanupd.replica WHERE name = 'b'") // it has looked for runs
+	db.Until("SELECT count(*) FROM cleanupd.replica WHERE name = 'b'") // the replica has looked for runs
 	if now := db.Int("SELECT count(*) FROM XtkSessionInfo"); now != rest {
 		t.Errorf("%d rows were deleted during the pause", rest-now)
 	}
@@ -110,7 +110,7 @@ func TestPauseOfAQueuedRun(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// What takes long when a run is paused is interrupted, and done again when it continues.
+// A long statement is interrupted when its run is paused, and executed again when the run is resumed.
 func TestPauseInterruptsALongStatement(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -129,7 +129,7 @@ func TestPauseInterruptsALongStatement(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 3)
 }
 
-// The pause of a run began two hours earlier, and the run, too.
+// longer makes a run, and its pause, begin two hours earlier.
 const longer = "UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', " +
 	"start_time = start_time - interval '2 hours'"
 
@@ -182,8 +182,8 @@ func TestEndOfAPausedRun(t *testing.T) {
 	}
 }
 
-// The task that a pause interrupts knows for how long, whether its run continues or ends, so that forecasts are about
-// the time in which it worked.
+// A task that a pause interrupts records the length of the pause, whether its run is resumed or ends, so that forecasts
+// use the time in which the task worked.
 func TestPausesOfTasks(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]time.Duration{"continued": 0, "ended": 3 * time.Hour} {
@@ -242,7 +242,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// abandoned pauses a run whose replica was killed: it has the run for another hour, and its last batch is open.
+// abandoned pauses a run whose replica was killed. Its lease lasts for another hour, and its last batch is open.
 func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	t.Helper()
 	pause(t, m, run.ID)
@@ -250,7 +250,7 @@ func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	db.Hold("SELECT pg_advisory_xact_lock($1)", runs.AdvisoryLock(run.UUID()))
 }
 
-// The lease of the replica expires.
+// silence makes the lease of the replica expire.
 const silence = "UPDATE cleanupd.run SET lease_until = now()"
 
 // The last batch of a paused run ends when its replica no longer renews its lease.
@@ -269,8 +269,8 @@ func TestPauseOfASilentReplica(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// A paused run that is cancelled while a replica has it ends as soon as that has left it, or no longer renews its
-// lease.
+// A paused run that is cancelled while a replica has it ends as soon as the replica has left it, or no longer renews
+// its lease.
 func TestCancelWhileAReplicaIsPaused(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -406,7 +406,7 @@ func TestSetPace(t *testing.T) {
 	}
 }
 
-// From one to another hour from now, in UTC.
+// at returns a window between two hours relative to now, in UTC.
 func at(from, to int) schedule.Window {
 	hour := func(n int) string { return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format("15:04") }
 	return schedule.Window{Start: hour(from), End: hour(to), Pace: pace.Fast}
@@ -465,7 +465,7 @@ func TestWindows(t *testing.T) {
 	checkFinished(t, watch(t, m, id), 1_000)
 }
 
-// What windows cannot be is refused, with each wrong field.
+// Invalid windows are refused, with each wrong field.
 func TestInvalidWindows(t *testing.T) {
 	t.Parallel()
 	m, _, _ := replica(t, database(t), "a", keeps)
@@ -492,7 +492,7 @@ func violates(err error, field string) bool {
 		slices.ContainsFunc(wrong, func(v failure.Violation) bool { return v.Field == field })
 }
 
-// VACUUM gives way as autovacuum does in a gentle run only.
+// Only in a gentle run does VACUUM use the cost delay of autovacuum.
 func TestVacuumOfAGentleRun(t *testing.T) {
 	t.Parallel()
 	for p, want := range map[pace.Pace]string{

@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// A tracer that panics, once, where a certain statement is sent, or where a connection is taken.
+// trap is a tracer that panics, once, when a certain statement is sent, or when a connection is acquired.
 type trap struct {
 	on     string       // a part of the statement; empty: none
-	taken  atomic.Int64 // when so many connections more have been taken; 0: never
+	taken  atomic.Int64 // the number of connections still to acquire until it panics; 0: never
 	sprung atomic.Bool
 }
 
@@ -96,7 +96,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// Connections panic on a statement, unless it is "". The replica deletes 300 rows a second.
+// trapped returns a replica whose connections panic on a statement, unless it is "". It deletes 300 rows a second.
 func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func(), log *lines, p *trap) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())
@@ -181,7 +181,7 @@ func TestPanicOfAWatchedRunsReader(t *testing.T) {
 	watch(t, m, run.ID)
 }
 
-// Where the collection of a metric panics the others are served.
+// If the collection of a metric panics, the others are still served.
 func TestPanicOfAMetric(t *testing.T) {
 	t.Parallel()
 	m, _, log, p := trapped(t, database(t), "")

@@ -35,8 +35,8 @@ func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	return run
 }
 
-// The next run of the schedule follows the saved plan, and the one after it none. A run by a stale plan fails, and
-// deletes nothing.
+// The next run of the schedule follows the saved plan; the one after it follows none. A run with a stale plan fails,
+// and deletes nothing.
 func TestNextPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -77,8 +77,7 @@ func TestNextPlan(t *testing.T) {
 	}
 }
 
-// A plan holds after a run of it that a guard refused before it changed anything, and not after one that changed
-// something.
+// A plan stays valid if a guard refuses its run before it changes anything, but not after a run that changed something.
 func TestPlanAfterRefusal(t *testing.T) {
 	t.Parallel()
 	db := database(t)

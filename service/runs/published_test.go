@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be created all the same,
-// and an earlier one is repaired.
+// If all tables are published, UPDATE and DELETE need a replica identity. The schemas can be created nevertheless, and
+// existing ones are repaired.
 func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{
@@ -68,7 +68,7 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	}
 }
 
-// A run says once that its schema is published, by which publications. One of other tables does not matter.
+// A run says once which publications include the service's schema. Publications of other tables do not matter.
 func TestRunOfAPublishedSchema(t *testing.T) {
 	t.Parallel()
 	db := database(t)

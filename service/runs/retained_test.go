@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
-// n obsolete rows; deleting each 50th fails.
+// poisoned inserts n obsolete rows; deleting every 50th fails.
 func poisoned(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", n)
 	db.Do(

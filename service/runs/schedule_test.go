@@ -59,7 +59,7 @@ func readSchedule(t *testing.T, m *runs.Manager) *schedule.Schedule {
 }
 
 // The first replica that keeps the schedule stores it: daily at 04:00 in the database's time zone, or in UTC if that is
-// none of IANA's, and earlier times are not made up for.
+// not an IANA zone. Earlier times are not caught up.
 func TestTheDefaultSchedule(t *testing.T) {
 	t.Parallel()
 	for setting, zone := range map[string]string{"asia/tokyo": "Asia/Tokyo", "Etc/UTC": "Etc/UTC", "<+05>-05": "UTC"} {
@@ -102,7 +102,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 	}
 }
 
-// Its runs go on after a failed task, or end there, as it says.
+// Runs of the schedule continue after a failed task, or end there, as the schedule says.
 func TestErrorsOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -135,7 +135,7 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	}
 }
 
-// However many replicas keep it and however many times have passed, a run is started once.
+// However many replicas keep the schedule, and however many times have passed, one run is started.
 func TestTheScheduleFiresOnce(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -176,7 +176,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	}
 }
 
-// Of several expressions each starts its own runs, and all that were missed start one.
+// With several expressions, each starts its own runs. All missed times together start one.
 func TestSeveralTimesADay(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -219,7 +219,7 @@ func TestASingleTime(t *testing.T) {
 	}
 }
 
-// A time that passed while no replica was running is made up for once, after a start.
+// A time that passed while no replica was running is caught up once, after a start.
 func TestAMissedTimeIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -259,7 +259,7 @@ func TestAMissedTimeOfAnotherTimeline(t *testing.T) {
 	}
 }
 
-// Times that come while a run is active start one run right after it.
+// Times that pass while a run is active start one run right after it.
 func TestTheScheduleNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -291,7 +291,8 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	}
 }
 
-// So does the end of a run that no replica had claimed; and a schedule that is disabled in the meantime starts nothing.
+// A pending run also starts after a run that ends without having been claimed. If the schedule is disabled meanwhile,
+// nothing starts.
 func TestAPendingRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -341,7 +342,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 	}
 }
 
-// What a scheduled run leaves at its max_duration is done by the next one.
+// The next scheduled run deletes what a run leaves when its max_duration ends.
 func TestMaxDurationOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -393,8 +394,8 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 	}
 }
 
-// What a dry run found is deleted after twice the age that a saved plan may have, with all events but the last, unless
-// a run or the schedule still follows it. The dry run itself is kept, and can be watched.
+// The details of a dry run are deleted after twice the age that a saved plan may have, with all events but the last,
+// unless a run or the schedule still follows it. The dry run itself is kept, and can be watched.
 func TestDetailsOfDryRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -456,7 +457,7 @@ func TestDetailsOfDryRuns(t *testing.T) {
 	}
 }
 
-// Runs that ended before the history are deleted with their events; others, and active ones, are not.
+// Runs that ended before the retention period are deleted with their events. Later and active ones are not.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -489,7 +490,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A change that is based on the schedule as it is before a replica has stored it succeeds after that, too.
+// A change that is based on the schedule before a replica has stored it also succeeds afterwards.
 func TestScheduleBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// Of one page each: some to keep, and some that are expired, before or after them.
+// wideAudits inserts rows of one page each: some to keep, and some that are obsolete, before or after those.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do(
 		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
@@ -29,7 +29,7 @@ func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("VACUUM ANALYZE XtkAudit")
 }
 
-// about allows a difference of a tenth.
+// about reports whether got differs from want by at most a tenth.
 func about(got *int64, want int64) bool {
 	return got != nil && *got > want*9/10 && *got < want*11/10
 }
@@ -77,7 +77,7 @@ func TestSpace(t *testing.T) {
 				t.Errorf("deleted: %+v; it had %d and %d bytes", s, table, indexes)
 			}
 			s = ended.Result("statistics").Space[0]
-			// VACUUM passes over a page that a checkpoint is writing, in whichever database.
+			// VACUUM skips a page that a checkpoint is writing, in whichever database.
 			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil ||
 				*s.DeadBytes > went*page/100 ||
 				s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
@@ -88,7 +88,7 @@ func TestSpace(t *testing.T) {
 			case !givenBack && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)
 			case givenBack && s.TableBytesAfter >= s.TableBytesBefore:
-				// VACUUM gives back the pages after the last one that it skipped
+				// VACUUM returns only the pages after the last one that it skipped
 				t.Errorf("given back: %+v", s)
 			}
 			first := ""
@@ -104,7 +104,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// What a task behind statistics empties is vacuumed once more, at its end and in its name; nothing else is.
+// Tables that a task after statistics empties are vacuumed again, at the end of that task; others are not.
 func TestSpaceBehindStatistics(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -139,7 +139,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 	}
 }
 
-// The task statistics skips a table that someone keeps locked, and does the others.
+// The task statistics skips a table that another session keeps locked, and vacuums the others.
 func TestStatisticsOfALockedTable(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)

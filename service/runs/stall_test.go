@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// Every synchronous COMMIT of a private server waits for a standby that is not there, or none does.
+// standbyAway makes every synchronous COMMIT of a private server wait for a standby that does not exist, or none.
 func standbyAway(db *pgtest.DB, away bool) {
 	name := map[bool]string{true: "nobody", false: ""}[away]
 	db.Superuser(fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", name))
@@ -31,7 +31,7 @@ func standbyAway(db *pgtest.DB, away bool) {
 	db.Until("SELECT (current_setting('synchronous_standby_names') = $1)::int", name)
 }
 
-// The replica is not ready, and says so with this word.
+// unready waits until the replica is not ready, with this word in the reason.
 func unready(t *testing.T, m *runs.Manager, word string) {
 	t.Helper()
 	untilReady(t, m, func(err error) bool { return err != nil && strings.Contains(err.Error(), word) })
@@ -48,12 +48,13 @@ func untilReady(t *testing.T, m *runs.Manager, expected func(err error) bool) {
 	}
 }
 
-// The lease of the only run has been over for longer than a lease.
+// leaseEnds waits until the lease of the only run has expired, and another lease has passed.
 func leaseEnds(db *pgtest.DB) {
 	db.Until("SELECT (lease_until < clock_timestamp() - interval '7 seconds')::int FROM cleanupd.run")
 }
 
-// Two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of a URL.
+// stalled returns two replicas that work on a run of this many rows, at 100 a second. They share a log; settings are
+// appended to their URL.
 func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *store.Run, log *lines) {
 	t.Helper()
 	sessions(db, rows)
@@ -102,7 +103,7 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	// The replica that waited may write late to the run's log why.
+	// The replica that waited may write the reason late to the run's log.
 	if (!said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") &&
 		!said(events, severity.Warning, "stopped renewing its lease", "without progress: 0 of")) ||
 		said(events, severity.Warning, "without progress: 1 of") {
@@ -143,7 +144,7 @@ func traced(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
 	return p
 }
 
-// A claim whose COMMIT is not answered is effective: the replica continues with it, and counts no failed attempt.
+// A claim whose COMMIT was not answered is effective. The replica continues with it, and no failed attempt is counted.
 func TestAClaimWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{"waits for a standby": 2 * time.Second, "is cut": time.Hour} {
@@ -252,7 +253,7 @@ func TestAServerThatWasUpgraded(t *testing.T) {
 
 // While the disk is full a run waits, without using up attempts, and says so.
 func TestADiskThatIsFull(t *testing.T) {
-	suite.Only(t, suite.Long) // TestErrorsThatPass/53100 is the same in small
+	suite.Only(t, suite.Long) // TestErrorsThatPass/53100 is a small version
 	t.Parallel()
 	db, server := migrated(t)
 	disk, err := pgtest.OnDisk(t, db, server)

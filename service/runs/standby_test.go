@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// A dry run that waits for its standby can be cancelled. While the standby is away a dry run fails, and the replica is
-// as ready as ever: real runs do without it.
+// A dry run that waits for its standby can be cancelled. While the standby is away, a dry run fails, but the replica
+// stays ready, since real runs do without the standby.
 func TestDryRunsOfAStandby(t *testing.T) {
 	t.Parallel()
 	c := asynchronous(t)

@@ -26,7 +26,7 @@ type cluster struct {
 	both             *pgxpool.Pool // of whichever of them accepts writes
 }
 
-// The standby may fall behind.
+// asynchronous returns a cluster whose standby may fall behind.
 func asynchronous(t *testing.T) *cluster {
 	t.Helper()
 	db, primary := migrated(t)
@@ -63,7 +63,7 @@ func (c *cluster) do(errs ...error) {
 	}
 }
 
-// On the server that accepts writes; the function starts its work.
+// replica returns a replica on the server that accepts writes; work makes it start working.
 func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) (m *runs.Manager, work func()) {
 	t.Helper()
 	m, work, _ = replica(t, c.DB, name, func(config *runs.Config) {
@@ -75,7 +75,7 @@ func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) 
 	return m, work
 }
 
-// The standby lacks later commits.
+// fallBehind makes the standby miss all later commits.
 func (c *cluster) fallBehind() {
 	c.t.Helper()
 	c.do(c.standby.FallBehind(c.t.Context(), c.primary))
@@ -90,23 +90,23 @@ func (c *cluster) failOver() {
 	c.both.Reset()
 }
 
-// Watches a run as a client does that resumes after the place in an error.
+// spectator watches a run like a client that resumes after the place in an error.
 type spectator struct {
 	events []store.Event
 	lost   int   // how often events were lost that it had seen
 	failed error // the last error of the database after which it watched again; nil if there was none
-	gone   bool  // the run is
+	gone   bool  // whether the run is gone
 
 	received atomic.Int64  // how many events it was sent
 	ended    chan struct{} // closed at the end, before which only received may be read
 }
 
-// Until the run has ended, or is gone, for two minutes at most.
+// spectate watches a run until it has ended or is gone, for at most two minutes.
 func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spectator {
 	t.Helper()
 	s := &spectator{ended: make(chan struct{})}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(func() { // of a test that failed before
+	t.Cleanup(func() { // in case the test failed before
 		stop()
 		<-s.ended
 	})
@@ -149,7 +149,7 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 	return s
 }
 
-// has waits until the spectator was sent so many events.
+// has waits until the spectator was sent this many events.
 func (s *spectator) has(t *testing.T, events int64) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); s.received.Load() < events; time.Sleep(5 * time.Millisecond) {
@@ -185,8 +185,8 @@ func (s *spectator) check(t *testing.T, stored []store.Place) {
 	}
 }
 
-// A failover to a standby that lags undoes events that were sent, and the batches of that time: the run goes on from
-// where the standby is, deletes all that is obsolete there, and every watcher learns which of its events are gone.
+// A failover to a standby that lags undoes events that were sent, and the batches of that time. The run continues from
+// the state of the standby and deletes all obsolete rows there. Every watcher learns which of its events are gone.
 func TestFailoverToALateStandby(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
@@ -204,7 +204,7 @@ func TestFailoverToALateStandby(t *testing.T) {
 	c.fallBehind()
 	held := int64(len(places(t, c.DB)))
 	for _, w := range watchers[:2] {
-		w.has(t, held+3) // which the standby lacks
+		w.has(t, held+3) // the standby lacks the last ones
 	}
 	late := places(t, c.DB)
 	c.failOver()
@@ -251,8 +251,8 @@ func TestARunThatIsLost(t *testing.T) {
 	checkFinished(t, watch(t, a, start(t, a, runs.Request{Tasks: []string{"sessions"}}).ID), int64(rows))
 }
 
-// A run that is queued again after the failover, since the standby did not know that it began, is begun again: by the
-// replica that had it, too.
+// A run that is queued again after the failover, since the standby missed its claim, is claimed again, even by the
+// replica that had it.
 func TestARunThatIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 300, 1_000)

@@ -11,7 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Rows that keep others go before these, also if they keep what would be deleted with them. Otherwise the names decide.
+// Policies whose rows keep the rows of others come first, also if they keep rows that would be deleted with those.
+// Otherwise policies are ordered by name.
 func TestOrderOfPolicies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

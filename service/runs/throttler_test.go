@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// The connection has this name, and lasts until the test ends.
+// session opens a connection with this name, which lasts until the test ends.
 func session(t *testing.T, url, name string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url+"&application_name="+name)
@@ -42,7 +42,7 @@ func throttled(db *pgtest.DB, reason string) {
 	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'Throttle', $1)", reason)
 }
 
-// So many of the application's sessions are in a state.
+// atWork waits until n of the application's sessions are in a state.
 func atWork(db *pgtest.DB, n int, state string) {
 	db.Until(
 		"SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name "+
@@ -56,7 +56,7 @@ const (
 	waiting = "wait_event_type = 'Lock'"
 )
 
-// Sessions of the application are active until the returned function is called.
+// sleepers keeps n sessions of the application active until wake is called.
 func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -68,7 +68,7 @@ func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// Sessions of the application wait for the lock of another one until the returned function is called.
+// queue makes n sessions of the application wait for the lock of another one until release is called.
 func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 	holding := session(t, db.URL(), holder)
 	exec(t, holding, "BEGIN; LOCK TABLE NmsVisitor")
@@ -81,7 +81,7 @@ func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 	return func() { exec(t, holding, "ROLLBACK"); wg.Wait() }
 }
 
-// A batch waits as long as it would get in the way, and says why; then the run continues.
+// A batch waits as long as it would get in the way of others, and says why. Then the run continues.
 func TestManners(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestManners(t *testing.T) {
 		{"others wait for our locks", purge.Limits{ActiveSessions: 1_000}, func(t *testing.T, db *pgtest.DB) func() {
 			return queue(t, db, 1, "cleanupd")
 		}},
-		// A rate of WAL is known from the second sample on: a limit on rows makes the run last until then.
+		// The rate of WAL is known from the second sample on. A limit on rows makes the run last until then.
 		{
 			"WAL per second",
 			purge.Limits{
@@ -170,8 +170,8 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	}
 }
 
-// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much,
-// except that of standbys to ignore.
+// A lag that the role cannot see is reported once and ignored, unless a limit was given explicitly: then it counts as
+// too much, except for standbys to ignore.
 func TestLagThatCanNotBeSeen(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -266,7 +266,7 @@ func TestReceiverOfWAL(t *testing.T) {
 	}
 }
 
-// A standby that is delayed on purpose stops no run: after a while its delay does not count, which is reported.
+// A standby that is delayed on purpose does not stop a run: after a while its delay is ignored, which is reported.
 func TestDelayedStandby(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Long)
@@ -340,7 +340,7 @@ func TestWaitsThatDoNotMatter(t *testing.T) {
 	wg.Wait()
 }
 
-// After a while of waiting for one reason the log has a warning with what would help.
+// When batches have waited for one reason for a while, the log has a warning with a remedy.
 func TestWaitsForTooLong(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -441,7 +441,7 @@ func TestRetainedWAL(t *testing.T) {
 			if !said(events, severity.Warning, c.reason) {
 				t.Errorf("%q", logs(events))
 			}
-			// the slot may be what a subscriber or a standby needs
+			// a subscriber or a standby may need the slot
 			if strings.Contains(c.reason, "slot") &&
 				!said(events, severity.Warning, "a standby or a backup reads it") ||
 				said(events, severity.Warning, "drop") {

@@ -28,8 +28,7 @@ func contents(db *pgtest.DB) map[string]string {
 	return all
 }
 
-// The trash keeps what a task deletes for as long as the request for the run says, or else the task's policy, the
-// schedule, or the service.
+// The trash keeps rows for as long as the run's request says, or else the task's policy, the schedule, or the service.
 func TestHowLongTheTrashKeeps(t *testing.T) {
 	t.Parallel()
 	hours := func(n time.Duration) *time.Duration { return new(n * time.Hour) }
@@ -37,7 +36,7 @@ func TestHowLongTheTrashKeeps(t *testing.T) {
 		run, policy, scheduled *time.Duration
 		isScheduled            bool
 		service                time.Duration
-		want                   string // what the trash keeps of the policy, and of the task sessions
+		want                   string // how long the trash keeps the rows of the policy, and of the task sessions
 	}{
 		"nobody":                {want: ""},
 		"the service":           {service: time.Hour, want: "01:00:00 01:00:00"},
@@ -91,7 +90,7 @@ func TestHowLongTheTrashKeeps(t *testing.T) {
 	}
 }
 
-// What a run of all tasks deleted comes back, but for what its log says cannot be undone.
+// Everything that a run of all tasks deleted comes back, except what its log says cannot be undone.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -165,8 +164,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A run of a plan keeps what it deletes if the plan was made with undo. A refusal because the trash is too small leaves
-// the plan as it is, so that it can run without undo.
+// A run that follows a plan keeps deleted rows in the trash if the plan was made with undo. If it is refused because
+// the trash is too small, the plan stays valid, so that it can run without undo.
 func TestUndoOfAPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -203,7 +202,7 @@ func TestUndoOfAPlan(t *testing.T) {
 	}
 }
 
-// A row that comes back does not belong to another one that has got the key of its own parent since.
+// A row does not come back if another row has got the key of its parent since.
 func TestUndoOfAReusedKey(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -279,7 +278,7 @@ func TestRightsForUndoOfACircle(t *testing.T) {
 	}
 }
 
-// A policy without undo of its own takes the rights for that of the service.
+// A policy without its own undo needs the rights for the undo of the service.
 func TestRightsForUndoOfTheService(t *testing.T) {
 	t.Parallel()
 	for undo, want := range map[time.Duration][]string{

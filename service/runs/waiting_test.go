@@ -43,7 +43,7 @@ func tick(t *testing.T, m *runs.Manager) {
 	}
 }
 
-// While a run of the schedule waits for its window, a run by hand takes its place on any replica. The first one goes on
+// While a run of the schedule waits for its window, a run by hand takes its place on any replica. The first one resumes
 // after it, when its window is open, and the next scheduled time remains pending for both.
 func TestARunByHandBesideAWaitingRun(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 	if got := get(t, b, waiting.ID); got.State != store.Paused || !got.WindowOpenTime.Before(time.Now()) {
 		t.Errorf("in a window, beside a run by hand, it is %s until %v", got.State, got.WindowOpenTime)
 	}
-	windowed(t, a, at(-3, -1)) // which closes before the run by hand has ended
+	windowed(t, a, at(-3, -1)) // the window closes before the run by hand has ended
 	db.Until(pausedRuns + "'schedule' AND window_until > clock_timestamp()")
 	windowed(t, a, at(-1, 1))
 	release()
@@ -110,7 +110,7 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 	db.Until("SELECT CASE count(*) WHEN 3 THEN 1 ELSE 0 END FROM cleanupd.run WHERE state = 'SUCCEEDED'")
 }
 
-// A run that its window left unfinished does the rest after a run by hand, with its own clock.
+// A run that is unfinished when its window closes does the rest after a run by hand, with its own clock.
 func TestAnInterruptedRunYields(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -140,7 +140,7 @@ func TestAnInterruptedRunYields(t *testing.T) {
 	}
 }
 
-// A run keeps its place as long as a replica has it; one that was silent can commit nothing after it has lost it.
+// A run keeps its place as long as a replica has it. A silent replica can commit nothing after it has lost the run.
 func TestARunOfASilentReplicaYields(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -241,7 +241,7 @@ func TestOneRunBesideAWaitingRun(t *testing.T) {
 	}
 }
 
-// A run by hand that is not stored takes nothing.
+// A request for a run that is not stored leaves the waiting run its place.
 func TestARepeatedRequestTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -264,8 +264,8 @@ func TestARepeatedRequestTakesNoSlot(t *testing.T) {
 	}
 }
 
-// A plan is stale after a run by hand that ended while the run of the plan waited, also if that had begun, and after a
-// run that worked since, and waits for its window.
+// A plan becomes stale if a run by hand ends while the run that follows the plan waits, even if that had begun; and
+// also if another run has worked since and waits for its window.
 func TestPlansOfWaitingRuns(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"before it begins": false, "in the middle": true} {
@@ -308,7 +308,7 @@ func TestPlansOfWaitingRuns(t *testing.T) {
 	}
 }
 
-// What a waiting run has deleted counts for the share of a table that a run by hand may delete.
+// Rows that a waiting run has deleted count for the share of a table that a run by hand may delete.
 func TestShareBesideAWaitingRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)

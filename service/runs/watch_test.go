@@ -97,7 +97,7 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 			db.Do("UPDATE cleanupd.event SET generation = CASE WHEN sequence <= 2000 THEN 7 ELSE 8 END")
 			errEnd := errors.New("the new log has ended")
 			replaced := make(chan struct{})
-			begin := func(waitAt int64) <-chan error { // a watcher who waits there until the log is replaced
+			begin := func(waitAt int64) <-chan error { // a watcher that waits there until the log is replaced
 				reached, done := make(chan struct{}), make(chan error, 1)
 				go func() {
 					_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(e store.Event) error {

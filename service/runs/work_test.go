@@ -33,7 +33,7 @@ func TestTablesAreSampledAfterRuns(t *testing.T) {
 	}
 }
 
-// What a dry run found is deleted once, and dry runs that this was done for are not read again.
+// The details of a dry run are deleted once, and such dry runs are not read again.
 func TestPruneDryRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -30,7 +30,7 @@ func TestClaimAfterAFailedTask(t *testing.T) {
 	}
 }
 
-// Nothing is committed for a run that another replica has by now, whether a batch has counts to write or only asks to
+// Nothing is committed for a run that another replica has claimed, whether a batch has counts to write or only asks to
 // proceed.
 func TestNothingIsCommittedForAnother(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 	}
 }
 
-// A replica does not end a run that another one has by now.
+// A replica does not end a run that another one has claimed.
 func TestNobodyEndsAnothersRun(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -124,7 +124,7 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 	}
 }
 
-// rows_expected is reported as long as no more rows are gone.
+// rows_expected is reported until more rows than that have been deleted.
 func TestWhatIsExpected(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

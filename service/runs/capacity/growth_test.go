@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Growth is unknown until samples are a day old. Over 30 days it needs samples that are older than a week.
+// Growth is unknown until there are samples a day old; over 30 days, until there are samples older than a week.
 func TestGrowthNeedsSamples(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -36,7 +36,8 @@ func TestGrowthNeedsSamples(t *testing.T) {
 	}
 }
 
-// Growth is that since the last sampling before: also if the table has rested since, or did not exist then.
+// Growth is measured from the last sample before the period, also if the table has not changed since, or did not exist
+// then.
 func TestGrowthOfRestingAndNewTables(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -63,7 +64,7 @@ func TestGrowthOfRestingAndNewTables(t *testing.T) {
 	}
 }
 
-// Rows are counted a day.
+// Inserted and deleted rows are counted per day.
 func TestRowsADay(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -81,7 +82,7 @@ func TestRowsADay(t *testing.T) {
 	}
 }
 
-// The history has one point a day at most, and the size at its beginning.
+// The history has at most one point a day, and begins with the size at its start.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	db := database(t)

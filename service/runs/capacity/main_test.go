@@ -38,7 +38,7 @@ func sample(t *testing.T, db *pgtest.DB) {
 	}
 }
 
-// Everything that is stored becomes so many days older.
+// age makes everything that is stored older by a number of days.
 func age(db *pgtest.DB, days int) {
 	const far = 100_000 // an UPDATE must not meet the key of a row that it has not reached yet
 	for _, shift := range []int{far, days - far} {
@@ -50,7 +50,7 @@ func age(db *pgtest.DB, days int) {
 	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - $1::int * interval '1 day'", days)
 }
 
-// count waits until the server has counted so many inserted and deleted rows of the table.
+// count executes sql, and waits until the server has counted these inserted and deleted rows of the table.
 func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 	db.DoCounted(sql)
 	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+

@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// Only tables that have changed since their last sample have a new one.
+// Only tables that have changed since their last sample get a new one.
 func TestSamplesOfChangedTables(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -85,7 +85,7 @@ func TestOneReplicaSamples(t *testing.T) {
 	tick(4, "after the clock was set back")
 }
 
-// A replica that dies while it samples leaves that to another one.
+// If a replica dies while it samples, another one samples instead.
 func TestSamplingIsRolledBack(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -122,7 +122,7 @@ func TestSamplerOfAnotherInstance(t *testing.T) {
 	}
 }
 
-// When the server's statistics are reset, the rows since then are counted, and the sample says that more are possible.
+// After the server's statistics are reset, the rows since then are counted, and the sample says that there may be more.
 func TestStatisticsReset(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -167,7 +167,7 @@ func TestCountersOfPartitions(t *testing.T) {
 	}
 }
 
-// Samples are kept for 90 days, then one of each week; after 400 days only what a table was last. What they count is
+// Samples are kept for 90 days, then one a week, and after 400 days only the last one of a table. Their counts are
 // added up.
 func TestOldSamplesAreThinned(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,9 @@ var now = time.Date(2026, time.March, 1, 4, 0, 0, 0, time.UTC)
 // year has the rows that become obsolete on each day of a year.
 type year [365]int64
 
-// made makes a year of nights, with a run a day that stops after its budget, if that is not 0. rate is how many rows a
-// second it deletes on a day. It calls judged with each day's outlook and backlog, after the run of that day.
+// made simulates a year of nights, each with a run that stops after its budget, if that is not 0. rate returns how many
+// rows a second the run of a day deletes. made calls judged with each day's outlook and backlog, after the run of that
+// day.
 func (y year) made(budget time.Duration, rate func(day int) float64, judged func(day int, o Outlook, backlog int64)) {
 	var nights []Night
 	backlog := int64(0)
@@ -45,7 +46,7 @@ func (y year) made(budget time.Duration, rate func(day int) float64, judged func
 
 func steady(int) float64 { return 1_000 }
 
-// A steady history, with weekdays, noise and a holiday that one night has to catch up with, never falls behind.
+// A steady history with weekdays, noise, and a holiday that a later night catches up with never falls behind.
 func TestSteadyYears(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -68,7 +69,7 @@ func TestSteadyYears(t *testing.T) {
 	})
 }
 
-// Growth beyond what a night can do is said at least a week before the backlog exceeds two nights' work.
+// Growth beyond what a night can delete is reported at least a week before the backlog exceeds two nights' work.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	var y year
@@ -89,7 +90,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// A month in which runs are slow is caught up with afterwards, and the time is forecast.
+// The backlog of a month with slow runs is caught up with afterwards, and the forecast says when.
 func TestBrokenMonth(t *testing.T) {
 	t.Parallel()
 	var y year
@@ -150,7 +151,7 @@ func TestFailingTasks(t *testing.T) {
 	}
 }
 
-// A task that has not run yet is not alone to say whether runs are started.
+// A task that has not run yet does not mean that nobody starts runs, if other tasks have run.
 func TestARunThatIsStartedByHand(t *testing.T) {
 	t.Parallel()
 	work := insight.Due{Known: true, Now: 1}
@@ -160,7 +161,7 @@ func TestARunThatIsStartedByHand(t *testing.T) {
 	}
 }
 
-// Where nobody starts runs, nothing is in balance but tasks without work.
+// If nobody starts runs, only tasks without work are in balance.
 func TestNothingIsScheduled(t *testing.T) {
 	t.Parallel()
 	known := insight.Due{Known: true}

@@ -64,7 +64,7 @@ To see more:
 	}
 }
 
-// Each cause has its words.
+// Each cause has a text.
 func TestEachCauseHasWords(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []Cause{RunFailed, GuardRefused, RowsRetained, RunRecovered, ScheduleMissed, TestRequested} {
@@ -74,7 +74,7 @@ func TestEachCauseHasWords(t *testing.T) {
 	}
 }
 
-// Names and errors that anybody chose add no lines, no control characters and no long texts to an event.
+// Names and errors from outside add no lines, control characters or long texts to an event.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\r\nBcc: all@example.com\x00\x1b[2J\u202e\xff"

@@ -33,7 +33,7 @@ type received struct {
 	data  []byte
 }
 
-// In this process; also the session of each of its connections.
+// mailServer is a mail server in this process, and the session of each of its connections.
 type mailServer struct {
 	*smtp.Server
 	address string
@@ -175,7 +175,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// An address that the server refuses keeps the mail from nobody else; only if all are refused the mail fails.
+// If the server refuses an address, the others still get the mail. It fails only if all are refused.
 func TestMailToARefusedAddress(t *testing.T) {
 	t.Parallel()
 	s := startMail(t, nil, false)
@@ -216,7 +216,7 @@ func TestMailOverIPv6(t *testing.T) {
 	}
 }
 
-// Names that anybody chose add no header, no recipient and no end to a mail.
+// Names from outside cannot add headers or recipients to a mail, or end it.
 func TestHostileMail(t *testing.T) {
 	t.Parallel()
 	s := startMail(t, nil, false)
@@ -268,7 +268,7 @@ func TestMailOverTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			to := target(t, strings.Replace(c.address, "HOST", c.server.address, 1), c.options)
-			to.sender.(*mailer).policy = c.policy // which depends on the host
+			to.sender.(*mailer).policy = c.policy // otherwise it depends on the host
 			err := to.Send(t.Context(), &e)
 			if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) ||
 				(err != nil && strings.Contains(err.Error(), "WRONG")) {
@@ -303,7 +303,7 @@ func TestMailOverTLS(t *testing.T) {
 	}
 }
 
-// A mail server that refuses or says nothing is an error; one that fails after it has accepted the mail is not.
+// A mail server that refuses, or does not answer, is an error. One that fails after it has accepted the mail is not.
 func TestFailingMail(t *testing.T) {
 	t.Parallel()
 	e := Origin{}.testEvent(time.Now())

@@ -63,7 +63,7 @@ func (r *receiver) respond(status int) {
 	r.status = status
 }
 
-// Ids of the events that were received since take was last called.
+// take returns the ids of the events that were received since it was last called.
 func (r *receiver) take() (ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func newFixture(t *testing.T, db *pgtest.DB, addresses ...string) *fixture {
 	return f
 }
 
-// One attempt for each target, after storing the notifications that are due.
+// step stores the notifications that are due, and makes one attempt for each target.
 func (f *fixture) step() {
 	f.t.Helper()
 	if err := f.Collect(f.t.Context()); err != nil {
@@ -128,7 +128,8 @@ func (f *fixture) step() {
 	}
 }
 
-// The run has ended, with its tasks in these states. Runs are stored in the order of their creation.
+// insertRun stores a run that has ended, with its tasks in these states. Runs are stored in the order of their
+// creation.
 func insertRun(t *testing.T, db *pgtest.DB, state store.State, tasks ...string) string {
 	t.Helper()
 	id, err := uuid.NewV7()
@@ -157,7 +158,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// A receiver that fails gets the same event again, later and later, until it accepts it; then it gets it no more.
+// A receiver that fails gets the same event again, after longer and longer pauses, until it accepts the event.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)
@@ -227,8 +228,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// A replica that is killed after a receiver has accepted an event, and before it has stored that, leaves the event to
-// another replica, which sends it again with the same id.
+// If a replica is killed after a receiver has accepted an event, but before this is stored, another replica sends the
+// event again with the same id.
 func TestKilledBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)
@@ -314,8 +315,8 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 }
 
-// A failover to a standby that lagged may lose that a run was notified: the event is made again with the same id, or
-// not at all if it is still stored.
+// A failover to a standby that lagged may lose the record of a notification. The event is then created again with the
+// same id; if it is still stored, it is not.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)
@@ -331,7 +332,7 @@ func TestFailover(t *testing.T) {
 	expect(t, "without the notification", r.take(), id)
 }
 
-// A success is reported after a failure of the same task, once: not after the success of other tasks.
+// The first success of a task after its failure is reported, once. A success of other tasks is not.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)
@@ -390,7 +391,7 @@ func TestMissedSchedule(t *testing.T) {
 	expect(t, "the next night", r.take(), "schedule/2026-03-02T04:00:00Z/schedule.missed")
 }
 
-// What happened more than a day ago is not reported when notifications are configured, and the log says so.
+// When notifications are configured, events that are older than a day are not reported, and the log says so.
 func TestOldRuns(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)

@@ -25,7 +25,7 @@ func target(t *testing.T, address string, o Options) *Target {
 	return parsed
 }
 
-// Verification as the documentation has it.
+// verify verifies a signature as the documentation describes.
 func verify(header string, body, secret []byte, now time.Time) bool {
 	t, v1, _ := strings.Cut(strings.TrimPrefix(header, "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)
@@ -103,7 +103,7 @@ func TestFailingWebhooks(t *testing.T) {
 	respond("/elsewhere", func(http.ResponseWriter, *http.Request) { redirected.Store(true) })
 	respond("/cut/PLANTED", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	respond("/stall/PLANTED", func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the server sees that the client has gone
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client has gone
 		<-r.Context().Done()
 	})
 	s := httptest.NewServer(mux)

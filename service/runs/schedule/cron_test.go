@@ -104,7 +104,7 @@ func TestCron(t *testing.T) {
 		},
 		{"0 4 31 * *", "UTC", "2026-03-31T04:00:00Z", []string{"2026-05-31T04:00:00Z"}},
 		{"0 4 29 2 *", "UTC", "2026-03-01T00:00:00Z", []string{"2028-02-29T04:00:00Z"}},
-		// Every hour: as hours pass, none skipped and none doubled.
+		// Every hour: no hour is skipped or repeated.
 		{
 			"0 * * * *",
 			"Europe/Berlin",

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A page token that this service has not made is rejected, and does not reach the database.
+// A page token that this service did not issue is rejected, and does not reach the database.
 func FuzzPageToken(f *testing.F) {
 	const id = "01a1fde2-f3f9-7404-bf12-c82939b07280"
 	for _, plain := range []string{

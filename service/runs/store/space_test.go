@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// A table that someone keeps locked is not measured, and the transaction continues with its own timeouts.
+// A table that another session keeps locked is not measured, and the transaction continues with its own timeouts.
 func TestMeasuringALockedTable(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
