@@ -101,7 +101,7 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []insight.KeyColumn, err err
 	check("table", in.GetTable())
 	if in.GetTable() == "" {
 		wrong.Add("table", "is missing")
-		if len(in.GetKey()) == 0 { // without a key, the explanation of a table says which keys it has
+		if len(in.GetKey()) == 0 { // without a key, the error says which keys the table has
 			wrong.Add("key", "is missing")
 		}
 	}

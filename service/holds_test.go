@@ -215,7 +215,7 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 	_, err := create(10)
 	_, bad := wantCode(t, err, codes.InvalidArgument)
 	if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold" ||
-		!strings.Contains(v[0].GetDescription(), "100000 are on hold") {
+		!strings.Contains(v[0].GetDescription(), "the 100000 already on hold") {
 		t.Errorf("%v", v)
 	}
 	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: last.GetHold().GetId()}); err != nil {

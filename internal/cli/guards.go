@@ -146,7 +146,7 @@ func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) 
 	return n
 }
 
-// isMinimum reports whether guards never trip below this number; 0 then does not switch a guard off.
+// isMinimum reports whether the setting is a number below which guards never trip; 0 then does not switch a guard off.
 func isMinimum(f protoreflect.FieldDescriptor) bool {
 	return strings.HasPrefix(string(f.Name()), "min_")
 }

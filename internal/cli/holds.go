@@ -140,7 +140,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Title: "Flags for databases of Adobe Campaign", Help: []string{"deliveries", "lists", "workflows", "recipients"},
 	}})
 	rpc.CompleteFlag(cmd, "table", rpc.Complete(server, knownTables))
-	flags.WithoutVariable(f, "rows") // of the demo it is a number
+	flags.WithoutVariable(f, "rows") // in the demo it is a number
 	return cmd
 }
 

@@ -199,8 +199,9 @@ func NewRun() *cobra.Command {
 	return cmd
 }
 
-// askAfterPreview starts a dry run, asks for confirmation, and returns a run that does exactly what the dry run found.
-// It repeats the dry run without the tasks that would keep others from running, and returns these, too.
+// askAfterPreview starts a dry run, asks for confirmation unless yes is set, and returns the request for a run that
+// follows the dry run, for the caller to start. It repeats the dry run without the tasks that tasksToLeaveOut returns,
+// and returns all of these.
 func askAfterPreview(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	stored *storedAges, start func(*cleanupv1.RunCleanupRequest) (id string, err error),
@@ -277,12 +278,12 @@ func askAfterPreview(
 	}, all, nil
 }
 
-// leftOut are tasks without which a run can do the others.
+// leftOut are tasks that are left out so that a run can execute the others.
 type leftOut []struct{ name, why string }
 
 // tasksToLeaveOut returns the tasks that failed in a dry run, those for which a run lacks rights or that undo would
-// refuse and, if guards are not accepted, those that guards would refuse. It returns nil if nothing remains, or if a
-// run would end at such a task.
+// refuse and, if refused is set, those that guards would refuse. It returns nil if no task would remain, if a run would
+// end at such a task, or if the dry run was stopped.
 func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError, refused bool) (out leftOut) {
 	remain := false
 	for _, t := range dryRun.GetResults() {
@@ -348,8 +349,8 @@ func dryRunCommand(server *rpc.Server, tasks, skipped []string) string {
 	return server.Command("run", arguments)
 }
 
-// confirmPreview asks whether to do exactly what a preview shows. Where guards would refuse that, typing their numbers
-// is the answer.
+// confirmPreview asks whether to do exactly what a preview shows. If guards would refuse that, the user confirms by
+// typing their numbers.
 func confirmPreview(cmd *cobra.Command, total, question string, guards []*cleanupv1.TrippedGuard) bool {
 	if len(guards) == 0 {
 		return terminal.Confirm(cmd, total+". "+question)
@@ -426,8 +427,8 @@ func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
 	return slices.Contains(req.GetTasks(), name) || (len(req.GetTasks()) == 0 && !t.GetDisabled())
 }
 
-// makeWay lets a run start that failed with an error, by resuming the interrupted run that is in its way, or cancelling
-// interrupted dry runs. It returns how the resumed run ended. It fails if the run cannot start now.
+// makeWay removes what kept a run from starting: it resumes the interrupted run that is active, or cancels interrupted
+// dry runs. resumed is the error of the resumed run, if any. makeWay fails if the run still cannot start.
 func makeWay(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, failed error, p watch.Printer,
 ) (resumed, err error) {
@@ -447,8 +448,8 @@ func makeWay(
 	return nil, nil
 }
 
-// obstacle returns the run that no replica has and that therefore keeps others from starting: err says that it is
-// active. It is nil with a server, which resumes such a run by itself.
+// obstacle returns the active run that err names, if no replica has it, so that it would keep others from starting;
+// otherwise nil. It also returns nil with a server, which resumes such a run by itself.
 func obstacle(ctx context.Context, server *rpc.Server, client cleanupd.Client, err error) *cleanupv1.Run {
 	if !server.InProcess() {
 		return nil

@@ -138,11 +138,11 @@ func newRestoreTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&req.IntoSchema, "into", "",
 		"a new schema, whose tables have neither constraints nor indexes (default the original tables)")
 	watch.AddAllFlag(f, &all)
-	flags.WithoutVariable(f, "task", "table", "key", "into") // what comes back is typed
+	flags.WithoutVariable(f, "task", "table", "key", "into") // what comes back must be typed
 	return cmd
 }
 
-// stays returns an error if a table refused some of what a restore was to bring back.
+// stays returns an error if a restore left something in the trash because a table rejected it.
 func stays(restore *cleanupv1.Run) error {
 	var rows, tables int64
 	for _, t := range restore.GetResults() {
@@ -231,7 +231,7 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringArrayVar(&where, "where", nil,
 		"with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good is typed
+	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good must be typed
 	return cmd
 }
 
@@ -266,7 +266,7 @@ func purged(ctx context.Context, client cleanupd.Client, req *cleanupv1.PurgeTra
 	}
 }
 
-// isNamed reports whether a quoted name is that of a table, which may lack the schema and the quotes.
+// isNamed reports whether table, which may lack the schema and the quotes, names the table with a quoted name.
 func isNamed(quoted, table string) bool {
 	schema, name, _ := strings.Cut(strings.Trim(quoted, `"`), `"."`)
 	plain := strings.NewReplacer(`""`, `"`)

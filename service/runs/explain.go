@@ -41,14 +41,14 @@ func (m *Manager) Cover(ctx context.Context) (insight.Coverage, error) {
 	return insight.Cover(ctx, config, holds)
 }
 
-// maxDeletions is how many runs are listed at most as those that may have deleted a row.
+// maxDeletions limits the listed runs that may have deleted a row.
 const maxDeletions = 50
 
 // RowExplanation explains why a row is deleted or not, or where a row that does not exist may be.
 type RowExplanation struct {
 	insight.RowExplanation
-	// Trash has the places of the row in the trash, and Deletions are the runs that deleted rows of the table. Rows that
-	// exist have neither.
+	// Trash lists where the row is in the trash, and Deletions the runs that deleted rows of the table. Both are nil for a
+	// row that exists.
 	Trash     []trash.Found
 	Deletions []store.Deletion
 }
@@ -91,7 +91,7 @@ func (m *Manager) ExplainRow(
 	return x, err
 }
 
-// withTrash adds to the refusal of a table that no task covers whether the trash has rows of it.
+// withTrash adds to the refusal of a table that no task covers that the trash has rows of it, if it has.
 func (m *Manager) withTrash(ctx context.Context, table string, err error) error {
 	refused := (*failure.Refusal)(nil)
 	if !errors.As(err, &refused) || refused.Reason != failure.ReasonNotCovered {
@@ -107,7 +107,7 @@ func (m *Manager) withTrash(ctx context.Context, table string, err error) error 
 	return &with
 }
 
-// explainUnproven says of the policies that delete a row if only runs that follow a saved plan do so.
+// explainUnproven notes for each policy that deletes the row if only runs that follow a saved plan do so.
 func (m *Manager) explainUnproven(ctx context.Context, x *insight.RowExplanation) error {
 	for i, s := range x.Steps {
 		name, ok := strings.CutPrefix(s.Task, policy.Prefix)

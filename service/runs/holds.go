@@ -103,7 +103,8 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 	return stored, m.awaitBatches(ctx, "")
 }
 
-// kindsOfParents are the holds on rows of these tables that also retain rows that belong to them without foreign keys.
+// kindsOfParents are, by table, the kinds of holds that also retain rows that belong to the held ones without foreign
+// keys.
 var kindsOfParents = map[string]string{
 	"nmsdelivery": "deliveries", "nmsgroup": "lists", "xtkworkflow": "workflows", "nmsrecipient": "recipients",
 }
@@ -204,9 +205,9 @@ func findTable(
 	return "", err
 }
 
-// selectTable finds the table with the name $2 that is known: in the schema $1, or among the OIDs $3 in any schema. It
-// finds another table of this name if there is none. The name may be as stored or in lower case, quoted, and preceded
-// by the schema.
+// selectTable finds the table or view named $2, preferring known ones: those in schema $1, or with an OID in $3. The
+// name may be quoted, and may have a schema. A stored name in lower case matches in any case, like an unquoted
+// identifier.
 const selectTable = `
 SELECT c.oid, n.nspname::text, c.relname::text, so.known, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
@@ -254,7 +255,7 @@ func isReadable(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
-// MaxRowsNow is up to how many rows of a hold are counted.
+// MaxRowsNow limits the counted rows of a hold.
 const MaxRowsNow = 10_000
 
 // countRows sets how many rows of its table a hold of rows would have now, unless counting them takes too long.
@@ -291,7 +292,7 @@ func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Po
 		"foreign keys connect with them: there is nothing to keep", h.Rows.Table))
 }
 
-// checkTotal fails with a failure.FieldError if the hold would put too much on hold in total.
+// checkTotal fails with a failure.FieldError if the hold would exceed the limits of all holds together.
 func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	onHold, ofRows, err := store.CountOnHold(ctx, db)
 	if err != nil {
@@ -299,7 +300,7 @@ func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	}
 	if onHold+len(h.IDs) > maxIDsOnHold {
 		return failure.Field("hold", fmt.Sprintf(
-			"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a "+
+			"has %d ids; with the %d already on hold, that exceeds the limit of %d for all holds: release a hold, or hold a "+
 				"table or everything",
 			len(h.IDs), onHold, maxIDsOnHold,
 		))

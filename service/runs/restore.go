@@ -170,7 +170,8 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 	return chosen, nil
 }
 
-// restorePasses is how often entries are tried again as long as rows come back: rows may need rows of others first.
+// restorePasses limits how often entries are tried while rows still come back, because rows may need rows of other
+// entries first.
 const restorePasses = 10
 
 // restore restores the entries that the run's request names, task by task.
@@ -287,7 +288,7 @@ func (a *attempt) restoreTask(
 	return o, nil
 }
 
-// restoreEntry brings back one entry, as far as its table takes it.
+// restoreEntry brings back the rows of one entry that its table accepts.
 func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e trash.Entry) (r trash.Restored, err error) {
 	into := a.claim.Restore.Into
 	if e.Kind != trash.Rows {
@@ -333,7 +334,7 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 	return r, pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error { return e.Left(ctx, tx) })
 }
 
-// recorder reports what an engine of a restore does.
+// recorder writes the warnings of a restore's engine to the run's log.
 type recorder struct {
 	*attempt
 	ctx context.Context

@@ -31,8 +31,8 @@ func (m *Manager) UndoMaxBytes(ctx context.Context) (int64, error) {
 	return trash.DefaultMaxBytes(ctx, m.calls)
 }
 
-// withUndo returns tasks with how long the trash keeps their rows: as the request for the run says, or else the task's
-// policy, the schedule, or the service.
+// withUndo returns the tasks with how long the trash keeps their rows: as set by the request for the run, or else by
+// the task's policy, the schedule, or the service.
 func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []rules.Task {
 	tasks = slices.Clone(tasks)
 	for i, t := range tasks {
@@ -105,9 +105,9 @@ func (m *Manager) PurgeTrash(
 	return rows, entries, nil
 }
 
-// discard runs work, which deletes rows of an entry for good, in a transaction that keeps it from being restored or
-// held meanwhile. It does nothing if nothing of the entry is left, and fails with a failure.Refusal if a hold may be
-// about its rows, or with a store.ActiveError if a run restores it.
+// discard runs work, which deletes rows of an entry for good, in a transaction during which the entry cannot be
+// restored or put on hold. It does nothing if nothing of the entry is left. It fails with a failure.Refusal if the
+// entry may have rows on hold, or with a store.ActiveError if a run is restoring it.
 func (m *Manager) discard(
 	ctx context.Context, pool *pgxpool.Pool, e trash.Entry, work func(tx pgx.Tx) error,
 ) error {
@@ -128,7 +128,7 @@ func (m *Manager) discard(
 	})
 }
 
-// checkHeld fails with a failure.Refusal if a hold may be about rows of one of the entries.
+// checkHeld fails with a failure.Refusal if one of the entries may have rows on hold.
 func (m *Manager) checkHeld(ctx context.Context, db campaign.Querier, entries ...trash.Entry) error {
 	held, err := m.held(ctx, db, entries)
 	if err != nil || len(held) == 0 {
@@ -141,8 +141,8 @@ func (m *Manager) checkHeld(ctx context.Context, db campaign.Querier, entries ..
 	}
 }
 
-// held returns the entries that may have rows on hold: those whose table may have some. What a row in the trash refers
-// to may be there as well, so that the conditions of holds cannot decide for the row itself.
+// held returns the entries that may have rows on hold, judged by their tables. The conditions of holds cannot judge a
+// single row in the trash, because the rows that it refers to may be in the trash as well.
 func (m *Manager) held(
 	ctx context.Context, db campaign.Querier, entries []trash.Entry,
 ) (held []trash.Entry, err error) {
@@ -181,16 +181,16 @@ func (m *Manager) held(
 	return held, nil
 }
 
-// namesHeld reports whether a hold may be about an entry whatever its columns are: the hold of its table, which may
-// have another name by now if there is none of the entry's, and any hold if a work table was dropped, whose columns are
-// its own.
+// namesHeld reports whether a hold may apply to an entry whatever its columns are: a hold of its table; any hold of a
+// table if the entry's table no longer exists, since it may have been renamed; and any hold if a work table was
+// dropped, whose columns are its own.
 func namesHeld(h rules.Holds, e trash.Entry) bool {
 	return e.Kind == trash.Table || e.Kind == trash.View || slices.ContainsFunc(h.Tables, func(t rules.HeldTable) bool {
 		return e.Gone || e.IsOf(t.Schema, t.Name) || e.IsOf(t.NowSchema, t.NowName)
 	})
 }
 
-// expireTrash drops expired entries, unless a hold may be about its rows or a run restores it.
+// expireTrash drops expired entries, except those that may have rows on hold or that a run is restoring.
 func (m *Manager) expireTrash(ctx context.Context) error {
 	entries, err := trash.Due(ctx, m.pool)
 	if err != nil || len(entries) == 0 {

@@ -118,7 +118,7 @@ func (a *applier) apply(file string) error {
 		}
 		set = append(set, p)
 	}
-	a.warn(set...) // of what the other policies of the file change
+	a.warn(set...) // about what the other policies of the file changed
 	fmt.Fprintln(a.report(), "Applied.")
 	return nil
 }

@@ -82,8 +82,8 @@ func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client,
 	return all, err
 }
 
-// printGrants prints as comments what grants rights to tables of the future, since it concerns more than the policies.
-// Memberships come after the transaction: the owner of the tables may not grant them.
+// printGrants prints grants on future tables as comments, since they concern more than the policies. Memberships come
+// after the transaction, since the owner of the tables may not be allowed to grant them.
 func printGrants(w io.Writer, statements []string) error {
 	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
 	isComment := func(statement string) bool { return strings.HasPrefix(statement, "--") }

@@ -16,14 +16,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-// LookAt lends a look connections to a database that can only read.
+// LookAt calls do with a look whose connections to the database are read-only.
 func LookAt(
 	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
 ) error {
 	return explainLook(lend(ctx, url, look, do), nil)
 }
 
-// lookWith lends a look with the policies of a file connections to the database of the server in this process.
+// lookWith is like LookAt, with the policies of a file and the database of the server in this process.
 func lookWith(
 	ctx context.Context, server *rpc.Server, entries []entry, do func(look service.Look, ctx context.Context) error,
 ) error {
@@ -34,8 +34,8 @@ func lookWith(
 	return explainLook(lend(ctx, server.DatabaseURL(), look, do), entries)
 }
 
-// checkFirst fails if the server in this process would refuse a policy, which it says only after it has made the schema
-// cleanupd.
+// checkFirst fails if the server in this process would refuse a policy. The server itself would do so only after it has
+// created the schema cleanupd.
 func checkFirst(ctx context.Context, server *rpc.Server, entries []entry) error {
 	if !server.InProcess() {
 		return nil
@@ -58,7 +58,7 @@ func lend(
 	return do(look, ctx)
 }
 
-// explainLook returns usage errors for what was typed or is in the file, with the place there.
+// explainLook returns usage errors for mistakes in flags or in the file, with their place in the file.
 func explainLook(err error, file []entry) error {
 	var (
 		wrong failure.Violations

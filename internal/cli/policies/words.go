@@ -91,7 +91,8 @@ func action(p *cleanupv1.Policy) string {
 
 func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
 
-// Rows names the rows that a policy by age deletes. With an age of 0 it warns that nothing old is meant.
+// Rows describes the rows that a policy by age deletes. For an age of 0 it says that these are all rows with a past
+// date.
 func Rows(p *cleanupv1.Policy) string {
 	if a := p.GetOlderThan(); a.GetDays() == 0 && a.GetHours() == 0 {
 		return fmt.Sprintf("every row of %s whose %s is in the past", p.GetTable(), a.GetColumn())
