@@ -109,7 +109,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// The warning to name a service says what a database needs that it serves already.
+// The warning that the service has no name says what a database that it already serves needs.
 func TestServiceWithoutAName(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, "--database-url", pgtest.Empty(t).URL())

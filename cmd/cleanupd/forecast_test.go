@@ -22,7 +22,7 @@ func TestForecastOfManySequences(t *testing.T) {
 	}
 }
 
-// The forecast says how many tasks it leaves out, since nothing of them is due.
+// The forecast says how many tasks it leaves out because they have no rows to delete.
 func TestForecastOfIdleTasks(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)

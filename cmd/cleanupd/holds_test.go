@@ -99,7 +99,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The answer to a hold of rows says how many it holds now, and warns if that is none.
+// The response to a new hold of rows says how many rows it has now, and warns if there are none.
 func TestHoldsSayHowManyRows(t *testing.T) {
 	t.Parallel()
 	f := newPolicyFiles(t)

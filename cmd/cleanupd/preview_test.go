@@ -48,7 +48,7 @@ func TestRunPreview(t *testing.T) {
 	}
 }
 
-// A task that undo would refuse is left out of a preview, and so of the rows that it hides from later tasks. The
+// A task that undo would refuse is left out of a preview, so that it does not hide its rows from later tasks. The
 // refusal is printed once.
 func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
 	}
 }
 
-// Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the
-// A policy for which the role lacks a right is not in the total that is approved.
+// Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the A
+// policy for which the role lacks a right is not part of the total that the user approves.
 func TestPreviewLeavesOutWhatTheRoleMayNotDo(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -484,8 +484,8 @@ func resume(
 	return err
 }
 
-// cancelInterrupted cancels dry runs that no replica has if err means that there are too many. What they have counted
-// is of no use, since resuming one counts its current table again. It reports whether it cancelled any.
+// cancelInterrupted cancels dry runs that no replica has if err means that there are too many. Their counts are of no
+// use, since a resumed dry run counts its current table again. It reports whether it cancelled any.
 func cancelInterrupted(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, err error) (bool, error) {
 	if !server.InProcess() || status.Code(err) != codes.ResourceExhausted {
 		return false, nil

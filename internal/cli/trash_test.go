@@ -13,7 +13,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// listedTrash has one entry a page.
+// listedTrash returns one entry a page.
 type listedTrash struct {
 	cleanupv1.RestoreServiceClient
 	entries []*cleanupv1.TrashEntry
@@ -30,7 +30,7 @@ func (l listedTrash) ListTrash(
 	return page, nil
 }
 
-// Before a purge one is asked with how much it would delete.
+// The question before a purge says how much it would delete.
 func TestWhatAPurgeDeletes(t *testing.T) {
 	t.Parallel()
 	ago := func(age time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-age)) }

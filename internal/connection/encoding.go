@@ -39,8 +39,8 @@ func UTF8(config *pgx.ConnConfig) {
 }
 
 // Storable lets the connection store any Text and any JSON of Go values, and read them back. Only the character 0,
-// which PostgreSQL allows in no text, and invalid UTF-8 are replaced. JSON that is given as a string or as bytes is
-// stored as it is, and what is read into them is as it was stored; use a json.RawMessage to read JSON.
+// which PostgreSQL allows in no text, and invalid UTF-8 are replaced. JSON in strings or bytes is stored unchanged, and
+// scanned into them as it was stored; use a json.RawMessage to read it without escapes.
 func Storable(_ context.Context, conn *pgx.Conn) error {
 	encoding := conn.PgConn().ParameterStatus("server_encoding")
 	escapes := encoding != "UTF8" && encoding != "SQL_ASCII" // SQL_ASCII stores any bytes

@@ -17,7 +17,8 @@ const (
 	fromVariable = "cleanupd_from_variable"
 )
 
-// WithoutVariable is for flags whose names mean something else in other commands.
+// WithoutVariable marks flags that no variable sets: their names mean something else in other commands, or they must be
+// typed each time.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, noVariable, nil) // it fails only for an unknown flag

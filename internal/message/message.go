@@ -87,8 +87,8 @@ func (k *Kind) With(params ...any) Message {
 // placeholder matches the name of a parameter and, with the bars, two words.
 var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
 
-// counts are the parameters that are numbers of something. The text has them with separators, which the console adds
-// in its own language.
+// counts are the parameters that are counts. The text shows them with separators; the console adds those of its own
+// language.
 var counts = []string{"rows", "tables", "partitions"}
 
 func shown(name, value string) string {

@@ -56,7 +56,7 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 	if len(req.Keys) > 0 {
 		err := checkKeys(ctx, m.calls, entries, req.Keys, 5*time.Second)
 		timedOut := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil
-		if err != nil && !timedOut { // the run looks for longer
+		if err != nil && !timedOut { // the run has more time to find the keys
 			return nil, err
 		}
 	}

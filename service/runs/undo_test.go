@@ -256,8 +256,8 @@ func TestUndoOfAReusedKey(t *testing.T) {
 	}
 }
 
-// The rights for undo can be listed by a role that has none of them yet, and where keys lead in a circle. Undo refuses
-// such a policy anyway, so that the right to lock rows would not help.
+// A role can list the rights for undo before it has any of them, also if keys form a circle. Undo refuses such a policy
+// anyway, so that the right to lock rows would not help.
 func TestRightsForUndoOfACircle(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -147,7 +147,7 @@ func printResults(
 	return err
 }
 
-// deletedAny reports whether a run has deleted what may be in the trash.
+// deletedAny reports whether a run has deleted anything that may be in the trash.
 func deletedAny(r *cleanupv1.Run) bool {
 	return !r.GetDryRun() && slices.ContainsFunc(r.GetResults(), func(t *cleanupv1.TaskResult) bool {
 		return t.GetRowsDeleted()+t.GetTablesDropped()+t.GetPartitionsRemoved() > 0

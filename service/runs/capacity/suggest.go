@@ -135,7 +135,7 @@ var (
 var expiry = regexp.MustCompile(
 	`(?i)(expir(y|es|ed|ation)_?(at|on|date|time|ts)?|(valid|keep|retain)_?(until|till|to))$`)
 
-// IsExpiry reports whether a column says by its name when a row expires.
+// IsExpiry reports whether a column, judged by its name, says when a row expires.
 func IsExpiry(column string) bool { return expiry.MatchString(column) }
 
 // expiryOf returns nil if no column shows when a row expires.

@@ -27,7 +27,7 @@ const (
 // disabled.
 const policyRevision = "md5(concat(rule - '{description,limit,undo}'::text[], relations))"
 
-// Known is what a task has read and others may change while it works.
+// Known is what a task has read that others may change while the task works.
 type Known struct {
 	// LastHold is the number of the newest hold that the task has read; nil if holds do not matter.
 	LastHold *int64
