@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -110,11 +110,16 @@ func trend(t *cleanupv1.TaskForecast) string {
 		text = "unknown"
 	}
 	if date := format.Date(t.GetTrendTime()); date != "" {
-		preposition := map[cleanupv1.Trend]string{
-			cleanupv1.Trend_TREND_CATCHING_UP:    " until ",
-			cleanupv1.Trend_TREND_FALLING_BEHIND: " since ",
-		}[t.GetTrend()]
-		text += cmp.Or(preposition, " ") + date
+		preposition := ""
+		switch behind := t.GetTrend() == cleanupv1.Trend_TREND_FALLING_BEHIND; {
+		case t.GetTrend() == cleanupv1.Trend_TREND_CATCHING_UP:
+			preposition = "until "
+		case behind && t.GetTrendTime().AsTime().After(time.Now()):
+			preposition = "from "
+		case behind:
+			preposition = "since "
+		}
+		text += " " + preposition + date
 	}
 	if t.GetBound() != cleanupv1.ForecastBound_FORECAST_BOUND_UNSPECIFIED {
 		text += ": " + format.EnumName(t.GetBound())

@@ -247,7 +247,7 @@ func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	a.m.endBatch(ctx, a.claim.RunID)
 	lock := advisoryLock(a.claim.RunID)
 	if err := advisory.Squatted(ctx, a.m.pool, lock, false); err != nil {
-		a.m.log.Warn("a run waits for its previous worker", "run", a.claim.RunID.String(), "error", err)
+		a.m.log.Warn("a run waits for its previous worker", "run_id", a.claim.RunID.String(), "error", err)
 	}
 	return pgx.BeginFunc(ctx, a.m.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", lock))

@@ -73,7 +73,7 @@ func (m *Manager) endIdle(
 		}
 	}
 	m.reportEnd(ended)
-	return err
+	return nil
 }
 
 // Adopt makes this instance the owner of the database. It cancels active runs and disables the schedule.

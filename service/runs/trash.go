@@ -214,7 +214,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		err := m.discard(ctx, m.pool, e, func(tx pgx.Tx) error {
 			rows, err := trash.Drop(ctx, tx, e, "rows_expired")
 			if err == nil {
-				m.log.Info("deleting trash for good", "table", e.Root, "run", e.Run, "rows", rows)
+				m.log.Info("deleting trash for good", "table", e.Root, "run_id", e.Run, "rows", rows)
 			}
 			return err
 		})
@@ -223,7 +223,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		case errors.As(err, &held) && held.Reason == failure.ReasonOnHold:
 			onHold = append(onHold, e.Root)
 		case errors.As(err, &restored):
-			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run", e.Run)
+			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run_id", e.Run)
 		case err != nil: // the others need not wait
 			failed = errors.Join(failed, fmt.Errorf("delete expired trash of %s: %w", e.Root, err))
 		}
