@@ -177,3 +177,29 @@ func TestInjectedErrors(t *testing.T) {
 		})
 	}
 }
+
+// A run is cancelled although the answer to the COMMIT is lost.
+func TestCancelWithoutAnAnswerToItsCommit(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	cancelling := false
+	injector, calls := db.Inject(func(sql string) string {
+		if cancelling && strings.EqualFold(sql, "commit") {
+			cancelling = false
+			return pgtest.CutAfter
+		}
+		return ""
+	})
+	m, _, _ := replica(t, db, "a", func(c *runs.Config) { c.Calls = calls })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}}) // nobody works on it
+	injector.Locked(func() { cancelling = true })
+	got, err := m.Cancel(t.Context(), run.ID)
+	if err != nil || got.State != store.Cancelled {
+		t.Errorf("cancelling the run: %+v, %v; want that it is cancelled", got, err)
+	}
+	injector.Locked(func() {
+		if cancelling {
+			t.Error("no COMMIT was cut")
+		}
+	})
+}
