@@ -51,7 +51,7 @@ func newCommand() *cobra.Command {
 				return fmt.Errorf("--repeats must be 1 or more, not %d", o.Repeats)
 			}
 			if most := rows / holdSize; o.Holds < 0 || o.Holds > most {
-				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
+				return fmt.Errorf("--holds must be 0 to %d for this --rows, not %d", most, o.Holds)
 			}
 			if chart != "" && (o.Alone || o.Bursts > 0) {
 				return errors.New("--chart cannot be combined with --alone or --bursts")

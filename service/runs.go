@@ -242,7 +242,7 @@ func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*c
 		return nil, err
 	}
 	if to == "" {
-		return nil, failure.Field("pace", "is missing: "+paceNames())
+		return nil, failure.Field("pace", "is missing: give one of "+paceNames())
 	}
 	run, err := s.runs.SetPace(ctx, in.GetRunId(), to, access.FromContext(ctx).String())
 	if err != nil {

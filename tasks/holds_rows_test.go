@@ -244,8 +244,8 @@ func TestHoldsOfRowsOfChildren(t *testing.T) {
 	checkRows(t, db, "SELECT id::text FROM line", "2")
 }
 
-// If the table or a column of a hold was dropped, renamed or changed, all rows that may be on hold by it are retained,
-// and the log says why.
+// If a table or column that a hold names was dropped, renamed or changed, every row that the hold might cover is
+// retained, and the log says why.
 func TestHoldsOfRowsThatAreLost(t *testing.T) {
 	t.Parallel()
 	for change, c := range map[string]struct {

@@ -410,8 +410,8 @@ func (j *journal) vacuumed() []string {
 	return done
 }
 
-// Since PostgreSQL 17 a role may be granted the right to vacuum tables of others. What it may not vacuum is counted,
-// with the GRANT that helps.
+// Since PostgreSQL 17, MAINTAIN lets a role vacuum tables that it does not own. The log counts the remaining tables and
+// suggests the GRANT.
 func TestStatisticsByAGrant(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -200,22 +200,22 @@ func (p purgeTask) request(
 }
 
 // checkFailures fails if process instances could not be erased in a run, or if documents could not be deleted. The
-// error names a receipt with the reasons.
+// error names the receipts with the reasons.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
-	var receipt string
+	var receipts string
 	var instances, sessions int64
-	err := p.Record.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''),
+	err := p.Record.QueryRow(ctx, `SELECT COALESCE(string_agg(e.id::text, ', ' ORDER BY e.id), ''),
 		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
 			WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
 		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_session WHERE erasure_id = e.id)), 0)::bigint
 			FROM cleanupd.erasure e WHERE e.state = 'FAILED' AND `+ofPurge, run, p.rule.Name).
-		Scan(&receipt, &instances, &sessions)
-	if err != nil || receipt == "" {
+		Scan(&receipts, &instances, &sessions)
+	if err != nil || receipts == "" {
 		return err
 	}
 	return fmt.Errorf(
-		"%d process instances could not be erased, and documents of %d sessions are retained; receipt %s has the reasons",
-		instances, sessions, receipt)
+		"%d process instances could not be erased, and documents of %d sessions are retained: see receipt %s for the reasons",
+		instances, sessions, receipts)
 }
 
 // Deleted counts only process instances if the Forms server purges.

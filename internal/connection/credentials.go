@@ -11,7 +11,7 @@ import (
 
 // ErrCredentials means that the files of a URL's credentials are missing or do not match, for example while they are
 // being replaced one after the other.
-var ErrCredentials = errors.New("the credentials cannot be read again")
+var ErrCredentials = errors.New("could not reload the credentials")
 
 // Refresh returns a function for BeforeConnect. It reads the files of a URL's credentials again (password file,
 // service file, client certificate and key), since they may have changed. It fails with ErrCredentials if it cannot
@@ -23,7 +23,7 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 			return fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
 		if fresh.Host != config.Host || fresh.Port != config.Port || fresh.Database != config.Database {
-			return fmt.Errorf("%w: the service file names %s:%d/%s now: restart the service to use it", ErrCredentials,
+			return fmt.Errorf("%w: the service file now points to %s:%d/%s; restart cleanupd to use it", ErrCredentials,
 				fresh.Host, fresh.Port, fresh.Database)
 		}
 		config.User, config.Password, config.TLSConfig, config.Fallbacks = fresh.User, fresh.Password, fresh.TLSConfig,

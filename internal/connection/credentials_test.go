@@ -62,7 +62,7 @@ func TestCredentialsThatChange(t *testing.T) {
 	}
 	write("services", "[it]\nhost=other.example\ndbname=campaign\nuser=x")
 	if err := refresh(t.Context(), config.ConnConfig.Copy()); err == nil ||
-		!strings.Contains(err.Error(), "restart the service") {
+		!strings.Contains(err.Error(), "restart cleanupd") {
 		t.Errorf("with another server: %v", err)
 	}
 	if err := os.Remove(key); err != nil {

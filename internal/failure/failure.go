@@ -29,7 +29,7 @@ type Kinded interface {
 	Kind() Kind
 }
 
-// Informed also has a machine-readable reason, in capitals, and details by name.
+// Informed is a Kinded error with a machine-readable reason, such as ON_HOLD, and details by key.
 type Informed interface {
 	Kinded
 	Info() (reason string, metadata map[string]string)

@@ -213,8 +213,8 @@ var (
 	)
 	OtherServerClean = tables.warning(
 		"OTHER_SERVER_CLEAN",
-		"{table} ({location}) raised an error, but has no obsolete rows left: {error}",
-		"Another server rejected a statement, but other statements, or another run, have deleted the rows.",
+		"a statement on {table} ({location}) failed, but no obsolete rows are left: {error}",
+		"Another server rejected a statement. The rows have been deleted since, by another statement or another run.",
 		"None unless it recurs.",
 	)
 	UnloggedNotCounted = tables.warning(

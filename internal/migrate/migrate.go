@@ -112,7 +112,7 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 		}
 		if oldest > newest {
 			return fmt.Errorf(
-				"the database is at version %d, for programs that know %d or more; this one knows %d: use a newer one",
+				"the database is at version %d, which takes a program for version %d or later; this one is for %d: use a newer one",
 				version, oldest, newest)
 		}
 		return nil

@@ -12,8 +12,8 @@ import (
 // ErrInvalid means that the text is not a token of Format. Only the canonical form of a key is accepted.
 var ErrInvalid = failure.Field("page_token", "not a page token of this service")
 
-// Format returns the token of the page that begins after the row with this key. The key must be a value that JSON
-// restores.
+// Format returns the token of the page after the row with this key. The key must not be the zero value, and must
+// survive a round trip through JSON.
 func Format[K any](key K) string {
 	text, err := json.Marshal(key)
 	if err != nil {

@@ -174,7 +174,7 @@ func (c *FormsConfig) processManager() (userdata.ProcessManager, error) {
 	_, inURL := u.User.Password()
 	if u.Scheme == "http" && (inURL || c.serverPassword != "") && !access.IsLoopback(u.Host) {
 		return nil, flags.Errorf(
-			"--forms-server-url: a password is sent only over https, or to this machine: https://%s", u.Host)
+			"--forms-server-url: a password is sent only over https, or to this machine: use https://%s", u.Host)
 	}
 	server := processmanager.Config{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {

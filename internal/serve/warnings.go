@@ -24,8 +24,8 @@ WHERE NOT o.rolsuper
 	AND EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)
 LIMIT 1`
 
-// warnOfSuperuser warns if the role is a superuser: the owner of a table can run code with the rights of any role
-// that reads the table or plans a query on it, for example by an index.
+// warnOfSuperuser warns if the role is a superuser and the owner of some table is not: reading that table, or just
+// planning a query on it, can run the owner's code as superuser, for example a function in an index expression.
 func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		results, err := conn.Conn().PgConn().Exec(ctx, unprivilegedOwner).ReadAll()

@@ -677,7 +677,7 @@ func TestGuardsAreChecked(t *testing.T) {
 	}
 }
 
-// The limit of process instances applies only to purges: changing it does not release guards that refused policies and
+// The limit on process instances applies only to purges: changing it does not release refusals of policies and built-in
 // tasks.
 func TestRefusalsOfOtherTasksStay(t *testing.T) {
 	t.Parallel()

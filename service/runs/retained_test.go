@@ -22,8 +22,8 @@ func poisoned(db *pgtest.DB, n int) {
 	)
 }
 
-// Rows that fail are counted exactly, whichever replica skips them, and again by the next run, as its metrics show.
-func TestRefusalsOfATakeover(t *testing.T) {
+// Rows that fail are counted exactly once by a run, even if another replica takes it over, and again by the next run.
+func TestFailedRowsOfATakeover(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 2_000, 6_000)
 	db := database(t)

@@ -223,7 +223,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		case errors.As(err, &held) && held.Reason == failure.ReasonOnHold:
 			onHold = append(onHold, e.Root)
 		case errors.As(err, &restored):
-			m.log.Info("trash that is due stays until a restore of it has ended", "table", e.Root, "run_id", e.Run)
+			m.log.Info("expired trash is retained while it is being restored", "table", e.Root, "run_id", e.Run)
 		case err != nil: // the others need not wait
 			failed = errors.Join(failed, fmt.Errorf("delete expired trash of %s: %w", e.Root, err))
 		}
@@ -232,8 +232,8 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 	defer m.mu.Unlock()
 	if onHold != nil && time.Since(m.saidOnHold) > sayOnHoldEvery {
 		m.saidOnHold = time.Now()
-		m.log.Warn("trash that is due stays: a hold may be about its rows", "entries", len(onHold),
-			"tables", slices.Compact(slices.Sorted(slices.Values(onHold))))
+		m.log.Warn("expired trash is retained, because a hold may cover its rows: release the hold to let it expire",
+			"entries", len(onHold), "tables", slices.Compact(slices.Sorted(slices.Values(onHold))))
 	}
 	return failed
 }

@@ -387,9 +387,9 @@ func (m *Manager) reclaim(ctx context.Context, c *claim, err error, pause backof
 	}
 }
 
-// abandon leaves a run that has ended or that another replica has claimed. If the run is active, it writes the reason
-// to the run's log, which was not possible before. If this replica ended the run with a COMMIT that was not answered,
-// it reports the end now.
+// abandon gives up a run that has ended, no longer exists or was claimed by another replica. It writes the reason to
+// the log of an active run unless the log has it already. If this replica's final COMMIT succeeded without a response,
+// it reports the end of the run.
 func (m *Manager) abandon(ctx context.Context, c *claim, cause *interruption) error {
 	var endedHere *store.Run
 	err := m.database.within(ctx, m.database.timeout, func(ctx context.Context) error {

@@ -171,7 +171,7 @@ func NewServer(c Config) (*Server, error) {
 	return s, nil
 }
 
-// newCredentials secures network connections; the gateway's stays plain text.
+// newCredentials uses TLS, if configured, for network connections. The gateway's in-process connection is plain text.
 func newCredentials(config *tls.Config) credentials.TransportCredentials {
 	if config == nil {
 		return insecure.NewCredentials()

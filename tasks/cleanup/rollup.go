@@ -286,7 +286,8 @@ func (t *executedTask) replace(
 	return deleted, campaign.StoreTime(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
 }
 
-// findRowErrors finds the rows whose deletion fails. They are retained in addition to the sums of the others.
+// findRowErrors finds the rows that cannot be deleted. The roll-up leaves them in place and sums the rest. The search
+// stops once it has found more than purge.MaxFailedRows.
 func (t *executedTask) findRowErrors(ctx context.Context, p *rollUpPeriod) (rowErrors []purge.RowError, err error) {
 	find := func(tx pgx.Tx) error {
 		rows := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)

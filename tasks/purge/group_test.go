@@ -76,8 +76,8 @@ func notNewest(relation string) purge.Sweep {
 const suppressedBy = `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = %s THEN RETURN NULL;
 	END IF; RETURN OLD; END'; CREATE TRIGGER no BEFORE DELETE ON visit FOR EACH ROW EXECUTE FUNCTION no()`
 
-// Sweeps by group delete the rows that one statement ranks behind the newest, whatever the sizes of batches and groups,
-// and counts agree.
+// Sweeping by group deletes exactly the rows that the condition matches in a single SELECT, whatever the sizes of
+// batches and groups. Counts and estimates match.
 func TestNewestByGroup(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(db *pgtest.DB, e *purge.Engine, s *purge.Sweep){

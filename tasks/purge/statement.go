@@ -26,7 +26,7 @@ const attachedSQL = `EXISTS (
   SELECT FROM above WHERE oid = to_regclass($2))`
 
 // ErrDetached means that the relation is no longer a partition or child of its table; its rows are retained.
-var ErrDetached = errors.New("it is no longer a partition of the table")
+var ErrDetached = errors.New("the relation is no longer a partition or child of its table")
 
 // changedSQL lists those relations $3 that no longer have the facts $4; it is empty if all have. Facts without
 // partitions belong to a table whose partitions do not matter.

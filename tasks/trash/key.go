@@ -225,7 +225,7 @@ func (e *Entry) without(ctx context.Context, tx pgx.Tx, names []string) (missing
 // unnamed returns the error for a name that fits no key. It says how rows are named.
 func (e *Entry) unnamed(keys []uniqueKey, name string) string {
 	if len(keys) == 0 {
-		return fmt.Sprintf("cannot be given: %s has no unique key", e.Root)
+		return fmt.Sprintf("cannot be used: %s has no unique key", e.Root)
 	}
 	var forms []string
 	for _, k := range keys {
@@ -235,5 +235,5 @@ func (e *Entry) unnamed(keys []uniqueKey, name string) string {
 		}
 		forms = append(forms, strings.Join(columns, ","))
 	}
-	return fmt.Sprintf("has %q, but a row of %s is %s", name, e.Root, strings.Join(forms, " or "))
+	return fmt.Sprintf("cannot parse %q as a row of %s: write %s", name, e.Root, strings.Join(forms, " or "))
 }

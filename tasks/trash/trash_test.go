@@ -253,7 +253,8 @@ func restore(t *testing.T, db *pgtest.DB, e trash.Entry, names ...string) trash.
 	return result
 }
 
-// A row is found in the trash by a condition on its table, wherever a run has put it, and is named by the table's key.
+// Find locates a row by a condition on its columns, among deleted rows and in dropped partitions, and returns its key
+// if it has one.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE t (code int UNIQUE, id int PRIMARY KEY, word text); INSERT INTO t VALUES (7, 1, 'x');
@@ -348,8 +349,8 @@ func TestNamedRows(t *testing.T) {
 	db := database(t, `CREATE TABLE pair (a int, b int, PRIMARY KEY (b, a)); INSERT INTO pair VALUES (1, 2);
 		CREATE TABLE bare (a int); INSERT INTO bare VALUES (1)`)
 	for table, want := range map[string]string{
-		"pair": `has "1", but a row of "public"."pair" is b=VALUE,a=VALUE`,
-		"bare": `cannot be given: "public"."bare" has no unique key`,
+		"pair": `cannot parse "1" as a row of "public"."pair": write b=VALUE,a=VALUE`,
+		"bare": `cannot be used: "public"."bare" has no unique key`,
 	} {
 		sweep(t, db, newCan(db), purge.Sweep{Relation: `"public"."` + table + `"`, Where: sqlexpr.SQL("true")})
 		_, err := trash.Missing(t.Context(), db.Pool, entries(t, db)[:1], []string{"1"}, time.Minute)

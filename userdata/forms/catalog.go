@@ -150,8 +150,8 @@ func (t *Transaction) WorkflowColumns(
 	return columns, known, err
 }
 
-// splitByCase splits names into groups without names that differ only in case, since MariaDB would find only one of
-// those.
+// splitByCase splits names into groups in which no two names differ only in case: asked for both at once, MariaDB finds
+// only one.
 func splitByCase(names []string) (groups [][]string) {
 	before := map[string]int{} // the names so far, by their lower case
 	for _, name := range names {

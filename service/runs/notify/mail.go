@@ -131,7 +131,7 @@ func (m *mailer) send(ctx context.Context, e *Event) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("the mail server did not answer: %w", ctx.Err())
+		return fmt.Errorf("the mail was not sent in time: %w", ctx.Err())
 	case password != "": // the server may quote the password
 		return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
 	}

@@ -321,7 +321,7 @@ func TestFailingMail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err = target(t, "smtp://"+silent.Addr().String()+"?to=a@b.example", Options{}).Send(ctx, &e)
-	if err == nil || err.Error() != "the mail server did not answer: context deadline exceeded" {
+	if err == nil || err.Error() != "the mail was not sent in time: context deadline exceeded" {
 		t.Errorf("silent: got %v", err)
 	}
 	if err := target(t, "smtp://"+cutAfterData(t)+"?to=a@b.example", Options{}).Send(t.Context(), &e); err != nil {

@@ -118,8 +118,8 @@ type Notification struct {
 	Error connection.Text
 }
 
-// InsertNotifications stores a notification for each target. Each target gets only one notification of an event,
-// however often it is stored.
+// InsertNotifications queues one notification per target. Calling it again for the same event adds nothing while the
+// first is still stored.
 func InsertNotifications(
 	ctx context.Context, tx pgx.Tx, subject, cause string, event json.RawMessage, targets []string, now time.Time,
 ) error {
