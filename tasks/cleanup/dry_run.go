@@ -89,7 +89,7 @@ func (x *counting) Finish(ctx context.Context, t rules.Task, a *Attempt, o *Outc
 		if err := x.previewUndo(ctx, a, o); err != nil {
 			return err
 		}
-		if grants := a.runRights(); grants != nil && a.Plan.Rights == nil { // otherwise the error names them
+		if grants := a.runRights(); grants != nil && a.Plan.Rights == nil { // otherwise the error has them
 			o.Details = append(o.Details, message.RunLacksRights.With("grants", strings.Join(grants, "; ")))
 		}
 	}

@@ -613,10 +613,10 @@ func (a *Attempt) ProvesRule() bool {
 func (a *Attempt) Journal() Journal { return a.run.Journal }
 
 // runRights returns the GRANT statements for what a run needs beyond a dry run. It returns none if another role reads
-// the standby.
+// the standby, or if the task could not be compiled.
 func (a *Attempt) runRights() []string {
 	d := a.run.Database
-	if d.Pool != d.Primary && d.Primary.Config().ConnConfig.User != d.Env.Catalog.Role {
+	if a.Plan == nil || d.Pool != d.Primary && d.Primary.Config().ConnConfig.User != d.Env.Catalog.Role {
 		return nil
 	}
 	return a.Plan.RunRights
