@@ -253,7 +253,7 @@ func TestMistakes(t *testing.T) {
 		{
 			open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database",
 			2,
-			[]string{"--forms-gds-dir", "either"},
+			[]string{"--forms-gds-dir", "cannot be combined"},
 		},
 		{
 			open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere",

@@ -437,7 +437,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 	}
 	db.Do("UPDATE cleanupd.schema_version SET oldest = 98")
 	if err := store.Migrate(t.Context(), conn.Conn()); err == nil ||
-		!strings.Contains(err.Error(), "for programs that know 98 or more") {
+		!strings.Contains(err.Error(), "which takes a program for version 98 or later") {
 		t.Errorf("a newer schema that lacks something: %v", err)
 	}
 }
