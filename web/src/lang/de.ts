@@ -191,8 +191,6 @@ export const words: Words = {
   'preview.recent': 'Letzte Vorschauen',
   'preview.norecent': 'Noch keine Vorschau.',
   'preview.result': 'Was eine Ausführung löschen würde',
-  'preview.sum':
-    '{deleted} Zeilen würden gelöscht, {cascaded} weitere durch Fremdschlüssel, {updated} geändert, {tables} Tabellen und {partitions} Partitionen entfernt: {size}.',
   'preview.cascaded': '{n} durch Fremdschlüssel',
   'preview.would': 'Würde löschen',
   'preview.guarded':

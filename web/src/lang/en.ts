@@ -187,8 +187,6 @@ export const en = {
   'preview.recent': 'Recent previews',
   'preview.norecent': 'No preview yet.',
   'preview.result': 'What a run would delete',
-  'preview.sum':
-    '{deleted} rows would be deleted, {cascaded} more by foreign keys, {updated} updated, {tables} tables and {partitions} partitions removed: {size}.',
   'preview.cascaded': '{n} by foreign keys',
   'preview.would': 'Would delete',
   'preview.guarded': 'Some of these numbers are unusual. Guards refuse the tasks until the numbers are confirmed.',

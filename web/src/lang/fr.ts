@@ -193,8 +193,6 @@ export const words: Words = {
   'preview.recent': 'Prévisualisations récentes',
   'preview.norecent': 'Aucune prévisualisation.',
   'preview.result': 'Ce qu’une exécution supprimerait',
-  'preview.sum':
-    '{deleted} lignes seraient supprimées, {cascaded} autres par des clés étrangères, {updated} modifiées, {tables} tables et {partitions} partitions retirées : {size}.',
   'preview.cascaded': '{n} par des clés étrangères',
   'preview.would': 'Supprimerait',
   'preview.guarded':

@@ -192,8 +192,6 @@ export const words: Words = {
   'preview.recent': '最近のプレビュー',
   'preview.norecent': 'プレビューはまだありません。',
   'preview.result': '実行すると削除されるもの',
-  'preview.sum':
-    '{deleted} 行が削除され、さらに外部キーにより {cascaded} 行が削除され、{updated} 行が更新され、{tables} 個のテーブルと {partitions} 個のパーティションが取り除かれます：{size}。',
   'preview.cascaded': '外部キーにより {n} 行',
   'preview.would': '削除予定の行数',
   'preview.guarded': '通常と異なる数値が含まれています。数値が確認されるまで、ガードがタスクを拒否します。',

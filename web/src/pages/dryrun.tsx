@@ -14,18 +14,18 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   const guards = [...new Map((run.trippedGuards ?? []).map(g => [keyOfGuard(g), g])).values()]
   const sum = (value: (task: TaskPreview) => number) => tasks.reduce((n, task) => n + value(task), 0)
   const tables = number(sum(task => task.dropped))
+  const total = {
+    deleted: sum(task => task.deleted),
+    cascaded: sum(task => task.cascaded),
+    updated: sum(task => task.updated),
+    dropped: sum(task => task.dropped),
+    partitions: sum(task => task.partitions),
+  }
   return (
     <>
       <div class="sticky top">
         <p>
-          {t('preview.sum', {
-            deleted: number(sum(task => task.deleted)),
-            cascaded: number(sum(task => task.cascaded)),
-            updated: number(sum(task => task.updated)),
-            tables,
-            partitions: number(sum(task => task.partitions)),
-            size: bytes(sum(task => task.bytes)),
-          })}
+          {effectsOf(total).join(', ') || t('preview.deleted', { n: number(0) })} · {bytes(sum(task => task.bytes))}
           {Number(run.trashBytes) > 0 && ` ${t('preview.trash', { size: bytes(run.trashBytes) })}`}
         </p>
         {run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && tasks.length > 0 && (
@@ -61,9 +61,21 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   )
 }
 
+type Effects = Pick<TaskPreview, 'deleted' | 'cascaded' | 'updated' | 'dropped' | 'partitions'>
+
+/** Returns the numbers that are not 0, in words. */
+const effectsOf = ({ deleted, cascaded, updated, dropped, partitions }: Effects) =>
+  [
+    deleted > 0 && t('preview.deleted', { n: number(deleted) }),
+    cascaded > 0 && t('preview.cascaded', { n: number(cascaded) }),
+    updated > 0 && t('preview.updated', { n: number(updated) }),
+    dropped > 0 && t('preview.dropped', { n: number(dropped) }),
+    partitions > 0 && t('preview.partitions', { n: number(partitions) }),
+  ].filter(text => text !== false)
+
 /** Shows what a task would do, and its rules and tables when it is opened. */
 function TaskDetails({ task, open, description }: { task: TaskPreview; open: boolean; description?: string }) {
-  const { deleted, cascaded, updated, dropped, partitions, tables } = task
+  const { tables } = task
   return (
     <details class="task" open={open}>
       <summary>
@@ -77,11 +89,9 @@ function TaskDetails({ task, open, description }: { task: TaskPreview; open: boo
           )}
         </span>
         <span class="figures">
-          {deleted > 0 && <span>{t('preview.deleted', { n: number(deleted) })}</span>}
-          {cascaded > 0 && <span>{t('preview.cascaded', { n: number(cascaded) })}</span>}
-          {updated > 0 && <span>{t('preview.updated', { n: number(updated) })}</span>}
-          {dropped > 0 && <span>{t('preview.dropped', { n: number(dropped) })}</span>}
-          {partitions > 0 && <span>{t('preview.partitions', { n: number(partitions) })}</span>}
+          {effectsOf(task).map(text => (
+            <span key={text}>{text}</span>
+          ))}
           <span class="quiet">
             {[tables > 0 && t('preview.tables', { n: number(tables) }), task.bytes > 0 && bytes(task.bytes)]
               .filter(Boolean)
