@@ -60,7 +60,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 	picture("retention")
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
-	p.sees("What a run would delete")
+	p.sees("What a run would delete", "Run exactly this", "Rejected rows of imports")
 	picture("preview")
 	p.press("Run exactly this")
 	p.sees("What is deleted cannot be restored.")
