@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,6 +49,24 @@ func TestRunPreview(t *testing.T) {
 	}
 }
 
+// serveOldRows starts a server with a policy for the old rows of each table, and guards for small tables.
+func serveOldRows(t *testing.T, db *pgtest.DB, tables ...string) *replica {
+	t.Helper()
+	r := startServer(t, "--database-url", db.URL())
+	policies := "policies:\n"
+	for _, table := range tables {
+		policies += fmt.Sprintf("- {name: %[1]s, table: %[1]s, enabled: true, olderThan: {column: at, days: 30}}\n", table)
+	}
+	file := (&policyFiles{T: t, dir: t.TempDir()}).file(policies)
+	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
+		t.Fatal(errs)
+	}
+	return r
+}
+
 // A task that undo would refuse is left out of a preview, so that it does not hide its rows from later tasks. The
 // refusal is printed once.
 func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
@@ -59,17 +78,7 @@ func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
 		CREATE TABLE b (a int, at timestamptz);
 		INSERT INTO a SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
 		INSERT INTO b SELECT i, '2020-01-01' FROM generate_series(1, 7) i`)
-	r := startServer(t, "--database-url", db.URL())
-	file := (&policyFiles{T: t, dir: t.TempDir()}).file(`policies:
-- {name: a, table: a, enabled: true, olderThan: {column: at, days: 30}}
-- {name: b, table: b, enabled: true, olderThan: {column: at, days: 30}}
-`)
-	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
-		t.Fatal(errs)
-	}
-	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
-		t.Fatal(errs)
-	}
+	r := serveOldRows(t, db, "a", "b")
 	const why = "a run with undo would be refused: "
 	code, out, errs := r.run(t, "run --dry-run --undo 1h")
 	if code != 0 || strings.Count(out+errs, why) != 1 {
@@ -85,21 +94,13 @@ func TestPreviewLeavesOutWhatCannotBeUndone(t *testing.T) {
 	}
 }
 
-// Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the A
-// policy for which the role lacks a right is not part of the total that the user approves.
+// A policy for which the role lacks a right is not part of the total that the user approves.
 func TestPreviewLeavesOutWhatTheRoleMayNotDo(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE TABLE a (id int PRIMARY KEY, at timestamptz); CREATE TABLE b (LIKE a INCLUDING ALL);
 		INSERT INTO a SELECT i, '2020-01-01' FROM generate_series(1, 5) i; INSERT INTO b SELECT * FROM a`)
-	r := startServer(t, "--database-url", db.URL())
-	file := (&policyFiles{T: t, dir: t.TempDir()}).file(`policies:
-- {name: a, table: a, enabled: true, olderThan: {column: at, days: 30}}
-- {name: b, table: b, enabled: true, olderThan: {column: at, days: 30}}
-`)
-	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
-		t.Fatal(errs)
-	}
+	r := serveOldRows(t, db, "a", "b")
 	db.Do("REVOKE DELETE ON b FROM CURRENT_USER")
 	code, out, errs := r.run(t, "run --preview --yes --task policy/a --task policy/b")
 	if code != 1 || !strings.Contains(out, "Total: 5 rows deleted") || !strings.Contains(errs, "policy/b is left out: ") ||
@@ -108,24 +109,14 @@ func TestPreviewLeavesOutWhatTheRoleMayNotDo(t *testing.T) {
 	}
 }
 
+// Policies do not depend on each other: one that fails in the preview, or that guards refuse, is left out, and the
 // others run. The exit status and the last line say that it was left out.
 func TestPreviewLeavesOutPolicies(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE TABLE a (id int PRIMARY KEY, at timestamptz); CREATE TABLE b (LIKE a INCLUDING ALL);
 		CREATE TABLE c (LIKE a INCLUDING ALL)`)
-	r := startServer(t, "--database-url", db.URL())
-	file := (&policyFiles{T: t, dir: t.TempDir()}).file(`policies:
-- {name: a, table: a, enabled: true, olderThan: {column: at, days: 30}}
-- {name: b, table: b, enabled: true, olderThan: {column: at, days: 30}}
-- {name: c, table: c, enabled: true, olderThan: {column: at, days: 30}}
-`)
-	if code, _, errs := r.run(t, "policies apply --yes", file); code != 0 {
-		t.Fatal(errs)
-	}
-	if code, _, errs := r.run(t, "guards set minRows=10 cutoff=off maxGrowth=off"); code != 0 {
-		t.Fatal(errs)
-	}
+	r := serveOldRows(t, db, "a", "b", "c")
 	db.Do("REVOKE SELECT ON b FROM CURRENT_USER")
 	for _, test := range []struct {
 		command, answer string
