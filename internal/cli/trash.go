@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 func NewTrash() *cobra.Command {
@@ -268,8 +269,6 @@ func purged(ctx context.Context, client cleanupd.Client, req *cleanupv1.PurgeTra
 
 // isNamed reports whether table, which may lack the schema and the quotes, names the table with a quoted name.
 func isNamed(quoted, table string) bool {
-	schema, name, _ := strings.Cut(strings.Trim(quoted, `"`), `"."`)
-	plain := strings.NewReplacer(`""`, `"`)
-	name = plain.Replace(name)
-	return table == quoted || table == name || table == plain.Replace(schema)+"."+name
+	schema, name, ok := campaign.SplitQuoted(quoted)
+	return ok && campaign.Names(table, schema, name)
 }

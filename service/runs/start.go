@@ -290,7 +290,8 @@ func checkShown(accepted []guard.Trip, found map[string]cleanup.SavedTask) error
 			for _, trip := range table.Guards {
 				shown[fmt.Sprintf("%s of %s", trip.Guard, trip.Table)] = true
 				for i, a := range accepted {
-					if a.Guard == trip.Guard && a.Table == strings.ReplaceAll(trip.Table, `"`, "") {
+					schema, name, quoted := campaign.SplitQuoted(trip.Table)
+					if quoted && a.Guard == trip.Guard && a.Table == schema+"."+name {
 						accepted[i].Table = trip.Table
 					}
 				}

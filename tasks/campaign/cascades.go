@@ -179,7 +179,7 @@ func (t *Table) includes(other *Table) bool {
 // hasQuoted reports whether the table has all columns, given as quote_ident writes them.
 func (t *Table) hasQuoted(columns []string) bool {
 	return !slices.ContainsFunc(columns, func(c string) bool {
-		return !slices.Contains(t.columns, strings.ReplaceAll(strings.Trim(c, `"`), `""`, `"`))
+		return !slices.Contains(t.columns, Unquoted(c))
 	})
 }
 

@@ -73,6 +73,30 @@ var lowerName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // FullName returns the name with the schema, as a policy may write it: in quotes only where these are needed.
 func (t *Table) FullName() string { return FullName(t.Schema, t.Name) }
 
+// Unquoted returns a single name as it is stored, given as SQL writes it, with quotes or without.
+func Unquoted(name string) string {
+	if inner, ok := strings.CutPrefix(name, `"`); ok {
+		return strings.ReplaceAll(strings.TrimSuffix(inner, `"`), `""`, `"`)
+	}
+	return name
+}
+
+var quotedName = regexp.MustCompile(`^("(?:[^"]|"")+")\.("(?:[^"]|"")+")$`)
+
+// SplitQuoted returns the parts of a table's name as Table.Quoted returns it; ok is false for another text.
+func SplitQuoted(quoted string) (schema, name string, ok bool) {
+	parts := quotedName.FindStringSubmatch(quoted)
+	if parts == nil {
+		return "", "", false
+	}
+	return Unquoted(parts[1]), Unquoted(parts[2]), true
+}
+
+// Names reports whether a text names a table: with its schema, in quotes or not, or without.
+func Names(text, schema, name string) bool {
+	return text == name || text == schema+"."+name || text == pgx.Identifier{schema, name}.Sanitize()
+}
+
 func FullName(schema, name string) string {
 	if lowerName.MatchString(schema) && lowerName.MatchString(name) {
 		return schema + "." + name

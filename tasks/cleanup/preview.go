@@ -366,19 +366,22 @@ func (t *countedTask) judge(ctx context.Context) error {
 			found[table.Table] += table.Rows
 		}
 	}
-	defer func() {
-		for name, rows := range found {
-			t.found.deleted[name] += rows
+	if t.History != nil {
+		trips, err := t.trips(ctx, found, dropped)
+		if err != nil {
+			return err
 		}
-	}()
-	if t.History == nil {
-		return nil
+		t.show(t.History.AddRefused(trips, t.Options()), masks)
 	}
-	trips, err := t.trips(ctx, found, dropped)
-	if err != nil {
-		return err
+	for name, rows := range found {
+		t.found.deleted[name] += rows
 	}
-	for _, trip := range t.History.AddRefused(trips, t.Options()) {
+	return nil
+}
+
+// show adds the guards that trip to the tables of the preview. masks are the patterns of the names of work tables.
+func (t *countedTask) show(trips []guard.Trip, masks []string) {
+	for _, trip := range trips {
 		action, name := ActionDelete, trip.Table
 		if trip.Guard == guard.Tables || trip.Guard == guard.Bytes {
 			action = ActionDrop
@@ -391,7 +394,6 @@ func (t *countedTask) judge(ctx context.Context) error {
 		table := t.found.tables.at(name, action, "")
 		table.Guards = append(table.Guards, trip)
 	}
-	return nil
 }
 
 // trips returns the guards that the task would trip. found are rows by table; dropped are work tables.

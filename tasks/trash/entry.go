@@ -44,7 +44,7 @@ type Entry struct {
 // Of reports whether the entry's rows are from a table or one of its partitions, named with or without its schema.
 func (e Entry) Of(table string) bool {
 	is := func(name []string) bool {
-		return name != nil && (table == name[1] || table == name[0]+"."+name[1] || table == quoted(name...))
+		return name != nil && campaign.Names(table, name[0], name[1])
 	}
 	return is(e.Table) || is(e.Parent) || is(e.Top)
 }

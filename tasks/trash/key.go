@@ -59,7 +59,7 @@ func (k uniqueKey) name(values []*string) string {
 		case len(k) == 1:
 			return *v
 		}
-		parts = append(parts, unquoted(k[i])+"="+*v)
+		parts = append(parts, campaign.Unquoted(k[i])+"="+*v)
 	}
 	return strings.Join(parts, ",")
 }
@@ -74,7 +74,7 @@ func (k uniqueKey) values(name string) []string {
 	var seen []int
 	for _, part := range strings.Split(name, ",") {
 		column, value, _ := strings.Cut(part, "=")
-		i := slices.IndexFunc(k, func(quoted string) bool { return unquoted(quoted) == strings.TrimSpace(column) })
+		i := slices.IndexFunc(k, func(quoted string) bool { return campaign.Unquoted(quoted) == strings.TrimSpace(column) })
 		switch {
 		case i >= 0 && !slices.Contains(seen, i):
 			values[i], last, seen = value, i, append(seen, i)
@@ -88,13 +88,6 @@ func (k uniqueKey) values(name string) []string {
 		return nil
 	}
 	return values
-}
-
-func unquoted(name string) string {
-	if inner, ok := strings.CutPrefix(name, `"`); ok {
-		return strings.ReplaceAll(strings.TrimSuffix(inner, `"`), `""`, `"`)
-	}
-	return name
 }
 
 // namedRows are rows named by the values of one unique key.
@@ -231,7 +224,7 @@ func (e *Entry) unnamed(keys []uniqueKey, name string) string {
 	for _, k := range keys {
 		var columns []string
 		for _, c := range k {
-			columns = append(columns, unquoted(c)+"=VALUE")
+			columns = append(columns, campaign.Unquoted(c)+"=VALUE")
 		}
 		forms = append(forms, strings.Join(columns, ","))
 	}

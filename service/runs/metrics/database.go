@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -215,15 +213,13 @@ func (d *Database) queryRefusals(ctx context.Context) error {
 	return err
 }
 
-var quotedName = regexp.MustCompile(`^"((?:[^"]|"")+)"\."((?:[^"]|"")+)"$`)
-
 // plainName returns the quoted name of a table in the form that the other metrics use.
 func plainName(table string) string {
-	parts := quotedName.FindStringSubmatch(table)
-	if parts == nil {
+	schema, name, ok := campaign.SplitQuoted(table)
+	if !ok {
 		return table
 	}
-	return campaign.FullName(strings.ReplaceAll(parts[1], `""`, `"`), strings.ReplaceAll(parts[2], `""`, `"`))
+	return campaign.FullName(schema, name)
 }
 
 func (d *Database) queryPending(ctx context.Context) error {
