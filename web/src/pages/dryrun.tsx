@@ -13,7 +13,6 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   const descriptions = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
   const guards = [...new Map((run.trippedGuards ?? []).map(g => [keyOfGuard(g), g])).values()]
   const sum = (value: (task: TaskPreview) => number) => tasks.reduce((n, task) => n + value(task), 0)
-  const tables = number(sum(task => task.dropped))
   const total = {
     deleted: sum(task => task.deleted),
     cascaded: sum(task => task.cascaded),
@@ -33,8 +32,8 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
             run={run}
             context={context}
             guards={guards}
-            rows={number(sum(task => task.deleted + task.cascaded + task.updated))}
-            tables={tables}
+            rows={number(total.deleted + total.cascaded + total.updated)}
+            tables={number(total.dropped)}
           />
         )}
       </div>
