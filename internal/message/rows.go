@@ -12,10 +12,9 @@ var (
 	)
 	RowsReferenced = rows.warning(
 		"ROWS_REFERENCED",
-		"{table}: {rows} further obsolete {rows|row is|rows are} still referenced by {children}, and deleting "+
-			"{rows|it|them} would fail",
-		"A dry run found rows that match a policy and that rows of other tables refer to, through keys without an ON "+
-			"DELETE action. A run tries to delete them, and counts them as failed.",
+		"{table}: {rows} obsolete {rows|row is|rows are} retained because rows of {children} refer to {rows|it|them}",
+		"The rows match a policy, but rows of other tables refer to them by foreign keys without an ON DELETE action, so "+
+			"the database would refuse to delete them.",
 		"Exclude them from the policy (`unreferenced: true`), or set a policy for the tables with the keys: it runs first.",
 	)
 	RowsFailed = rows.warning(
@@ -224,9 +223,9 @@ var (
 		"See `ROWS_SUPPRESSED` in the log.",
 	)
 	ResultDependent = results.warning(
-		"RESULT_ROWS_DEPENDENT", "{rows} obsolete {rows|row depends|rows depend} on retained rows",
-		"The rows, such as deliveries, are retained because dependent rows are.",
-		"See `DEPENDENTS_RETAINED` and `PARENTS_RETAINED` in the log.",
+		"RESULT_ROWS_DEPENDENT", "{rows} obsolete {rows|row is|rows are} retained because other rows refer to {rows|it|them}",
+		"The rows, such as deliveries, are retained because rows that refer to them are, such as delivery logs.",
+		"See `ROWS_REFERENCED`, `ROWS_DEPENDENT`, `DEPENDENTS_RETAINED` and `PARENTS_RETAINED` in the log.",
 	)
 	ResultOnHold = results.info(
 		"RESULT_ROWS_ON_HOLD", "{rows} obsolete {rows|row is|rows are} on hold",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jackc/pgerrcode"
@@ -102,19 +101,14 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 		return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 	})
 	if rows > 0 {
-		var by []string
 		for _, k := range j.Table.Keeping() {
-			name := k.Table.NameIn(j.Table.Schema)
-			if !slices.Contains(by, name) {
-				by = append(by, name)
-			}
 			if slices.Contains(j.Table.Going(), k.Table) {
-				t.table(j).remark("an estimate: rows of " + name +
+				t.table(j).remark("an estimate: rows of " + k.Table.NameIn(j.Table.Schema) +
 					" that keep some of these may be deleted with others, and no longer keep them")
 			}
 		}
 		t.Retained.Dependent += rows
-		t.Log(ctx, message.RowsReferenced.With("table", j.Name, "rows", rows, "children", strings.Join(by, ", ")))
+		t.Log(ctx, referenced(j, rows))
 	}
 	return t.Uncounted(ctx, j, s, err)
 }

@@ -319,6 +319,9 @@ func (t *executedTask) sweep(
 		t.Log(ctx, message.TableDropped.With("table", j.Name))
 		return nil, nil
 	}
+	if result.Dependent > 0 {
+		t.Log(ctx, whyDependent(j, result.Dependent))
+	}
 	var failed purge.Retained
 	var remote *purge.OtherServerError
 	switch {

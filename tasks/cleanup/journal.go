@@ -239,9 +239,6 @@ func (t *executedTask) report(ctx context.Context, table string, r purge.Result)
 	if r.Suppressed > 0 {
 		t.Log(ctx, message.RowsSuppressed.With("table", table, "rows", r.Suppressed))
 	}
-	if r.Dependent > 0 {
-		t.Log(ctx, message.RowsDependent.With("table", table, "rows", r.Dependent))
-	}
 	for _, a := range r.Affected {
 		t.Log(ctx,
 			message.RowsCascaded.With("table", table, "child", a.Root, "deleted", a.Deleted, "updated", a.Updated))

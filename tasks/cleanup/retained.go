@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 
@@ -123,4 +124,23 @@ func (a *Attempt) tooManyFailed() error {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%s, the first of them with: %w", text, a.RowError)
+}
+
+// whyDependent says why a sweep retained rows that it did not try to delete.
+func whyDependent(j rules.Job, rows int64) message.Message {
+	if j.Cascade.Circular() {
+		return message.RowsDependent.With("table", j.Name, "rows", rows)
+	}
+	return referenced(j, rows)
+}
+
+// referenced names the tables whose rows keep rows of a policy by foreign keys.
+func referenced(j rules.Job, rows int64) message.Message {
+	var children []string
+	for _, k := range j.Table.Keeping() {
+		if name := k.Table.NameIn(j.Table.Schema); !slices.Contains(children, name) {
+			children = append(children, name)
+		}
+	}
+	return message.RowsReferenced.With("table", j.Name, "rows", rows, "children", strings.Join(children, ", "))
 }

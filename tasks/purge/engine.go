@@ -192,13 +192,13 @@ func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 type Retained struct {
 	// Failed rows caused an error of a trigger, a constraint or a view of the application.
 	Failed int64 `json:"failed,omitempty"`
-	// Kept are those of the failed rows that other rows keep by foreign keys.
+	// Kept are those of the failed rows that other rows keep by foreign keys which no condition told of before.
 	Kept int64 `json:"kept,omitempty"`
 	// Locked rows were locked by other sessions.
 	Locked int64 `json:"locked,omitempty"`
 	// Suppressed rows were neither locked nor failed: a trigger or rule of the application suppressed their deletion.
 	Suppressed int64 `json:"suppressed,omitempty"`
-	// Dependent rows are retained because rows that belong to them are.
+	// Dependent rows are retained because rows that refer to them are. No deletion of them was tried.
 	Dependent int64 `json:"dependent,omitempty"`
 	// OnHold rows are on hold, and no deletion of them was tried.
 	OnHold int64 `json:"on_hold,omitempty"`

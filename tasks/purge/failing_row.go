@@ -128,9 +128,6 @@ func (w *worker) skip(row pgtype.TID, key *string, err error) {
 	}
 }
 
-// errReferredTo means that rows which are not deleted refer to a row by a foreign key.
-var errReferredTo = errors.New("rows of other tables still refer to it")
-
 // mayFindKept reports whether rows to which others refer can be found by a condition. Triggers and rules may delete the
 // referring rows first.
 func (w *worker) mayFindKept() bool {
@@ -138,24 +135,19 @@ func (w *worker) mayFindKept() bool {
 	return !s.Refused.IsZero() && !s.Cascade.Circular() && !w.info.triggers && !w.info.also
 }
 
-// findKept skips the rows of the next window to which others still refer: finding one of them by trying takes several
+// findKept retains the rows of the next window to which others still refer: finding one of them by trying takes several
 // batches that fail. The worker looks for such rows from the start, and again after one has failed, until a window has
 // none.
 func (w *worker) findKept(ctx context.Context) error {
 	window := sqlexpr.Format("%s AND (%s) IS TRUE", w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()),
 		w.table.sweep.Refused)
-	query := ofPicked("place, name", w.statements.pick(window, math.MaxInt32, false))
+	query := ofPicked("place", w.statements.pick(window, math.MaxInt32, false))
 	return w.table.engine.Retry(ctx, w.table.sweep.Name, func() error {
 		w.kept = nil
-		var (
-			row pgtype.TID
-			key *string
-		)
-		_, err := pgx.ForEachRow(query.Query(ctx, w.table.session.conn), []any{&row, &key}, func() error {
+		var row pgtype.TID
+		_, err := pgx.ForEachRow(query.Query(ctx, w.table.session.conn), []any{&row}, func() error {
 			w.kept = append(w.kept, row)
-			if !w.progress.hasFailed(row) {
-				w.skip(row, key, errReferredTo)
-			}
+			w.progress.keep(row)
 			return nil
 		})
 		w.findsKept = len(w.kept) > 0

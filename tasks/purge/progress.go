@@ -63,7 +63,7 @@ func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
 
 // asFailed returns the counts of rows that failed with an error.
 func asFailed(rows int64, err error) Retained {
-	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, errReferredTo) || errors.Is(err, ErrTookMore) {
+	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
 		return Retained{Failed: rows, Kept: rows}
 	}
 	return Retained{Failed: rows}
@@ -89,7 +89,7 @@ type progress struct {
 	sizer     pace.Sizer              // the sizer of the worker that committed last
 	changed   int64                   // rows deleted or updated in this pass
 	counted   int64                   // retained rows below this position were counted before
-	failed    map[pgtype.TID]Retained // rows that failed
+	failed    map[pgtype.TID]Retained // rows that failed, or that others keep; they are not tried again
 	rewritten bool                    // triggers have written rows of the table
 	moved     bool                    // in this pass, foreign keys have changed rows, which may now be below the position
 	outcome   *outcome
@@ -207,6 +207,19 @@ func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
 	p.failed[row] = asFailed(1, err)
 	position := p.axis.position(row)
 	return position >= p.counted && p.outcome.fail(p.failed[row], position+1, err)
+}
+
+// keep records that other rows keep a row by foreign keys, so that it is not tried.
+func (p *progress) keep(row pgtype.TID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, has := p.failed[row]; has {
+		return
+	}
+	p.failed[row] = Retained{Dependent: 1}
+	if position := p.axis.position(row); position >= p.counted {
+		p.outcome.retain(position+1, p.failed[row])
+	}
 }
 
 func (p *progress) hasFailed(row pgtype.TID) bool {

@@ -929,7 +929,8 @@ type TaskResult struct {
 	RowsLocked int64 `protobuf:"varint,22,opt,name=rows_locked,json=rowsLocked,proto3" json:"rows_locked,omitempty"`
 	// Obsolete rows whose deletion or update a trigger or rule suppressed or undid without an error.
 	RowsSuppressed int64 `protobuf:"varint,23,opt,name=rows_suppressed,json=rowsSuppressed,proto3" json:"rows_suppressed,omitempty"`
-	// Obsolete rows that retained rows depend on, such as a delivery with a retained log.
+	// Obsolete rows to which other rows refer: a delivery with a retained log, or a row of a policy that a foreign key
+	// keeps. No deletion of them was tried.
 	RowsDependent int64 `protobuf:"varint,24,opt,name=rows_dependent,json=rowsDependent,proto3" json:"rows_dependent,omitempty"`
 	// Obsolete rows that were retained: the sum of `rows_failed`, `rows_locked`, `rows_suppressed` and `rows_dependent`.
 	// Rows of `tables_retained` are not counted.

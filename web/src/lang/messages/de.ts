@@ -2,7 +2,7 @@
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table}: Zeile {row} führte zu einem Fehler und bleibt erhalten: {error}',
   ROWS_REFERENCED:
-    '{table}: {rows} weitere veraltete {rows|Zeile wird|Zeilen werden} durch Fremdschlüssel von {children} gehalten, und {rows|ihre|ihre} Löschung würde scheitern',
+    '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil Zeilen von {children} auf sie verweisen',
   ROWS_FAILED:
     '{table}: {rows} veraltete {rows|Zeile führte|Zeilen führten} zu einem Fehler und {rows|bleibt|bleiben} erhalten',
   TOO_MANY_ROWS_FAILED:
@@ -70,7 +70,8 @@ export const messages: Record<string, string> = {
   RESULT_ROWS_LOCKED: '{rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt',
   RESULT_ROWS_SUPPRESSED:
     '{rows} veraltete {rows|Zeile wird|Zeilen werden} von einem Trigger oder einer Regel erhalten',
-  RESULT_ROWS_DEPENDENT: '{rows} veraltete {rows|Zeile hängt|Zeilen hängen} von erhaltenen Zeilen ab',
+  RESULT_ROWS_DEPENDENT:
+    '{rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen auf sie verweisen',
   RESULT_ROWS_ON_HOLD: '{rows} veraltete {rows|Zeile ist|Zeilen sind} gesperrt',
   RESULT_TABLES_UNFINISHED: '{tables} {tables|Tabelle konnte|Tabellen konnten} nicht fertig bearbeitet werden',
   RESULT_VACUUM_FAILED: 'VACUUM oder ANALYZE schlug bei {tables} {tables|Tabelle|Tabellen} fehl',

@@ -2,7 +2,7 @@
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table} : la ligne {row} a provoqué une erreur et est conservée : {error}',
   ROWS_REFERENCED:
-    '{table} : {rows} {rows|autre ligne obsolète est retenue|autres lignes obsolètes sont retenues} par des clés étrangères de {children}, et {rows|sa|leur} suppression échouerait',
+    '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées} car des lignes de {children} y font référence',
   ROWS_FAILED:
     '{table} : {rows} {rows|ligne obsolète a provoqué une erreur et est conservée|lignes obsolètes ont provoqué une erreur et sont conservées}',
   TOO_MANY_ROWS_FAILED: '{table} : plus de {rows} lignes ont provoqué une erreur, le reste de la table a été ignoré',
@@ -72,7 +72,8 @@ export const messages: Record<string, string> = {
     '{rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions',
   RESULT_ROWS_SUPPRESSED:
     '{rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées} par un déclencheur ou une règle',
-  RESULT_ROWS_DEPENDENT: '{rows} {rows|ligne obsolète dépend|lignes obsolètes dépendent} de lignes conservées',
+  RESULT_ROWS_DEPENDENT:
+    '{rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées} car d’autres lignes y font référence',
   RESULT_ROWS_ON_HOLD: '{rows} {rows|ligne obsolète est bloquée|lignes obsolètes sont bloquées}',
   RESULT_TABLES_UNFINISHED: '{tables} {tables|table n’a|tables n’ont} pas pu être traitée{tables||s} jusqu’au bout',
   RESULT_VACUUM_FAILED: 'VACUUM ou ANALYZE a échoué sur {tables} {tables|table|tables}',

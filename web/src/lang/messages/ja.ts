@@ -1,7 +1,7 @@
 // The messages of runs by their codes: see docs/reference/messages.md.
 export const messages: Record<string, string> = {
   ROW_FAILED: '{table}：行 {row} はエラーになり、保持されます：{error}',
-  ROWS_REFERENCED: '{table}: さらに {rows} 行が不要ですが、{children} の外部キーにより保持され、削除は失敗します',
+  ROWS_REFERENCED: '{table}: {children} の行が参照しているため、古い行 {rows} 行が保持されました',
   ROWS_FAILED: '{table}：古い行 {rows} 行がエラーになり、保持されます',
   TOO_MANY_ROWS_FAILED: '{table}：{rows} 行を超える行がエラーになったため、テーブルの残りはスキップされました',
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
@@ -57,7 +57,7 @@ export const messages: Record<string, string> = {
   RESULT_ROWS_FAILED: '古い行 {rows} 行がエラーになりました',
   RESULT_ROWS_LOCKED: '古い行 {rows} 行が他のセッションにロックされていました',
   RESULT_ROWS_SUPPRESSED: '古い行 {rows} 行がトリガーまたはルールにより保持されています',
-  RESULT_ROWS_DEPENDENT: '古い行 {rows} 行が、保持された行に依存しています',
+  RESULT_ROWS_DEPENDENT: '他の行が参照しているため、古い行 {rows} 行が保持されました',
   RESULT_ROWS_ON_HOLD: '古い行 {rows} 行が保留中です',
   RESULT_TABLES_UNFINISHED: 'テーブル {tables} 個を最後まで処理できませんでした',
   RESULT_VACUUM_FAILED: 'テーブル {tables} 個で VACUUM または ANALYZE が失敗しました',
