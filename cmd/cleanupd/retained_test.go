@@ -55,7 +55,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 		}
 	}
 	_, text, _ := r.run(t, "runs show", list.Runs[0].ID)
-	const end = "succeeded, 2 rows failed, 1 row locked, 1 row suppressed, 1 row still referenced, 1 row on hold.\n"
+	const end = "succeeded, 2 rows failed, 1 row locked, 1 row suppressed, 1 row dependent, 1 row on hold.\n"
 	if !strings.Contains(text, " "+end) {
 		t.Errorf("the run does not say that it %q, but\n%s", end, text)
 	}

@@ -223,7 +223,7 @@ var (
 		"See `ROWS_SUPPRESSED` in the log.",
 	)
 	ResultDependent = results.warning(
-		"RESULT_ROWS_DEPENDENT", "{rows} obsolete {rows|row is|rows are} retained because other rows refer to {rows|it|them}",
+		"RESULT_ROWS_DEPENDENT", "{rows} obsolete {rows|row is|rows are} dependent on rows that refer to {rows|it|them}",
 		"The rows, such as deliveries, are retained because rows that refer to them are, such as delivery logs.",
 		"See `ROWS_REFERENCED`, `ROWS_DEPENDENT`, `DEPENDENTS_RETAINED` and `PARENTS_RETAINED` in the log.",
 	)

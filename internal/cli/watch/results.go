@@ -235,7 +235,7 @@ func retained(r *cleanupv1.Run) (text string) {
 		{sum.GetRowsFailed(), "row", "rows", "failed"},
 		{sum.GetRowsLocked(), "row", "rows", "locked"},
 		{sum.GetRowsSuppressed(), "row", "rows", "suppressed"},
-		{sum.GetRowsDependent(), "row", "rows", "still referenced"},
+		{sum.GetRowsDependent(), "row", "rows", "dependent"},
 		{sum.GetRowsOnHold(), "row", "rows", "on hold"},
 		{sum.GetTablesRetained(), "table", "tables", "unfinished"},
 	} {
