@@ -115,9 +115,14 @@ func (c *Cascade) steps(from string, back, many bool) string {
 }
 
 // reach returns two WITH queries: reach has the rows that are reached from some rows of the table; bound has the
-// reached rows that must not be deleted, and the rows that they refer to. start selects the object id of the table
-// and the TID of the first rows, which may be many.
-func (c *Cascade) reach(start, where sqlexpr.Expr, many bool) sqlexpr.Expr {
+// reached rows that must not be deleted, since the sweep does not match them or rows of other tables refer to them, and
+// the rows that they refer to. start selects the object id of the table and the TID of the first rows, which may be
+// many.
+func (s *Sweep) reach(start sqlexpr.Expr, many bool) sqlexpr.Expr {
+	c, where := s.Cascade, s.Where
+	if !s.Refused.IsZero() {
+		where = s.Without(s.Refused).Where
+	}
 	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
   UNION %s),
 bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EXISTS (
@@ -125,11 +130,11 @@ bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EX
   UNION %s)`, start, c.steps("reach", false, many), c.Tables[0], where, c.steps("bound", true, false))
 }
 
-// Dependent is the condition that a row r of a circular sweep's table must not be deleted, since rows that the
-// sweep does not match would be deleted with it.
+// Dependent is the condition that a row r of a circular sweep's table must not be deleted, since rows that must stay
+// would be deleted with it.
 func (s *Sweep) Dependent() sqlexpr.Expr {
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
-		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where, true))
+		s.reach(s.matching("r.tableoid, r.ctid"), true))
 }
 
 // Follows reports whether counting the rows of the sweep follows foreign keys from each of them.
@@ -160,7 +165,7 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 	}
 	going := s.going()
 	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM reach WHERE t = %d)",
-		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where, true), table)
+		s.reach(going.matching("r.tableoid, r.ctid"), true), table)
 }
 
 // Reads returns the tables that Goes and Changes read for a table, including the table itself.
@@ -218,7 +223,7 @@ func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlex
 func (s *Sweep) family() (with, among sqlexpr.Expr) {
 	with = sqlexpr.Format(`%s,
 family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
-		s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where, false),
+		s.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), false),
 	)
 	return with, sqlexpr.SQL("r.ctid = ANY (ARRAY(SELECT place FROM family)) AND ((r.tableoid, r.ctid) IN (SELECT " +
 		"rel, place FROM family)) IS TRUE")
@@ -233,7 +238,7 @@ func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`WITH RECURSIVE pick AS MATERIALIZED (%s), %s
 SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick.place AND bound.rel = pick.rel)
 	FROM pick`,
-		pick, s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where, false),
+		pick, s.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), false),
 	)
 }
 

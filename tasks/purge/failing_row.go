@@ -59,8 +59,9 @@ func (w *worker) narrow(ctx context.Context) error {
 	return err
 }
 
-// singleRow runs a batch of one row. If the row fails, it is skipped, and the same transaction counts it.
-func (w *worker) singleRow(ctx context.Context) error {
+// singleRow runs a batch of one row. If the row fails, it is skipped, and the same transaction counts it. looked is set
+// if the rows of the window to which others refer were found before.
+func (w *worker) singleRow(ctx context.Context, looked bool) error {
 	var (
 		n     = batchResult{begun: time.Now()}
 		next  = w.windowEnd()
@@ -109,35 +110,29 @@ func (w *worker) singleRow(ctx context.Context) error {
 		} else if !sqlstate.OfRow(err) {
 			return err
 		}
+	case !looked && sqlstate.Is(failure, pgerrcode.ForeignKeyViolation) && w.mayFindKept():
+		w.findsKept = true
+		return nil
 	}
 	if err := w.commit(ctx, tx, batchResult{begun: n.begun, filenode: n.filenode}, done, offset); err != nil {
 		return err
 	}
 	w.bisection.Skipped()
-	w.skip(row, key, failure)
-	if sqlstate.Is(failure, pgerrcode.ForeignKeyViolation) {
-		w.findsKept = w.mayFindKept()
+	if w.progress.fail(row, failure) {
+		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, failure))
 	}
 	return nil
 }
 
-// skip counts a row as failed, and logs the first few.
-func (w *worker) skip(row pgtype.TID, key *string, err error) {
-	if w.progress.fail(row, err) {
-		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, err))
-	}
-}
-
-// mayFindKept reports whether rows to which others refer can be found by a condition. Triggers and rules may delete the
-// referring rows first.
+// mayFindKept reports whether rows to which others refer can be found by a condition. The statement of a circular sweep
+// leaves them out itself.
 func (w *worker) mayFindKept() bool {
-	s := w.table.sweep
-	return !s.Refused.IsZero() && !s.Cascade.Circular() && !w.info.triggers && !w.info.also
+	return !w.table.sweep.Refused.IsZero() && !w.table.sweep.Cascade.Circular()
 }
 
 // findKept retains the rows of the next window to which others still refer: finding one of them by trying takes several
-// batches that fail. The worker looks for such rows from the start, and again after one has failed, until a window has
-// none.
+// batches that fail. The worker looks for such rows from the start, unless triggers or rules may delete the referring
+// rows first, and again after one has failed, until a window has none.
 func (w *worker) findKept(ctx context.Context) error {
 	window := sqlexpr.Format("%s AND (%s) IS TRUE", w.statements.axis.window(w.offset, w.chunk.from, w.windowEnd()),
 		w.table.sweep.Refused)

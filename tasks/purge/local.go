@@ -259,7 +259,7 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 			info:       l.info,
 			maxRows:    l.maxRows,
 		}
-		w.findsKept = w.mayFindKept()
+		w.findsKept = w.mayFindKept() && !l.info.fires && !l.info.also
 		return w
 	}
 	spawn(func() error { return newWorker(l.table.session).sweepChunks(ctx) })

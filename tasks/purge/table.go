@@ -66,6 +66,7 @@ type tableInfo struct {
 	also     bool     // the table has a DO ALSO rule, so that the command cannot be part of a WITH query
 	plain    bool     // the plain statement is sufficient
 	triggers bool     // the table has triggers of the application
+	fires    bool     // some of them fire for the command
 	begun    int64    // the transaction id when the sweep began; read only if the table has triggers
 	slow     string   // what may make each row slow; empty if nothing is known
 	blocks   int64    // the table's size in blocks
@@ -97,7 +98,7 @@ const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inheri
 // inspectSQL returns, for a table $1 and the relation $2 that the command names ($1 itself or its partitioned
 // table): whether the relation has a DO INSTEAD or a DO ALSO rule for the command ($3, as in pg_rewrite); which
 // tables above it have a rule, or a trigger of statements ($4, as in pg_trigger), that a command on the relation
-// itself bypasses; whether the table has triggers; which foreign keys without an index refer to it, with partitioned
+// itself bypasses; whether the table has triggers, and some that fire for the command; which foreign keys without an index refer to it, with partitioned
 // tables in place of their partitions; its size in blocks; how many rows per block make it worth visiting every block;
 // and its owner, if that is another role which the session may become. The number of rows per block is two, so that few
 // blocks have none, or half of a full block if rows are large.
@@ -111,6 +112,7 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
     OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = above.oid AND tgtype & 1 = 0 AND tgtype & $4 <> 0
       AND NOT tgisinternal AND ` + triggerFires + `) ORDER BY 1),
   EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTriggerSQL + `),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgtype & $4 <> 0 AND ` + appTriggerSQL + `),
   ARRAY(SELECT format('%s (%s)', k.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY u.place)
       FROM unnest(k.conkey) WITH ORDINALITY AS u (number, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
         AND a.attnum = u.number))
@@ -156,6 +158,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 			&info.also,
 			&info.bypassed,
 			&info.triggers,
+			&info.fires,
 			&unindexed,
 			&info.blocks,
 			&info.dense,

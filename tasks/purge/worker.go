@@ -115,13 +115,14 @@ func (w *worker) step(ctx context.Context) error {
 		defer e.throttler.ProbeDuring(ctx, e.Pool)()
 	}
 	var failure, err error
-	if w.findsKept {
+	looks := w.findsKept
+	if looks {
 		err = w.findKept(ctx)
 	}
 	switch {
 	case err != nil:
 	case w.bisection.Active() && w.pickLimit() == 1:
-		err = e.Retry(ctx, name, func() error { return w.singleRow(ctx) })
+		err = e.Retry(ctx, name, func() error { return w.singleRow(ctx, looks) })
 	default:
 		failure, err = w.table.try(ctx, func() error { return w.batch(ctx) })
 	}
