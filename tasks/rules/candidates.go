@@ -44,7 +44,7 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 	}
 	for i, t := range j.Affected {
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
-			return relations != nil && !relations[l.Quoted()]
+			return relations != nil && !relations[l.Quoted()] || !l.CanSelect && l.Empty
 		})
 		if len(leaves) == 0 || hidden(i) || s.NoTIDs || t.Location != "" {
 			continue

@@ -83,9 +83,9 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	return ""
 }
 
-// readable reports whether the role may read the table, and each of its partitions by itself.
+// readable reports whether the role may read the table, and each of its partitions by itself, unless it is empty.
 func readable(t *campaign.Table) bool {
-	return t.CanSelect && !slices.ContainsFunc(t.Leaves, func(l campaign.Leaf) bool { return !l.CanSelect })
+	return t.CanSelect && !slices.ContainsFunc(t.Leaves, func(l campaign.Leaf) bool { return !l.CanSelect && !l.Empty })
 }
 
 // requireCascaded requires the rights that a policy needs to a table whose rows foreign keys delete or change: previews
@@ -98,7 +98,12 @@ func (s *stepCompiler) requireCascaded(t *campaign.Table, undoable bool) {
 	}
 	s.plan.requireRights(s.env, t, rights...)
 	for _, l := range t.Leaves {
-		s.plan.addRights(missing(s.env, l.Schema, l.Quoted(), l.Rights, []string{"SELECT"}))
+		now, later := missing(s.env, l.Schema, l.Quoted(), l.Rights, []string{"SELECT"})
+		if l.Empty && now != nil && !s.env.AllRights {
+			s.plan.note(message.PartitionWithoutRights.With("table", l.Quoted(), "reason", isEmpty, "grant", now[0]))
+			continue
+		}
+		s.plan.addRights(now, later)
 	}
 }
 

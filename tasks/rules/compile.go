@@ -513,6 +513,8 @@ func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
 	return facts
 }
 
+const isEmpty = "it is empty"
+
 // spares returns why the step cannot match any row of a leaf, as far as that is known without reading the leaf; "" if
 // it may match some.
 func (s *stepCompiler) spares(leaf campaign.Leaf, table *campaign.Table) string {
@@ -520,7 +522,7 @@ func (s *stepCompiler) spares(leaf campaign.Leaf, table *campaign.Table) string 
 	case s.step.Dependent(): // rows that arrive in the meantime would lose their parents
 		return ""
 	case leaf.Empty:
-		return "it is empty"
+		return isEmpty
 	}
 	isSpared := func(p Part) bool {
 		age, ok := p.(Age)
