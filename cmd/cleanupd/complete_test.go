@@ -76,6 +76,8 @@ func TestCompletion(t *testing.T) {
 	do("userdata purges set old-loans --application Loans --date-column ended --days 365")
 	tx := db.Hold("LOCK TABLE XtkSessionInfo")
 	active := id(started, do("run --detach --task sessions"))
+	db.Do("CREATE TABLE cusorder (id int, status text, placed timestamptz, email text)")
+	do("policies set -f testdata/policy.yaml")
 	do("context add prod --server db.example:9090 --server " + r.grpc)
 
 	for _, c := range []struct {
@@ -86,10 +88,19 @@ func TestCompletion(t *testing.T) {
 		{line: "runs watch ", want: plan + "\tdry run, succeeded, "},
 		{line: "runs show ", want: active + "\trun, running, "},
 		{line: "runs cancel ", want: active + "\trun, ", only: true},
+		{line: "runs pause ", want: active + "\trun, running, "},
+		{line: "runs resume ", want: active + "\trun, running, "},
+		{line: "runs pace ", want: active + "\trun, running, "},
+		{line: "runs pace " + active + " ", want: "gentle"},
 		{line: "runs --state ", want: "failed"},
+		{line: "runs --state pa", want: "paused"},
+		{line: "run --pace ", want: "balanced"},
+		{line: "schedule set --pace ", want: "fast"},
+		{line: "policies get ", want: "old-orders\tcusorder: placed older than", only: true},
 		{line: "runs --task aud", want: "audit-trail\tAudit trail", only: true},
 		{line: "run --task ", want: "delivery-logs\t"},
 		{line: "run --skip-task ", want: "delivery-logs\t"},
+		{line: "run --skip-task pol", want: "policies\t"},
 		{line: "run --plan ", want: plan + "\tdry run, succeeded, ", only: true},
 		{line: "schedule set --next-plan ", want: plan + "\tdry run, ", only: true},
 		{
@@ -129,6 +140,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
+		"runs pace " + active + " fast x ",
 		"options set broadLogPurgeDelayDays=", "guards set maxIdle=", "runs watch " + ended + " ", "explain xtkaudit ",
 		"version ", "run ", "run --server ", "holds create --reason ", "context use prod ",
 	} {

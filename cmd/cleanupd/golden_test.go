@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-var update = flag.Bool("update", false, "write what commands print to testdata/golden, instead of comparing it")
+var update = flag.Bool("update", false, "write what commands print to testdata, instead of comparing it")
 
 // Texts that differ between two runs of a command are replaced, with the blanks that align them.
 var volatile = []struct {

@@ -90,12 +90,12 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 	}
 }
 
-func startServer(t *testing.T, args ...string) *replica {
+func startServer(t testing.TB, args ...string) *replica {
 	t.Helper()
 	return startProgram(t, os.Args[0], args...)
 }
 
-func startProgram(t *testing.T, program string, args ...string) *replica {
+func startProgram(t testing.TB, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}
 	r.cmd = exec.Command(program,

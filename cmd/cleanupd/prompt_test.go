@@ -16,13 +16,13 @@ import (
 )
 
 // onTerminal types an answer to the program's question, and returns what the terminal shows.
-func onTerminal(t *testing.T, answer string, args ...string) (code int, shown string) {
+func onTerminal(t testing.TB, answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	return onTerminalAfter(t, func() {}, answer, args...)
 }
 
 // meanwhile is called between the question and the answer.
-func onTerminalAfter(t *testing.T, meanwhile func(), answer string, args ...string) (code int, shown string) {
+func onTerminalAfter(t testing.TB, meanwhile func(), answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TERM=dumb")

@@ -110,7 +110,7 @@ func camel(name string) (text string) {
 	return text
 }
 
-func body(t *testing.T, url string) string {
+func body(t testing.TB, url string) string {
 	t.Helper()
 	resp, err := http.Get(url) //nolint:noctx // the test's server answers
 	if err != nil {
