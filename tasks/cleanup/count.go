@@ -156,13 +156,7 @@ func (t *countedTask) remarkReferences(ctx context.Context, j rules.Job) error {
 		references.Refusing = nil
 	}
 	for _, refusing := range references.Refusing {
-		text := "rows of " + refusing + " that refer to these by a foreign key keep them"
-		for _, k := range j.Table.Keeping() {
-			if k.Table.FullName() == refusing && !k.Table.CanSelect {
-				text += fmt.Sprintf("; how many is unknown: GRANT SELECT ON %s TO %s", refusing, t.Binder.Env.Catalog.Role)
-			}
-		}
-		table.remark(text)
+		table.remark("rows of " + refusing + " that refer to these by a foreign key keep them")
 	}
 	for _, statement := range references.Unindexed {
 		table.remark("each deleted row costs a scan of a table whose foreign key has no index: " + statement)
@@ -290,6 +284,9 @@ func (t *countedTask) record(ctx context.Context, set rules.Candidates, found pu
 		table.found[j.Relation] = 0
 	}
 	if set.ByKey {
+		for _, why := range set.Job.Estimates {
+			table.remark(why)
+		}
 		table.Cascaded += found.Rows
 		changed := t.found.deleted[table.Table] > 0 || t.found.tables.has(table.Table, ActionDelete)
 		if j.Set != nil && found.Rows > 0 && changed {

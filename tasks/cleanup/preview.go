@@ -248,17 +248,20 @@ func (r *results) task(task string) *SavedTask {
 	return p
 }
 
-// properties selects the rows and sizes that the catalog has for the relations $1, and whether the relations to
-// delete from ($2), or tables above them, have triggers or rules.
+// properties selects the rows and sizes that the catalog has for the relations $1, and whether the relations $2 to
+// delete from or to update, or tables above them, have triggers or rules for the command ($3, as in pg_trigger, and $4,
+// as in pg_rewrite): 2 if these may suppress the command, or would be bypassed by it, 1 if they only act besides,
+// otherwise null.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
   sum(pg_relation_size(c.oid))::bigint,
-  bool_or(name = ANY ($2) AND EXISTS (WITH RECURSIVE up (oid) AS (SELECT c.oid
+  max(CASE WHEN name = ANY ($2) THEN (WITH RECURSIVE up (oid) AS (SELECT c.oid
       UNION SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.oid)
-    SELECT FROM up WHERE EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = up.oid AND NOT t.tgisinternal
-      AND t.tgenabled IN ('O', 'A'))
-    OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = up.oid
-      AND w.ev_enabled IN ('O', 'A')))),
+    SELECT max(found.effect) FROM up, LATERAL (
+      SELECT CASE WHEN t.tgtype & 3 = 3 OR t.tgtype & 1 = 0 AND up.oid <> c.oid THEN 2 ELSE 1 END
+        FROM pg_trigger t WHERE t.tgrelid = up.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & $3 <> 0
+      UNION ALL SELECT CASE WHEN w.is_instead OR up.oid <> c.oid THEN 2 ELSE 1 END
+        FROM pg_rewrite w WHERE w.ev_class = up.oid AND c.relkind IN ('r', 'p') AND w.ev_enabled IN ('O', 'A') AND w.ev_type::text = $4) AS found (effect)) END),
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery())
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
@@ -285,14 +288,19 @@ func (x *counting) preview(ctx context.Context, a *Attempt) *SavedTask {
 // measure estimates the size of a table, what deleting the rows would free and, with undo, what would go to the trash.
 // A locked table gets no estimate.
 func (x *counting) measure(ctx context.Context, t *table, undo bool) {
-	var rows, bytes, heap *int64
-	var triggers, absent *bool
+	var rows, bytes, heap, triggers *int64
+	var absent *bool
+	event, command := 8, "4" // DELETE
+	if t.Action == ActionUpdate {
+		event, command = 16, "2"
+	}
 	err := pgx.BeginFunc(ctx, x.run.Database.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 			return err
 		}
 		relations := slices.Sorted(maps.Keys(t.found))
-		err := tx.QueryRow(ctx, properties, t.all(), relations).Scan(&rows, &bytes, &heap, &triggers, &absent)
+		err := tx.QueryRow(ctx, properties, t.all(), relations, event, command).
+			Scan(&rows, &bytes, &heap, &triggers, &absent)
 		if err != nil || rows == nil || *absent || t.of == nil || t.of.Location != "" {
 			return err
 		}
@@ -320,8 +328,12 @@ func (x *counting) measure(ctx context.Context, t *table, undo bool) {
 	if t.Action != ActionUpdate && t.RowsTotal > 0 {
 		t.Bytes = int64(float64(*bytes) * float64(t.Rows) / float64(t.RowsTotal))
 	}
-	if triggers != nil && *triggers {
-		t.remark("a trigger or rule of the table may keep rows, or change others")
+	switch {
+	case triggers == nil:
+	case *triggers > 1:
+		t.remark("an estimate: a trigger or rule of the table may keep rows, or change others")
+	default:
+		t.remark("a trigger or rule of the table may change other rows")
 	}
 }
 

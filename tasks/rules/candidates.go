@@ -49,6 +49,10 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 		if len(leaves) == 0 || hidden(i) || s.NoTIDs || t.Location != "" {
 			continue
 		}
+		var estimates []string
+		if j.Estimates != nil {
+			estimates = []string{"an estimate, as the number of rows of " + j.Table.NameIn(t.Schema) + " is"}
+		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
 		add := func(action string, where sqlexpr.Expr, set []purge.Assignment) {
 			if where.IsZero() {
@@ -65,8 +69,9 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 						Set:      set,
 						Key:      t.ShownKey(),
 					},
-					Table: t,
-					Rule:  rule,
+					Table:     t,
+					Rule:      rule,
+					Estimates: estimates,
 				})
 			}
 		}

@@ -113,7 +113,6 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	if c.plan.Task.Kind != Policy || step.Update != nil || step.childless() || c.cannotJoin() {
 		return sqlexpr.Expr{}
 	}
-	isHidden := func(t *campaign.Table) bool { return !t.CanSelect || !t.ShowsAllRows() || t.Location != "" }
 	going := slices.DeleteFunc(r.table.Going(), isHidden)
 	isCircular := slices.ContainsFunc(going, func(t *campaign.Table) bool {
 		return slices.ContainsFunc(t.Cascades, func(k *campaign.Cascade) bool {
@@ -139,6 +138,9 @@ func (c *compiler) refused(step Step, r row) sqlexpr.Expr {
 	}
 	return condition
 }
+
+// isHidden reports whether conditions cannot tell all rows of a table.
+func isHidden(t *campaign.Table) bool { return !t.CanSelect || !t.ShowsAllRows() || t.Location != "" }
 
 // refusedBelow is the condition that one of the refusing keys prevents deleting r, or a row that would be deleted with
 // r, because of a row that would remain. It follows the keys from row to row, since they may lead from a table back to

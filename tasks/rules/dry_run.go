@@ -172,6 +172,11 @@ func (c *compiler) estimates(step Step) (why []string) {
 	if slices.ContainsFunc(step.Rules, func(r Rule) bool { return slices.Contains(r, Part(Unreferenced{})) }) {
 		keys = append(keys, c.table.KeysTo()...)
 	}
+	for _, k := range c.table.Keeping() {
+		if isHidden(k.Table) && step.Update == nil && !step.childless() {
+			why = append(why, c.keptUnseen(k.Table))
+		}
+	}
 	for _, k := range keys {
 		reads = append(reads, tableColumns{k.Table, k.Columns})
 	}
@@ -192,6 +197,15 @@ func (c *compiler) estimates(step Step) (why []string) {
 		}
 	}
 	return why
+}
+
+// keptUnseen says that it is unknown how many rows a table that cannot be read keeps by foreign keys.
+func (c *compiler) keptUnseen(t *campaign.Table) string {
+	text := "an estimate: rows of " + t.FullName() + " that refer to these by a foreign key keep them; how many is unknown"
+	if !t.CanSelect {
+		text += fmt.Sprintf(": GRANT SELECT ON %s TO %s", t.FullName(), c.env.Catalog.Role)
+	}
+	return text
 }
 
 // depends reports whether a predecessor, compiled as p, changes what the task reads in a way that the dry run does
