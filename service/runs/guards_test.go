@@ -145,6 +145,28 @@ func TestGuardShare(t *testing.T) {
 			t.Errorf("%q, with %d rows left", got, left)
 		}
 	})
+	t.Run("restored rows", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		audits(db, 1, 40, "1 year")
+		audits(db, 41, 100, "1 day")
+		hour := time.Hour
+		for _, want := range []string{"", "", "share 51"} { // only the rows of the first run are restored
+			run := ended(t, m, runs.Request{Tasks: []string{"audit-trail"}, Undo: &hour})
+			if got := refusedIn(t, run, "audit-trail"); got != want {
+				t.Errorf("%q is refused, want %q", got, want)
+			}
+			if deletions := db.Int("SELECT count(*) FROM cleanupd.deletion"); deletions > 1 {
+				db.Do("UPDATE XtkAudit SET tsChanged = '2000-01-01' WHERE iAuditId BETWEEN 41 AND 61")
+				continue
+			}
+			back, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			watch(t, m, back.ID)
+		}
+	})
 	t.Run("statistics of before", func(t *testing.T) {
 		suite.Only(t, suite.Long)
 		db := database(t)

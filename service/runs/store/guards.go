@@ -171,12 +171,15 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 }
 
 // readDeletions includes runs that have not ended. Recent rows exclude runs in which the share guard was accepted for
-// the table.
+// the table, and no rows count that were restored, unless some of their run's may have been restored into another schema.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
 		`WITH deleted AS (
-		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, is_typical, EXISTS (SELECT FROM cleanupd.run r
+		  SELECT t.table_name, t.start_time, t.rows_deleted - LEAST(t.rows_deleted, COALESCE((SELECT sum(rows_restored)
+		      FROM cleanupd.trash b WHERE b.run_id = t.run_id AND b.root = t.table_name AND NOT EXISTS (
+		        SELECT FROM cleanupd.run r WHERE r.restore ->> 'run' = t.run_id::text AND r.restore ->> 'into' <> '')), 0))
+		    AS rows_deleted, t.rows_updated, is_typical, EXISTS (SELECT FROM cleanupd.run r
 		    WHERE r.id = t.run_id
 		    AND r.accepted_guards @> jsonb_build_array(jsonb_build_object('Guard', @share::text, 'Table',
 		    t.table_name))) AS accepted
