@@ -108,12 +108,3 @@ func TestAdopt(t *testing.T) {
 		t.Error("a delivery is purged here alone, though its mid-sourcing server is configured")
 	}
 }
-
-// The warning that the service has no name says what a database that it already serves needs.
-func TestServiceWithoutAName(t *testing.T) {
-	t.Parallel()
-	r := startServer(t, "--database-url", pgtest.Empty(t).URL())
-	if found := r.log.wait(t.Context(), "--instance NAME, .*run (cleanupd adopt)"); len(found) != 2 {
-		t.Errorf("%q", found)
-	}
-}

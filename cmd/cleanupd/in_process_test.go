@@ -5,10 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -19,85 +17,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
-
-// A command with --database-url needs no server: it creates the schema, stores policies, deletes what a preview showed,
-// and records its user in the audit. A usage error changes nothing, and read-only commands create nothing.
-func TestWithoutServer(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Empty(t)
-	db.Do(`CREATE TABLE login (id int PRIMARY KEY, at timestamptz);
-		INSERT INTO login SELECT i, now() - i * interval '1 day' FROM generate_series(1, 100) i`)
-	file := filepath.Join(t.TempDir(), "policies.yaml")
-	if err := os.WriteFile(file, []byte("policies:\n- name: logins\n  table: login\n  enabled: true\n"+
-		"  olderThan: {column: at, days: 90}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	do := func(code int, command string, patterns ...string) string {
-		t.Helper()
-		got, out, errs := cleanupd(t, append(strings.Fields(command), "--database-url", db.URL())...)
-		for _, pattern := range patterns {
-			if !regexp.MustCompile(pattern).MatchString(out + errs) {
-				t.Errorf("%s: %s is not in\n%s%s", command, pattern, out, errs)
-			}
-		}
-		if got != code {
-			t.Errorf("%s: status %d, not %d:\n%s%s", command, got, code, out, errs)
-		}
-		return out + errs
-	}
-	do(2, "run --max-duration -1s", "greater than 0")
-	do(2, "run --detach", "either --detach or --database-url")
-	do(1, "runs", "no service has run on this database yet")
-	do(2, "runs --server 127.0.0.1:1", "either a server, .* or --database-url")
-	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
-	if err := os.WriteFile(wrong, []byte("name: logins\ntable: login\nolderThan:\n  column: att\n  days: 90\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
-	const mistake = `wrong.yaml:4: policy logins: olderThan.column: .*att`
-	do(2, "policies apply "+wrong+" --yes", mistake)
-	do(2, "policies set -f "+wrong, mistake)
-	if db.Int("SELECT count(*) FROM pg_namespace WHERE nspname = 'cleanupd'") != 0 {
-		t.Error("a usage error, a mistake in a file, or a look at what is stored, created the schema")
-	}
-	do(0, "policies apply "+file+" --yes", "Created the schema cleanupd in the database "+db.Name)
-	dryRun := do(0, "run --dry-run", "rows would be deleted|would delete|11")
-	if strings.Contains(dryRun, "Created the schema") {
-		t.Error("the schema was created twice")
-	}
-	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(dryRun)
-	if id == nil {
-		t.Fatal(dryRun)
-	}
-	there := " --database-url '?" + regexp.QuoteMeta(db.URL()) + "'?\n"
-	do(0, "tables --suggest", "# +cleanupd policies apply FILE"+there, "# +cleanupd run --preview"+there)
-	do(0, "guards set minRows=1 maxSharePercent=1")
-	do(0, "run --dry-run", "To accept it: cleanupd run --plan .* --accept-guard 'share,.*'"+there)
-	do(0, "guards set minRows=1000")
-	do(0, "run --plan "+id[1], "logins +succeeded +11 ")
-	if left := db.Int("SELECT count(*) FROM login"); left != 89 {
-		t.Errorf("%d rows are left, not 89", left)
-	}
-	do(0, "runs", "succeeded")
-	do(0, "audit", `\S+@\S+ .*SetPolicy`, `\S+@\S+ .*RunCleanup`)
-}
-
-// The URL of a database is shown without its password.
-func TestWithoutServerHidesPassword(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	u, err := url.Parse(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := u.Query()
-	query.Set("password", planted)
-	u.RawQuery = query.Encode()
-	code, out, errs := cleanupd(t, "run", "--task", "sessions", "--database-url", u.String())
-	if code != 0 || strings.Contains(out+errs, planted) {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
-}
 
 // An error says why a connection was refused, without the attempt with TLS that preceded it.
 func TestRefusedConnection(t *testing.T) {
@@ -225,26 +144,5 @@ func TestWithoutServerContinues(t *testing.T) {
 	third, log := program("run", "--task", "sessions")
 	if _ = third.Wait(); third.ProcessState.ExitCode() != 1 || notified.Load() != 1 {
 		t.Errorf("%d, %d notifications: %s", third.ProcessState.ExitCode(), notified.Load(), log)
-	}
-}
-
-// An interrupted dry run does not keep other runs from starting.
-func TestWithoutServerCancelsInterruptedDryRuns(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	dryRun := func() (int, string) {
-		code, out, errs := cleanupd(t, "run", "--dry-run", "--task", "sessions", "--database-url", db.URL())
-		return code, out + errs
-	}
-	for range 2 {
-		if code, shown := dryRun(); code != 0 {
-			t.Fatalf("%d %s", code, shown)
-		}
-	}
-	db.Do(`UPDATE cleanupd.run SET slot = n.slot, state = 'RUNNING', end_time = NULL, replica = '',
-			lease_until = clock_timestamp()
-		FROM (SELECT id, row_number() OVER () AS slot FROM cleanupd.run) AS n WHERE n.id = run.id`)
-	if code, shown := dryRun(); code != 0 || strings.Count(shown, "Cancelled the dry run ") != 2 {
-		t.Errorf("%d %s", code, shown)
 	}
 }

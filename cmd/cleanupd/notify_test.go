@@ -62,40 +62,6 @@ func TestNotifyTest(t *testing.T) {
 	}
 }
 
-// In both commands, a mistake in the flags of notifications is a usage error that quotes no secret.
-func TestNotifyMistakes(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"--notify http://db.example/PLANTED": "URL 1: db.example: notifications are sent only over TLS",
-		"--notify https://h.example/PLANTED --notify smtp://u:PLANTED@h.example": "URL 2: h.example: to must be " +
-			"an e-mail address",
-		"--notify https://h.example/PLANTED --notify https://h.example/PLANTED": "is given twice",
-		"--notify https://h.example/PLANTED --notify-secret-file /no/such/file": "--notify-secret-file: open " +
-			"/no/such/file",
-		"--notify https://h.example/PLANTED --notify-ca /no/such/file": "--notify-ca: open /no/such/file",
-		"--notify-secret-file /no/such/file":                           "need --notify",
-		"--notify PLANTED": "URL 1: this is not https://HOST/PATH or " +
-			"smtp://HOST?to=ADDRESS",
-		"--notify smtps://u:PLANTED@h.example?to=ann@example.com&password-file=PLANTED": "password-file needs a user " +
-			"without a password",
-	} {
-		for _, command := range []string{"serve --database-url postgres://h/d", "notify test"} {
-			code, out, errs := cleanupd(t, append(strings.Fields(command), strings.Fields(args)...)...)
-			if code != 2 || !strings.Contains(errs, want) || strings.Contains(out+errs, planted) {
-				t.Errorf("%s %s: %d %s %s", command, args, code, out, errs)
-			}
-		}
-	}
-	if code, _, errs := cleanupd(t, "notify", "test"); code != 2 || !strings.Contains(errs, "--notify is required") {
-		t.Errorf("without a target: %d %s", code, errs)
-	}
-	code, _, errs := cleanupd(t, "serve", "--database-url", "postgres://h/d", "--notify-retained-rows", "-1")
-	if code != 2 ||
-		!strings.Contains(errs, "--notify-retained-rows and --notify-retained-tables must be 0 or more, not -1") {
-		t.Errorf("a negative bound: %d %s", code, errs)
-	}
-}
-
 // If a server is killed after a receiver got an event, but before the event is stored as sent, the next server sends it
 // again with the same id. The logs of both contain no secrets.
 func TestNotificationOfAKilledServer(t *testing.T) {

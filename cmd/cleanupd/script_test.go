@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,15 +15,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
 // Each transcript in testdata/script has commands and what they print. Besides testscript's own commands there are:
@@ -34,7 +39,8 @@ import (
 //	let NAME QUERY                 sets a variable to them
 //	until QUERY                    waits until a query returns a number other than 0
 //	hold STATEMENT, release        begins a transaction that holds locks, and ends it
-//	serve [FLAGS]                  starts a server of $DB; its addresses are $SERVER and $HTTP
+//	certificates [NAME]            makes $CA, of it $CERT and $KEY of a server, and $NAME_CERT and $NAME_KEY of a client
+//	serve [FLAGS]                  starts a server, of $DB unless --config is given; $SERVER and $HTTP are its HOST:PORTs
 //	shutdown                       ends the server, as SIGTERM does
 //	log PATTERN                    waits until the server's log matches
 //	get URL                        prints what is there
@@ -47,12 +53,14 @@ import (
 //	keep NAME PATTERN              sets a variable to the part of stdout that is in the pattern's parentheses
 //	id NAME                        sets a variable to the first id in stdout
 //	ids IDS                        compares the ids in stdout
-//	json PATH TEXT                 compares values in stdout, which is JSON; * in the path is each element of a list
+//	json PATH TEXT                 compares values in stdout, which is JSON; in a list, the path names an element by its
+//	                               index, those that have a field as FIELD=VALUE, and all as *
 //	lines N                        compares the number of lines of stdout
 //	mask                           replaces what differs from run to run in stdout, before cmp (see volatile)
 //
 // In SQL ${NAME} is replaced by a variable. With a server, cleanupd has --server $SERVER unless the arguments name a
-// server, a database or a context. It runs in this process, unless the script sets variables that it reads.
+// server, a database or a context. It runs in this process, unless the script sets variables for it.
+// No command may print PLANTED, which is part of every secret.
 // go test -run TestScripts -update writes files of transcripts with which cmp compares.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -125,8 +133,20 @@ var scriptCommands = map[string]func(s *script, ts *testscript.TestScript, neg b
 		s.held = s.db.Hold(statements(ts, args[0]))
 	},
 	"release": func(s *script, ts *testscript.TestScript, _ bool, _ []string) { ts.Check(s.held.Rollback(s.Context())) },
+	"certificates": func(s *script, ts *testscript.TestScript, _ bool, args []string) {
+		ca := testca.New(s)
+		cert, key := ca.Files(ca.Server())
+		ts.Setenv("CA", ca.File())
+		ts.Setenv("CERT", cert)
+		ts.Setenv("KEY", key)
+		for _, name := range args {
+			cert, key := ca.Files(ca.Client(name))
+			ts.Setenv(name+"_CERT", cert)
+			ts.Setenv(name+"_KEY", key)
+		}
+	},
 	"serve": func(s *script, ts *testscript.TestScript, _ bool, args []string) {
-		if s.db != nil && !slices.Contains(args, "--database-url") {
+		if !slices.Contains(args, "--database-url") && !slices.Contains(args, "--config") {
 			args = append([]string{"--database-url", s.db.URL()}, args...)
 		}
 		s.server = startServer(s, args...)
@@ -134,7 +154,7 @@ var scriptCommands = map[string]func(s *script, ts *testscript.TestScript, neg b
 			ts.Fatalf("the server does not start: %s", s.server.log)
 		}
 		ts.Setenv("SERVER", strings.Replace(s.server.grpc, "[::]", "127.0.0.1", 1))
-		ts.Setenv("HTTP", s.server.http)
+		ts.Setenv("HTTP", strings.TrimPrefix(s.server.http, "http://"))
 	},
 	"shutdown": func(s *script, ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Check(s.server.cmd.Process.Signal(syscall.SIGTERM))
@@ -148,7 +168,11 @@ var scriptCommands = map[string]func(s *script, ts *testscript.TestScript, neg b
 		_, _ = fmt.Fprintln(ts.Stdout(), found)
 	},
 	"get": func(s *script, ts *testscript.TestScript, _ bool, args []string) {
-		_, _ = fmt.Fprint(ts.Stdout(), body(s, args[0]))
+		response, err := http.Get(args[0])
+		ts.Check(err)
+		defer func() { _ = response.Body.Close() }()
+		_, err = io.Copy(ts.Stdout(), response.Body)
+		ts.Check(err)
 	},
 	"cleanupd": func(s *script, ts *testscript.TestScript, neg bool, args []string) {
 		s.cleanupd(ts, wanted(neg), args)
@@ -156,8 +180,7 @@ var scriptCommands = map[string]func(s *script, ts *testscript.TestScript, neg b
 	"answer": func(s *script, ts *testscript.TestScript, neg bool, args []string) {
 		answer := args[0]
 		args, texts := cutTexts(args[1:])
-		args, _ = s.arguments(ts, args)
-		code, shown := onTerminal(s, answer, atFiles(ts, args)...)
+		code, shown := onTerminal(s, answer, atFiles(ts, withServer(ts, args))...)
 		_, _ = fmt.Fprint(ts.Stdout(), shown)
 		check(ts, code, wanted(neg), shown, texts)
 	},
@@ -169,7 +192,7 @@ var scriptCommands = map[string]func(s *script, ts *testscript.TestScript, neg b
 		s.cleanupd(ts, want, args[2:])
 	},
 	"->": func(_ *script, ts *testscript.TestScript, _ bool, args []string) {
-		has(ts, ts.ReadFile("stdout")+ts.ReadFile("stderr"), args)
+		prints(ts, ts.ReadFile("stdout")+ts.ReadFile("stderr"), args)
 	},
 	"keep": func(_ *script, ts *testscript.TestScript, _ bool, args []string) { keep(ts, args[0], args[1]) },
 	"id": func(_ *script, ts *testscript.TestScript, _ bool, args []string) {
@@ -211,9 +234,9 @@ func wanted(neg bool) int {
 // cleanupd runs the program and returns what it prints.
 func (s *script) cleanupd(ts *testscript.TestScript, want int, args []string) (stdout, stderr string) {
 	args, texts := cutTexts(args)
+	args = withServer(ts, args)
 	code := 0
-	args, reads := s.arguments(ts, args)
-	if reads {
+	if slices.ContainsFunc(variables(), func(name string) bool { return ts.Getenv(name) != "" }) {
 		err := ts.Exec("cleanupd", args...)
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			code = exit.ExitCode()
@@ -249,10 +272,13 @@ func check(ts *testscript.TestScript, code, want int, printed string, texts []st
 	if code != want {
 		ts.Fatalf("exit status %d, want %d", code, want)
 	}
-	has(ts, printed, texts)
+	prints(ts, printed, texts)
+	if strings.Contains(printed, planted) {
+		ts.Fatalf("it prints a secret")
+	}
 }
 
-func has(ts *testscript.TestScript, printed string, texts []string) {
+func prints(ts *testscript.TestScript, printed string, texts []string) {
 	for _, text := range texts {
 		if !strings.Contains(printed, text) {
 			ts.Fatalf("it does not print %q", text)
@@ -271,26 +297,29 @@ func atFiles(ts *testscript.TestScript, args []string) (all []string) {
 	return all
 }
 
-// arguments adds the server to those of a command that speaks with one, and reports whether the command reads variables
-// that the script sets.
-func (s *script) arguments(ts *testscript.TestScript, args []string) (all []string, reads bool) {
+// withServer adds the server to the arguments of a command that speaks with one.
+func withServer(ts *testscript.TestScript, args []string) []string {
 	cmd, _, err := newRoot().Find(args)
-	if err != nil {
-		return args, false
-	}
-	reads = ts.Getenv("XDG_CONFIG_HOME") != ""
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		reads = reads || ts.Getenv("CLEANUPD_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))) != ""
-	})
 	named := slices.ContainsFunc(args, func(arg string) bool {
 		name, _, _ := strings.Cut(arg, "=")
 		return slices.Contains([]string{"--server", "--database-url", "--context"}, name)
 	})
-	if server := ts.Getenv("SERVER"); server != "" && !named && cmd.Flag("server") != nil {
-		args = append(slices.Clone(args), "--server", server)
+	if server := ts.Getenv("SERVER"); server != "" && !named && err == nil && cmd.Flag("server") != nil {
+		return append(slices.Clone(args), "--server", server)
 	}
-	return args, reads
+	return args
 }
+
+// variables returns the names of those that the program reads.
+var variables = sync.OnceValue(func() []string {
+	names := []string{"XDG_CONFIG_HOME"}
+	commands(newRoot(), func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			names = append(names, "CLEANUPD_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+		})
+	})
+	return names
+})
 
 // value returns the rows of a query.
 func (s *script) value(query string) string {
@@ -340,13 +369,20 @@ func inJSON(value any, path []string) (texts []string) {
 		}
 	case []any:
 		for i, element := range v {
-			if len(path) > 0 && (path[0] == "*" || path[0] == strconv.Itoa(i)) {
+			if len(path) > 0 && (path[0] == "*" || path[0] == strconv.Itoa(i) || has(element, path[0])) {
 				texts = append(texts, inJSON(element, path[1:])...)
 			}
 		}
 		return texts
 	}
 	return []string{fmt.Sprint(value)}
+}
+
+// has reports whether an object has a field and value, as in "name=value".
+func has(object any, field string) bool {
+	name, value, _ := strings.Cut(field, "=")
+	fields, _ := object.(map[string]any)
+	return fields[name] == any(value)
 }
 
 // shop returns a database without Campaign's tables.

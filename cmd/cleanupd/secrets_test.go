@@ -1,10 +1,14 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +18,17 @@ import (
 
 // planted is part of every secret and of every row.
 const planted = "PLANTED"
+
+func tokenFile(t *testing.T, role, secret string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(
+		path, fmt.Appendf(nil, "%s the-%[1]s %x\n", role, sha256.Sum256([]byte(secret))), 0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // withPassword returns the URL with a password, which the server does not require.
 func withPassword(t *testing.T, db *pgtest.DB, password string) string {
