@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -100,7 +101,7 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 			}
 			task := test.policy.Task()
 			c := cleanup.Config{Pool: db.Pool, NoCampaign: true, Pipeline: []rules.Task{task}}
-			f, err := insight.NewForecaster(t.Context(), c, rules.Holds{})
+			f, err := insight.NewForecaster(t.Context(), c, rules.Holds{}, time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}

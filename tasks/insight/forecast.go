@@ -34,47 +34,45 @@ type Due struct {
 	// dates.
 	Now    int64
 	PerDay [ForecastDays]int64
+	// NextRun is how many rows are obsolete at the time of the next run.
+	NextRun int64
 	// Dated is set if a date decides when rows become obsolete. Otherwise PerDay is 0 although there may be more rows.
 	Dated bool
 	// Why explains what is not known, or which rights a run lacks; empty otherwise.
 	Why string
 }
 
-// Within returns how many rows will be due after a period, including those that are due now.
-func (d Due) Within(period time.Duration) int64 {
-	rows := float64(d.Now)
-	for _, n := range d.PerDay {
-		share := min(period.Hours()/24, 1)
-		if share <= 0 {
-			break
-		}
-		rows += share * float64(n)
-		period -= 24 * time.Hour
-	}
-	return int64(rows)
-}
-
 // Forecaster makes forecasts for the tasks of a database, as the database was when the Forecaster was created.
 type Forecaster struct {
 	// Until is when counting ends. Tasks after that are left out.
 	Until time.Time
-	times []*cleanup.Run // a run for each reference time, a day apart
+	next  time.Time
+	times []*cleanup.Run // a run for each reference time: now, a day apart from it, and that of the next run
 }
 
-// NewForecaster reads the environment of a database.
-func NewForecaster(ctx context.Context, c cleanup.Config, holds rules.Holds) (*Forecaster, error) {
+// NewForecaster reads the environment of a database. next is when the next run begins; zero, or a time that has passed,
+// is now.
+func NewForecaster(ctx context.Context, c cleanup.Config, holds rules.Holds, next time.Time) (*Forecaster, error) {
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
 	}
 	c.DryRun = true // rows are counted without the rights to change tables
-	f := &Forecaster{Until: time.Now().Add(maxCounting)}
+	f := &Forecaster{Until: time.Now().Add(maxCounting), next: next}
 	first := cleanup.NewRun(ctx, c, cleanup.Discard{Held: holds}, c.Pool)
 	if err := first.Database.Refresh(ctx); err != nil {
 		return nil, err
 	}
+	var times []time.Time
 	for day := range ForecastDays + 1 {
+		times = append(times, c.Now.Add(time.Duration(day)*24*time.Hour))
+	}
+	if next.After(c.Now) && next.Before(times[ForecastDays]) {
+		times = append(times, next)
+		slices.SortFunc(times, time.Time.Compare)
+	}
+	for _, at := range times {
 		later := c
-		later.Now = c.Now.Add(time.Duration(day) * 24 * time.Hour)
+		later.Now = at
 		r := cleanup.NewRun(ctx, later, cleanup.Discard{Held: holds}, c.Pool)
 		r.Database.Env = first.Database.Env
 		r.Database.Env.Now = later.Now
@@ -112,7 +110,7 @@ func (f *Forecaster) Task(ctx context.Context, t rules.Task) (Due, error) {
 			return Due{Task: t.Name, Why: leftOut}, nil
 		}
 		d.Dated = d.Dated || q.dated
-		counts, exact, why, err := q.count(ctx, f.times[0].Database.Engine)
+		counts, exact, why, err := q.count(ctx, f.times[0].Database.Engine, len(f.times))
 		if err != nil {
 			return d, err
 		}
@@ -121,8 +119,14 @@ func (f *Forecaster) Task(ctx context.Context, t rules.Task) (Due, error) {
 		}
 		d.Exact = d.Exact && exact
 		d.Now += counts[0]
-		for day := range ForecastDays {
-			d.PerDay[day] += counts[day+1]
+		for i, r := range f.times {
+			at := r.Config.Now
+			if i == 0 || !at.After(f.next) {
+				d.NextRun += counts[i]
+			}
+			if i > 0 {
+				d.PerDay[(at.Sub(f.Now())-1)/(24*time.Hour)] += counts[i]
+			}
 		}
 	}
 	return d, nil
@@ -221,11 +225,12 @@ func (q *question) add(time int, c rules.Candidates) {
 	q.rows, q.times = append(q.rows, rows), append(q.times, time)
 }
 
-// count returns how many rows match now, and how many more on each day. exact is false if only a sample was read.
-// why says why the numbers are not known.
+// count returns how many rows match at the first of some times, and how many more at each later one. exact is false if
+// only a sample was read. why says why the numbers are not known.
 func (q *question) count(
-	ctx context.Context, e *purge.Engine,
-) (counts [ForecastDays + 1]int64, exact bool, why string, err error) {
+	ctx context.Context, e *purge.Engine, times int,
+) (counts []int64, exact bool, why string, err error) {
+	counts = make([]int64, times)
 	limited := *e
 	limited.StatementTimeout = maxQuestion
 	begun := time.Now()
@@ -242,7 +247,7 @@ func (q *question) count(
 		return counts, true, unknown(err), ifLost(ctx, err)
 	}
 	sampled, err := limited.SampleCandidates(ctx, q.name, q.relation, q.rows, sampleBlocks)
-	counts = [ForecastDays + 1]int64{}
+	clear(counts)
 	for i, rows := range sampled {
 		counts[q.times[i]] = rows
 	}

@@ -19,7 +19,7 @@ import (
 
 func newForecaster(t *testing.T, db *pgtest.DB) *insight.Forecaster {
 	t.Helper()
-	f, err := insight.NewForecaster(t.Context(), cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}, rules.Holds{})
+	f, err := insight.NewForecaster(t.Context(), cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}, rules.Holds{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +77,14 @@ func TestNightsOfAYear(t *testing.T) {
 		default:
 			continue
 		}
+		within := due.Now
 		for day := range insight.ForecastDays {
+			within += due.PerDay[day]
 			at := f.Now().Add(time.Duration(day+1) * 24 * time.Hour)
 			actual := db.Int(
 				fmt.Sprintf("SELECT count(*) FROM %s WHERE %s < $1::timestamptz - interval '%d days'", table, column,
 					delay),
 				at)
-			within := due.Within(time.Duration(day+1) * 24 * time.Hour)
 			if math.Abs(float64(within-actual)) > 0.2*float64(actual) || actual == 0 {
 				t.Errorf("%s, day %d: %d rows, forecast %d", task.Name, day, actual, within)
 			}
@@ -130,11 +131,34 @@ func TestKeptRowsAreNotDue(t *testing.T) {
 		Name: "customers", Table: "customer", Enabled: true, OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)},
 	}
 	c := cleanup.Config{Pool: db.Pool, Pipeline: []rules.Task{p.Task()}, NoCampaign: true}
-	f, err := insight.NewForecaster(t.Context(), c, rules.Holds{})
+	f, err := insight.NewForecaster(t.Context(), c, rules.Holds{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if due, err := f.Task(t.Context(), p.Task()); err != nil || due.Now != 7 || !due.Exact {
 		t.Errorf("%+v, %v; want 7 rows, since purchases keep the others", due, err)
+	}
+}
+
+// The number of the next run is counted at its time, and is part of its day's.
+func TestNextRunIsCounted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE event (at timestamptz);
+		INSERT INTO event SELECT now() - interval '30 days' + i * interval '1 hour' FROM generate_series(-9, 100) i`)
+	p := policy.Policy{
+		Name: "events", Table: "event", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+	}
+	c := cleanup.Config{Pool: db.Pool, Pipeline: []rules.Task{p.Task()}, NoCampaign: true}
+	for hours, want := range map[int]int64{-1: 10, 0: 10, 7: 16, 24: 33, 30: 39, 24 * 20: 110} {
+		next := time.Now().Add(time.Duration(hours)*time.Hour - time.Minute)
+		f, err := insight.NewForecaster(t.Context(), c, rules.Holds{}, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		due, err := f.Task(t.Context(), p.Task())
+		if err != nil || due.NextRun != want || due.Now != 10 || due.PerDay[0] != 24 || due.PerDay[1] != 24 {
+			t.Errorf("in %d hours: %+v, %v; want %d", hours, due, err, want)
+		}
 	}
 }

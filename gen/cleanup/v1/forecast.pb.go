@@ -96,7 +96,8 @@ const (
 	ForecastBound_FORECAST_BOUND_FAILING ForecastBound = 4
 	// Runs do not reach the task, because another one fails: `failing_task`.
 	ForecastBound_FORECAST_BOUND_NOT_REACHED ForecastBound = 5
-	// No run is scheduled, and none has ended in the last two days. Whether runs keep up is then not known.
+	// The task is a disabled policy, or no run is scheduled and none has ended in the last two days. Whether runs keep up
+	// is then not known.
 	ForecastBound_FORECAST_BOUND_NOT_SCHEDULED ForecastBound = 6
 )
 
@@ -280,7 +281,8 @@ type TaskForecast struct {
 	// Rows that become obsolete on each of the next 14 days, by their dates. Empty if that is not known, or if no date
 	// decides it: then other changes make rows obsolete.
 	DuePerDay []int64 `protobuf:"varint,3,rep,packed,name=due_per_day,json=duePerDay,proto3" json:"due_per_day,omitempty"`
-	// Rows that the next run of the schedule will find; those of `due_now` without a schedule. Absent if not known.
+	// Rows that the next run of the schedule will find, counted at its time; those of `due_now` without a schedule; 0 for
+	// a disabled policy. Absent if not known.
 	DueNextRun *int64 `protobuf:"varint,4,opt,name=due_next_run,json=dueNextRun,proto3,oneof" json:"due_next_run,omitempty"`
 	// Whether the rows were counted. If false, they were estimated from a sample of the tables.
 	Exact bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`

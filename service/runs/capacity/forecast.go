@@ -22,15 +22,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
-// maxForecastAge is how long a forecast is used before the next one is made.
+// maxForecastAge is how long a forecast is used before the next one is made, unless a run has ended since.
 const maxForecastAge = time.Minute
 
 type Task struct {
 	insight.Due
 	Outlook
-	// NextRun is how many rows the next run will find, and Took how long it is expected to take for them; 0 if unknown.
-	NextRun int64
-	Took    time.Duration
+	// Took is how long the next run is expected to work on the task; 0 if unknown.
+	Took time.Duration
 }
 
 // Forecast says whether runs keep up, and when sequences reach their limits.
@@ -57,12 +56,16 @@ type Forecaster struct {
 	last *Forecast
 }
 
-// Forecast returns a forecast that is at most a minute old.
+// Forecast returns a forecast that is at most a minute old, and made after the last run ended.
 func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last != nil && time.Since(f.made) < maxForecastAge {
-		return f.last, nil
+		var ended bool
+		if err := f.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE end_time > $1)", f.last.Time).
+			Scan(&ended); err != nil || !ended {
+			return f.last, err
+		}
 	}
 	made, err := f.forecast(ctx)
 	if err == nil {
@@ -89,7 +92,11 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := insight.NewForecaster(ctx, config, holds)
+	next, scheduled := time.Time{}, plan.Enabled && plan.NextRunTime != nil
+	if scheduled {
+		next = *plan.NextRunTime
+	}
+	tasks, err := insight.NewForecaster(ctx, config, holds, next)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +118,16 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 			return nil, fmt.Errorf("forecast %s: %w", t.Name, err)
 		}
 		basis, isPolicy := proven[t.Name]
-		members = append(members, member{due, nights[t.Name], refusesAll || guarded && isPolicy && basis != t.Basis})
-	}
-	next := made.Time
-	scheduled := plan.Enabled && plan.NextRunTime != nil
-	if scheduled {
-		next = *plan.NextRunTime
+		if t.Disabled {
+			due.NextRun = 0
+		}
+		members = append(members, member{
+			due: due, nights: nights[t.Name], disabled: t.Disabled,
+			refused: refusesAll || guarded && isPolicy && basis != t.Basis,
+		})
 	}
 	for i, o := range judge(made.Time, members, plan.MaxDuration, scheduled) {
-		t := Task{Due: members[i].due, Outlook: o, NextRun: members[i].due.Within(next.Sub(made.Time))}
+		t := Task{Due: members[i].due, Outlook: o}
 		if o.Rate > 0 {
 			t.Took = time.Duration(float64(t.NextRun) / o.Rate * float64(time.Second))
 		}
@@ -268,7 +276,7 @@ const (
 	Locks       Bound = "LOCKS"        // tables or rows remained locked
 	Failing     Bound = "FAILING"      // the task failed, or was refused
 	NotReached  Bound = "NOT_REACHED"  // the run ended before the task, because another one failed
-	// NotScheduled means that no run is scheduled, and that none has started lately.
+	// NotScheduled means that the task is disabled, or that no run is scheduled and none has started lately.
 	NotScheduled Bound = "NOT_SCHEDULED"
 )
 
@@ -297,9 +305,10 @@ type Outlook struct {
 
 // member is a task of a pipeline with its past nights, newest first.
 type member struct {
-	due     insight.Due
-	nights  []Night
-	refused bool // guards refuse the task in the next scheduled run
+	due      insight.Due
+	nights   []Night
+	disabled bool
+	refused  bool // guards refuse the task in the next scheduled run
 }
 
 // judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means no
@@ -352,6 +361,9 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][insig
 	for night := range insight.ForecastDays {
 		seconds := budget.Seconds()
 		for i, m := range pipeline {
+			if m.disabled {
+				continue
+			}
 			if night > 0 {
 				backlog[i] += float64(m.due.PerDay[night-1])
 			}
@@ -379,6 +391,12 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 	if !m.due.Known {
 		return o
 	}
+	if m.disabled {
+		if m.hasWork() {
+			o.Bound = NotScheduled
+		}
+		return o
+	}
 	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 {
 		o.Bound, o.FailingTask = bound, m.nights[0].FailingTask
 		done, comes := m.usual(), m.arrivals()
@@ -394,7 +412,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 		o.Bound = NotScheduled
 		return o
 	}
-	if m.refused && m.due.Now > 0 {
+	if m.refused && m.hasWork() {
 		o.Trend, o.Bound = FallingBehind, Failing
 		return o
 	}

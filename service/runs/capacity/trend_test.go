@@ -178,6 +178,8 @@ func TestNothingIsScheduled(t *testing.T) {
 		"run by hand":      {member{due: work, nights: run(1)}, false, InBalance, ""},
 		"scheduled":        {member{due: work}, true, InBalance, ""},
 		"refused":          {member{due: insight.Due{Known: true, Now: 1}, refused: true}, true, FallingBehind, Failing},
+		"refused later":    {member{due: work, refused: true}, true, FallingBehind, Failing},
+		"disabled":         {member{due: work, disabled: true, refused: true, nights: run(1)}, true, Unknown, NotScheduled},
 		"nothing to do":    {member{due: known}, false, InBalance, ""},
 		"obsolete already": {member{due: insight.Due{Known: true, Now: 1}}, false, Unknown, NotScheduled},
 	} {

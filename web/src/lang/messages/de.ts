@@ -70,8 +70,7 @@ export const messages: Record<string, string> = {
   RESULT_ROWS_LOCKED: '{rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt',
   RESULT_ROWS_SUPPRESSED:
     '{rows} veraltete {rows|Zeile wird|Zeilen werden} von einem Trigger oder einer Regel erhalten',
-  RESULT_ROWS_DEPENDENT:
-    '{rows} veraltete {rows|Zeile hängt|Zeilen hängen} von Zeilen ab, die auf sie verweisen',
+  RESULT_ROWS_DEPENDENT: '{rows} veraltete {rows|Zeile hängt|Zeilen hängen} von Zeilen ab, die auf sie verweisen',
   RESULT_ROWS_ON_HOLD: '{rows} veraltete {rows|Zeile ist|Zeilen sind} gesperrt',
   RESULT_TABLES_UNFINISHED: '{tables} {tables|Tabelle konnte|Tabellen konnten} nicht fertig bearbeitet werden',
   RESULT_VACUUM_FAILED: 'VACUUM oder ANALYZE schlug bei {tables} {tables|Tabelle|Tabellen} fehl',
