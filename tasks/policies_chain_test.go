@@ -164,6 +164,14 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 				},
 				oldCustomers,
 			},
+			estimates: []string{"policy/a", oldCustomers.TaskName()},
+		},
+		"rows that a foreign key and one of rows that it deletes change": {
+			setUp: `ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE;
+				ALTER TABLE line ADD FOREIGN KEY (purchase) REFERENCES purchase ON DELETE SET NULL,
+					ADD customer int REFERENCES customer ON DELETE SET NULL;
+				UPDATE line SET customer = (SELECT customer FROM purchase WHERE id = purchase)`,
+			policies:  []policy.Policy{oldCustomers},
 			estimates: []string{oldCustomers.TaskName()},
 		},
 		"rows that foreign keys of one policy change": {

@@ -63,8 +63,16 @@ func (c *Cascade) Circular() bool {
 }
 
 // clearsItself reports whether keys change rows of the swept table when other rows of it are deleted.
-func (c *Cascade) clearsItself() bool {
-	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && k.Clears })
+func (c *Cascade) clearsItself() bool { return c != nil && c.Clearing(0) > 0 }
+
+// Clearing returns how many keys change rows of a table, given by its index.
+func (c *Cascade) Clearing(table int) (keys int) {
+	for _, k := range c.Keys {
+		if k.Child == table && k.Clears {
+			keys++
+		}
+	}
+	return keys
 }
 
 // nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.

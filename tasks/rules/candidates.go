@@ -51,7 +51,7 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 		}
 		var estimates []string
 		if j.Estimates != nil {
-			estimates = []string{"an estimate, as the number of rows of " + j.Table.NameIn(t.Schema) + " is"}
+			estimates = append(estimates, "an estimate, as the number of rows of "+j.Table.NameIn(t.Schema)+" is")
 		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
 		add := func(action string, where sqlexpr.Expr, set []purge.Assignment) {
@@ -77,6 +77,9 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 		}
 		if i > 0 {
 			add("deletes", s.Goes(i), nil)
+		}
+		if s.Cascade.Clearing(i) > 1 {
+			estimates = append(estimates, "an estimate: a run counts a row once for each foreign key that changes it")
 		}
 		add("changes", s.Changes(i), []purge.Assignment{})
 	}
