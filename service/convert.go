@@ -78,6 +78,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		RowsCascaded:             t.RowsCascaded,
 		RowsRestored:             t.RowsRestored,
 		RowsExisting:             t.RowsExisting,
+		UndoExpireTime:           timestamp(t.UndoExpireTime),
 		TablesDropped:            t.TablesDropped,
 		PartitionsRemoved:        t.PartitionsRemoved,
 		Batches:                  t.Batches,

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
@@ -28,6 +29,14 @@ func TestTrash(t *testing.T) {
 		return run
 	}
 	first := run(72 * time.Hour)
+	// undone is when the trash of a task of the first run expires, as GetRun says.
+	undone := func() *timestamppb.Timestamp {
+		got, err := s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: first.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resultOf(got.GetRun(), "sessions").GetUndoExpireTime()
+	}
 	list, err := s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{RunId: first.GetId()})
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +49,10 @@ func TestTrash(t *testing.T) {
 		e.GetKind() != cleanupv1.TrashKind_TRASH_KIND_ROWS || e.GetRunId() != first.GetId() ||
 		e.GetExpireTime().AsTime().Before(first.GetEndTime().AsTime().Add(71*time.Hour)) {
 		t.Errorf("the entry is %v", e)
+	}
+	ended := resultOf(first, "sessions").GetUndoExpireTime()
+	if want := e.GetExpireTime(); !ended.AsTime().Equal(want.AsTime()) || !undone().AsTime().Equal(want.AsTime()) {
+		t.Errorf("the result says that it can be undone until %v, and later until %v; want %v", ended, undone(), want)
 	}
 	restore := func(req *cleanupv1.RestoreTrashRequest) *cleanupv1.Run {
 		t.Helper()
@@ -91,11 +104,16 @@ func TestTrash(t *testing.T) {
 	if r := back.GetResults()[0]; r.GetRowsRestored() != 2 || r.GetDetail() != exists {
 		t.Errorf("the third restore is %v, want 2 rows, and one that exists", back)
 	}
-	run(0)         // keeps nothing
-	run(time.Hour) // has nothing to keep
+	run(0) // keeps nothing
+	if until := resultOf(run(time.Hour), "sessions").GetUndoExpireTime(); until != nil {
+		t.Errorf("a run that had nothing to keep can be undone until %v", until)
+	}
 	if out, err := s.PurgeTrash(t.Context(), &cleanupv1.PurgeTrashRequest{RunId: first.GetId()}); err != nil ||
 		out.GetRows() != 1 || out.GetEntries() != 1 {
 		t.Errorf("purging the rest: %v, %v", out, err)
+	}
+	if until := undone(); until != nil {
+		t.Errorf("what is gone for good can be undone until %v", until)
 	}
 	if list, err = s.ListTrash(t.Context(), &cleanupv1.ListTrashRequest{}); err != nil || len(list.GetEntries()) > 0 {
 		t.Errorf("the trash has %v, %v; want nothing", list, err)

@@ -159,6 +159,9 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o outcom
 		}
 		events = append(events, warnings...)
 	}
+	if err := store.CloseTrash(ctx, tx, e.RunID); err != nil {
+		return nil, err
+	}
 	run, err := store.GetRun(ctx, tx, e.RunID)
 	if err != nil {
 		return nil, err

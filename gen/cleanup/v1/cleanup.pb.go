@@ -963,9 +963,12 @@ type TaskResult struct {
 	// Rows that a restore left in the trash, because rows with the same keys exist again.
 	RowsExisting int64 `protobuf:"varint,27,opt,name=rows_existing,json=rowsExisting,proto3" json:"rows_existing,omitempty"`
 	// In a dry run with `undo`: an estimate of the bytes that the trash would need, the sum of those of `preview`.
-	TrashBytes    int64 `protobuf:"varint,28,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TrashBytes int64 `protobuf:"varint,28,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
+	// When the first of what the task deleted leaves the trash, and can no longer be restored. Absent if nothing of it is
+	// there, and before the run ends.
+	UndoExpireTime *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=undo_expire_time,json=undoExpireTime,proto3" json:"undo_expire_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TaskResult) Reset() {
@@ -1192,6 +1195,13 @@ func (x *TaskResult) GetTrashBytes() int64 {
 		return x.TrashBytes
 	}
 	return 0
+}
+
+func (x *TaskResult) GetUndoExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UndoExpireTime
+	}
+	return nil
 }
 
 // TablePreview predicts what a task would do to a table. A row counts once, at the first task that deletes it. The
@@ -3921,7 +3931,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04undo\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\x04undo\x12&\n" +
 	"\x0frestored_run_id\x18\x19 \x01(\tR\rrestoredRunId\x12\x1f\n" +
 	"\vtrash_bytes\x18\x1a \x01(\x03R\n" +
-	"trashBytes\"\xb6\t\n" +
+	"trashBytes\"\xfc\t\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -3957,7 +3967,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\rrows_restored\x18\x1a \x01(\x03R\frowsRestored\x12#\n" +
 	"\rrows_existing\x18\x1b \x01(\x03R\frowsExisting\x12\x1f\n" +
 	"\vtrash_bytes\x18\x1c \x01(\x03R\n" +
-	"trashBytes\x1a;\n" +
+	"trashBytes\x12D\n" +
+	"\x10undo_expire_time\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\x0eundoExpireTime\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x04\n" +
@@ -4357,92 +4368,93 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	11, // 19: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,  // 20: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
 	48, // 21: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,  // 22: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	51, // 23: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	51, // 24: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	53, // 25: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	51, // 26: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 27: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	15, // 28: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	17, // 29: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	18, // 30: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	19, // 31: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	20, // 32: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	9,  // 33: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,  // 34: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	16, // 35: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,  // 36: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	54, // 37: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
-	10, // 38: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 39: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	49, // 40: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	9,  // 41: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	7,  // 42: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
-	55, // 43: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	52, // 44: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	53, // 45: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	54, // 46: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
-	55, // 47: cleanup.v1.RunCleanupRequest.undo:type_name -> google.protobuf.Duration
-	13, // 48: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	13, // 49: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 50: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	8,  // 51: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,  // 52: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	51, // 53: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	51, // 54: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	9,  // 55: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	9,  // 56: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	54, // 57: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
-	9,  // 58: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
-	9,  // 59: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
-	9,  // 60: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
-	21, // 61: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	52, // 62: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 63: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 64: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 65: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	50, // 66: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
-	52, // 67: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	57, // 68: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	52, // 69: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	52, // 70: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	57, // 71: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	58, // 72: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	59, // 73: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	59, // 74: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	57, // 75: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	59, // 76: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	22, // 77: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	24, // 78: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	26, // 79: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	28, // 80: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	30, // 81: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	32, // 82: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	34, // 83: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	36, // 84: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	38, // 85: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	40, // 86: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	42, // 87: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	44, // 88: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	46, // 89: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	23, // 90: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	25, // 91: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	27, // 92: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	29, // 93: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	31, // 94: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	33, // 95: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	35, // 96: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	37, // 97: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	39, // 98: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	41, // 99: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	43, // 100: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	45, // 101: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	47, // 102: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	90, // [90:103] is the sub-list for method output_type
-	77, // [77:90] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	51, // 22: cleanup.v1.TaskResult.undo_expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 23: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	51, // 24: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	51, // 25: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	53, // 26: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	51, // 27: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 28: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	15, // 29: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	17, // 30: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	18, // 31: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	19, // 32: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	20, // 33: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	9,  // 34: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,  // 35: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	16, // 36: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,  // 37: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	54, // 38: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	10, // 39: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 40: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	49, // 41: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	9,  // 42: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	7,  // 43: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
+	55, // 44: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	52, // 45: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	53, // 46: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	54, // 47: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	55, // 48: cleanup.v1.RunCleanupRequest.undo:type_name -> google.protobuf.Duration
+	13, // 49: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	13, // 50: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 51: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	8,  // 52: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,  // 53: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	51, // 54: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	51, // 55: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	9,  // 56: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	9,  // 57: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	54, // 58: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	9,  // 59: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	9,  // 60: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	9,  // 61: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	21, // 62: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	52, // 63: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 64: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 65: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 66: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	50, // 67: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
+	52, // 68: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	57, // 69: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 70: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 71: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 72: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 73: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	59, // 74: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	59, // 75: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	57, // 76: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	59, // 77: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	22, // 78: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	24, // 79: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	26, // 80: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	28, // 81: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	30, // 82: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	32, // 83: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	34, // 84: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	36, // 85: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	38, // 86: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	40, // 87: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	42, // 88: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	44, // 89: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	46, // 90: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	23, // 91: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	25, // 92: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	27, // 93: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	29, // 94: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	31, // 95: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	33, // 96: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	35, // 97: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	37, // 98: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	39, // 99: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	41, // 100: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	43, // 101: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	45, // 102: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	47, // 103: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	91, // [91:104] is the sub-list for method output_type
+	78, // [78:91] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }

@@ -99,20 +99,26 @@ func TestLongPreview(t *testing.T) {
 	}
 }
 
-// A run that deleted nothing has nothing to undo.
-func TestUndoOfNothing(t *testing.T) {
+// A run promises to undo only what is in the trash.
+func TestUndoOfWhatIsInTheTrash(t *testing.T) {
 	t.Parallel()
-	for result, want := range map[*cleanupv1.TaskResult]bool{
-		{RowsUpdated: 1}: false, {RowsDeleted: 1}: true, {TablesDropped: 1}: true, {PartitionsRemoved: 1}: true,
+	soon := &cleanupv1.TaskResult{Task: "policy/pay", RowsDeleted: 1, UndoExpireTime: &timestamppb.Timestamp{Seconds: 3600}}
+	late := &cleanupv1.TaskResult{Task: "policy/day", TablesDropped: 1, UndoExpireTime: &timestamppb.Timestamp{Seconds: 9e4}}
+	gone := &cleanupv1.TaskResult{Task: "policy/token", RowsDeleted: 30_991}
+	idle := &cleanupv1.TaskResult{Task: "policy/idle", RowsUpdated: 1}
+	const restore = ": cleanupd trash restore ID --server HOST:PORT\n"
+	for want, results := range map[string][]*cleanupv1.TaskResult{
+		"": {gone, idle},
+		"Undo until 1970-01-01T01:00:00Z" + restore: {late, soon, idle},
+		"Undo until 1970-01-02T01:00:00Z" + restore + "What these tasks deleted is not in the trash: policy/token\n": {gone, late},
 	} {
-		run := &cleanupv1.Run{
-			Id: "ID", Undo: durationpb.New(time.Hour), EndTime: timestamppb.Now(), Results: []*cleanupv1.TaskResult{result},
-		}
+		run := &cleanupv1.Run{Id: "ID", Undo: durationpb.New(time.Hour), EndTime: timestamppb.Now(), Results: results}
 		var out strings.Builder
 		s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
 		err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true)
-		if err != nil || strings.Contains(out.String(), "Undo until") != want {
-			t.Errorf("%v: %v; %s", result, err, out.String())
+		if _, undo, _ := strings.Cut(out.String(), ".\nUndo"); err != nil || want != "" && "Undo"+undo != want ||
+			want == "" && undo != "" {
+			t.Errorf("%v; %s, want at its end %s", err, out.String(), want)
 		}
 	}
 }

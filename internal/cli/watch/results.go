@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/proto"
@@ -140,18 +141,31 @@ func printResults(
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
-	if undo := r.GetUndo().AsDuration(); undo > 0 && deletedAny(r) && r.GetEndTime() != nil && server != nil {
-		until := timestamppb.New(r.GetEndTime().AsTime().Add(undo))
-		fmt.Fprintf(s, "Undo until %s: %s\n", format.Time(until), server.Command("trash restore", r.GetId()))
+	if server != nil {
+		printUndo(s, r, server)
 	}
 	return err
 }
 
-// deletedAny reports whether a run has deleted anything that may be in the trash.
-func deletedAny(r *cleanupv1.Run) bool {
-	return !r.GetDryRun() && slices.ContainsFunc(r.GetResults(), func(t *cleanupv1.TaskResult) bool {
-		return t.GetRowsDeleted()+t.GetTablesDropped()+t.GetPartitionsRemoved() > 0
-	})
+// printUndo says until when what a run deleted can be restored, and what of it cannot.
+func printUndo(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server) {
+	var until time.Time
+	var lost []string
+	for _, t := range r.GetResults() {
+		switch expires := t.GetUndoExpireTime(); {
+		case expires != nil && (until.IsZero() || expires.AsTime().Before(until)):
+			until = expires.AsTime()
+		case expires == nil && t.GetRowsDeleted()+t.GetTablesDropped()+t.GetPartitionsRemoved() > 0:
+			lost = append(lost, terminal.Printable(t.GetTask()))
+		}
+	}
+	if until.IsZero() {
+		return
+	}
+	fmt.Fprintf(s, "Undo until %s: %s\n", format.Time(timestamppb.New(until)), server.Command("trash restore", r.GetId()))
+	if lost != nil {
+		fmt.Fprintln(s, s.Wrap("What these tasks deleted is not in the trash: "+strings.Join(lost, ", "), 2))
+	}
 }
 
 // PrintFound prints what a dry run found, which is not stored.

@@ -317,8 +317,5 @@ func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 	).Scan(&run.EndTime, &run.PauseTime, &run.PausedBy); err != nil {
 		return err
 	}
-	if err := closeTrash(ctx, tx, id); err != nil {
-		return err
-	}
 	return returnSlot(ctx, tx)
 }

@@ -131,6 +131,9 @@ type Result struct {
 	// keys exist again.
 	RowsRestored int64 `json:"RowsRestored,omitempty"`
 	RowsExisting int64 `json:"RowsExisting,omitempty"`
+	// UndoExpireTime is when the first of what the task deleted leaves the trash; nil if nothing of it is there, or the run
+	// has not ended.
+	UndoExpireTime *time.Time `json:"UndoExpireTime,omitempty"`
 	// Detail explains retained rows, or why the task was not run; "" if neither applies. Details has the same messages one
 	// by one.
 	Detail  string            `json:"Detail,omitempty"`
@@ -218,10 +221,12 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
       'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained',
 	tables_retained, 'RowsOnHold',
         rows_on_hold, 'RowsRestored', rows_restored, 'RowsExisting', rows_existing,
+	'UndoExpireTime', (SELECT min(expire_time) FROM cleanupd.trash AS w WHERE w.run_id = r.id AND w.task = t.name
+	  AND w.end_time IS NULL AND (kind <> 'ROWS' OR rows_trashed - w.rows_restored - rows_purged - rows_expired > 0)),
 	'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
 	start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
-    FROM cleanupd.task WHERE run_id = r.id), %s
+    FROM cleanupd.task AS t WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
 
 // View says how much of a run is read.

@@ -34,8 +34,8 @@ func LockTrash(ctx context.Context, tx pgx.Tx, ids ...int64) (open []int64, err 
 	return open, err
 }
 
-// closeTrash sets when a run's trash expires: entries without rows at once, others after their time to keep.
-func closeTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+// CloseTrash sets when a run's trash expires: entries without rows at once, others after their time to keep.
+func CloseTrash(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, `UPDATE cleanupd.trash SET expire_time = clock_timestamp()
 			+ CASE WHEN kind = 'ROWS' AND rows_trashed = 0 THEN interval '0' ELSE keep END
 		WHERE run_id = $1 AND expire_time IS NULL`, id)

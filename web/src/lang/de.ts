@@ -230,6 +230,7 @@ export const words: Words = {
   'undo.never': 'Gelöschtes lässt sich nicht wiederherstellen.',
   'undo.policies': 'Richtlinien können davon abweichen.',
   'undo.until': 'Wiederherstellbar bis',
+  'undo.lost': 'Was diese Aufgaben gelöscht haben, ist nicht im Papierkorb:',
 
   'retention.title': 'Aufbewahrung',
   'retention.intro': 'Wie lange Daten aufbewahrt werden, bevor eine Bereinigung sie entfernt.',

@@ -225,6 +225,7 @@ export const en = {
   'undo.never': 'What is deleted cannot be restored.',
   'undo.policies': 'Policies may say otherwise.',
   'undo.until': 'Undo until',
+  'undo.lost': 'What these tasks deleted is not in the trash:',
 
   'retention.title': 'Retention',
   'retention.intro': 'How long data is kept before a cleanup removes it.',

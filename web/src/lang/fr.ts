@@ -232,6 +232,7 @@ export const words: Words = {
   'undo.never': 'Ce qui est supprimé ne peut pas être restauré.',
   'undo.policies': 'Les règles de conservation peuvent en décider autrement.',
   'undo.until': 'Restaurable jusqu’au',
+  'undo.lost': 'Ce que ces tâches ont supprimé n’est pas dans la corbeille :',
 
   'retention.title': 'Conservation',
   'retention.intro': 'Durée de conservation des données avant leur nettoyage.',

@@ -230,6 +230,7 @@ export const words: Words = {
   'undo.never': '削除されたものは復元できません。',
   'undo.policies': 'ポリシーで別に定めることができます。',
   'undo.until': '復元期限',
+  'undo.lost': '次のタスクが削除したものはごみ箱にありません:',
 
   'retention.title': '保持期間',
   'retention.intro': 'クリーンアップで削除されるまでデータを保持する期間。',

@@ -125,6 +125,9 @@ export function Undo({ run, context }: { run: Run; context: Context }) {
   const loaded = useLoad(signal => trashOf(run.id!, signal), [run.id])
   const [asked, setAsked] = useState(false)
   const entries = loaded.value ?? []
+  const lost = (run.results ?? []).filter(
+    r => !r.undoExpireTime && [r.rowsDeleted, r.tablesDropped, r.partitionsRemoved].some(n => Number(n ?? 0) > 0),
+  )
   return (
     <>
       <Problem error={loaded.problem} retry={loaded.reload} />
@@ -140,6 +143,11 @@ export function Undo({ run, context }: { run: Run; context: Context }) {
             </button>
           )}
         </div>
+      )}
+      {entries.length > 0 && lost.length > 0 && (
+        <p>
+          {t('undo.lost')} <span lang="en">{lost.map(r => r.task).join(', ')}</span>
+        </p>
       )}
       {asked && <Ask run={run.id!} context={context} onClose={() => setAsked(false)} />}
     </>
