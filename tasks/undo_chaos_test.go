@@ -77,6 +77,8 @@ func newUndoChaos(t *testing.T, program string) *undoChaos {
 		t.Logf("the disk cannot be filled: %v", err)
 	}
 	u.db.Do(`ALTER TABLE XtkSessionInfo ADD UNIQUE (sKey);
+		ALTER TABLE NmsVisitor ADD UNIQUE (iVisitorId), ADD friend int REFERENCES NmsVisitor (iVisitorId);
+		CREATE INDEX ON NmsVisitor (friend);
 		CREATE TABLE visit (session varchar REFERENCES XtkSessionInfo (sKey) ON DELETE CASCADE, id int PRIMARY KEY,
 			word text);
 		CREATE TABLE page (visit int REFERENCES visit ON DELETE CASCADE, id int PRIMARY KEY, word text);
@@ -119,7 +121,9 @@ func (u *undoChaos) fill() {
 		INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2000-01-01' FROM generate_series(%[1]d, %[2]d) i;
 		INSERT INTO visit SELECT (%[1]d + i / 2)::text, %[1]d * 2 + i, md5(i::text) FROM generate_series(0, %[3]d * 2 - 1) i;
 		INSERT INTO page SELECT %[1]d * 2 + i, %[1]d * 2 + i, repeat('x', i) FROM generate_series(0, %[3]d - 1) i;
-		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(%[1]d, %[2]d) i;
+		INSERT INTO NmsVisitor (iVisitorId, tsLastModified, friend)
+			SELECT i, '2000-01-01', CASE WHEN i %% 5 = 1 AND i > %[1]d THEN i - 1 WHEN i %% 5 > 2 AND i < %[2]d THEN i + 1 END
+			FROM generate_series(%[1]d, %[2]d) i;
 		INSERT INTO XtkWorkflow (iWorkflowId, iState)
 			SELECT 2, 20 WHERE NOT EXISTS (SELECT FROM XtkWorkflow WHERE iWorkflowId = 2);
 		CREATE TABLE wkf2_%[1]d (i int); INSERT INTO wkf2_%[1]d VALUES (1), (2), (3);

@@ -236,6 +236,50 @@ func TestNoUndoOfALaterTable(t *testing.T) {
 	}
 }
 
+// Where no other table refers to the rows, undo is refused only if keys would delete or change further rows of their own.
+func TestUndoWhereNothingGoesAlong(t *testing.T) {
+	t.Parallel()
+	const key = "ALTER TABLE customer ADD friend int REFERENCES customer"
+	const friends = "; UPDATE customer SET friend = id + 1 WHERE id BETWEEN 31 AND 35"
+	for name, c := range map[string]struct {
+		setup        string
+		unreferenced bool
+		refused      string
+		gone         int64
+	}{
+		"referring rows":             {"", false, "a foreign key changes rows of", 0},
+		"unreferenced":               {"", true, "", 10},
+		"a key to itself":            {"DROP TABLE note, orders; " + key + friends, false, "", 40},
+		"a key to itself that takes": {"DROP TABLE note; " + key + " ON DELETE CASCADE", true, "back to the same table", 0},
+		"a key to itself that clears": {
+			"DROP TABLE note; " + key + " ON DELETE SET NULL", true, "a foreign key changes rows of", 0,
+		},
+		"unreferenced but by itself": {key + friends, true, "", 10},
+		"a row that gets a child": {
+			`CREATE FUNCTION visits() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN INSERT INTO visit VALUES (OLD.id); RETURN OLD; END';
+			CREATE TRIGGER visits BEFORE DELETE ON customer FOR EACH ROW WHEN (OLD.id = 35) EXECUTE FUNCTION visits()`,
+			true, "", 9,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)
+			db.Do(customers + c.setup)
+			err := undo(t, newJournal(db), 1<<30, false, goneCustomers(c.unreferenced))
+			if refused := (*failure.Refusal)(nil); (c.refused != "") != errors.As(err, &refused) ||
+				err != nil && (c.refused == "" || !strings.Contains(err.Error(), c.refused)) {
+				t.Fatalf("the run ended with %v, want %q", err, c.refused)
+			}
+			checkCount(t, db, 40-c.gone, "SELECT count(*) FROM customer")
+			if c.gone > 0 {
+				name := db.Strings("SELECT name FROM cleanupd.trash WHERE root LIKE '%customer%'")[0]
+				checkCount(t, db, c.gone, "SELECT count(*) FROM cleanupd_trash."+name)
+			}
+		})
+	}
+}
+
 // If rows could be restored only into another schema, a dry run and a run say so.
 func TestUndoNeedsOwner(t *testing.T) {
 	t.Parallel()

@@ -300,6 +300,12 @@ func TestRightsForUndoOfTheService(t *testing.T) {
 				t.Errorf("undo %v: %s is not in %q", undo, grant, grants)
 			}
 		}
+		p.Unreferenced = true // no item goes with the orders
+		grants, err = m.PolicyGrants(t.Context(), p)
+		if err != nil || !slices.Contains(grants, `GRANT SELECT ON "public"."shop_item" TO "neolane"`) {
+			t.Errorf("undo %v: the rights for unreferenced rows are %q: %v", undo, grants, err)
+		}
+		p.Unreferenced = false
 		_, err = m.SetPolicy(t.Context(), runs.PolicyChange{
 			Name: "p", Make: func(*policy.Policy) (policy.Policy, error) { return p, nil },
 		})

@@ -86,7 +86,7 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 			return err
 		}
 		sweeps, tables = append(sweeps, s), append(tables, j.Table.Quoted())
-		for _, i := range j.Cascade.Below() {
+		for _, i := range j.Below() {
 			tables = append(tables, j.Cascade.Tables[i])
 		}
 	}
@@ -94,7 +94,7 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 		return err
 	}
 	for _, s := range sweeps {
-		for _, i := range s.Cascade.Below() {
+		for _, i := range s.Below() {
 			var may bool
 			if err := a.Binder.Pool.QueryRow(ctx, "SELECT has_any_column_privilege($1::text::regclass, 'UPDATE')",
 				s.Cascade.Tables[i]).Scan(&may); err != nil {

@@ -69,7 +69,7 @@ func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.
 	var tables []string
 	for _, j := range jobs {
 		tables = append(tables, j.Table.Quoted())
-		for _, i := range j.Cascade.Below() {
+		for _, i := range j.Below() {
 			tables = append(tables, j.Cascade.Tables[i])
 		}
 	}

@@ -77,10 +77,15 @@ func (c *Cascade) Clearing(table int) (keys int) {
 
 // nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.
 func (c *Cascade) nested() bool {
+	return c.isTree(func(k ForeignKey) bool { return !k.Clears })
+}
+
+// isTree reports whether no table is reached from itself by some of the keys.
+func (c *Cascade) isTree(by func(k ForeignKey) bool) bool {
 	var visit func(table int, path []int) bool
 	visit = func(table int, path []int) bool {
 		return !slices.Contains(path, table) && !slices.ContainsFunc(c.Keys, func(k ForeignKey) bool {
-			return k.Parent == table && !k.Clears && !visit(k.Child, append(slices.Clone(path), table))
+			return k.Parent == table && by(k) && !visit(k.Child, append(slices.Clone(path), table))
 		})
 	}
 	return visit(0, nil)

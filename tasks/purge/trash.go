@@ -121,7 +121,7 @@ func (s *Sweep) taking() (queries, kept string) {
 		}
 		return fmt.Sprintf("rows_%d", table), s.Trash.Cascaded[table]
 	}
-	for _, child := range s.Cascade.Below() {
+	for _, child := range s.Below() {
 		var found []string
 		for _, k := range s.Cascade.Keys {
 			if k.Child == child && k.deletes() {
@@ -147,10 +147,15 @@ func (s *Sweep) taking() (queries, kept string) {
 	return ",\n" + strings.Join(all, ",\n"), "ARRAY[" + strings.Join(counts, ", ") + "]"
 }
 
-// Below returns the tables whose rows foreign keys delete, each after the tables to which these keys refer; none if
-// keys lead from a table back to itself.
-func (c *Cascade) Below() (tables []int) {
-	if c == nil || !c.nested() {
+// orders reports whether the key says which of two rows has to come back first. A key of the table to itself that
+// deletes nothing does not: such rows come back to the same table, as far as possible at once.
+func (k ForeignKey) orders() bool { return !k.Clears && (!k.Refuses || k.Parent != k.Child) }
+
+// Below returns the tables whose rows foreign keys delete with those of the sweep, each after the tables to which these
+// keys refer; none if keys that delete lead from a table back to itself.
+func (s *Sweep) Below() (tables []int) {
+	c := s.Cascade
+	if c == nil || s.Childless || !c.isTree(ForeignKey.orders) {
 		return nil
 	}
 	var visit func(table int)
@@ -172,16 +177,21 @@ func (c *Cascade) Below() (tables []int) {
 // NotUndoable returns why deleting the rows of a sweep, with all that foreign keys then do to other rows, cannot be
 // undone; empty if it can.
 func (s *Sweep) NotUndoable() string {
-	switch c := s.Cascade; {
-	case s.NoTIDs:
+	if s.NoTIDs {
 		return "its rows, or rows that its rule reads, are on another server"
-	case c == nil:
-	case !c.nested():
+	}
+	if s.Cascade == nil {
+		return ""
+	}
+	c := *s.Cascade
+	if s.Childless { // only keys of the table to itself can do something
+		c.Keys = slices.DeleteFunc(slices.Clone(c.Keys), func(k ForeignKey) bool { return k.Parent != k.Child })
+	}
+	if !c.isTree(ForeignKey.orders) {
 		return "foreign keys lead from its rows back to the same table"
-	default:
-		if i := slices.IndexFunc(c.Keys, func(k ForeignKey) bool { return k.Clears }); i >= 0 {
-			return fmt.Sprintf("a foreign key changes rows of %s that refer to its rows", c.Tables[c.Keys[i].Child])
-		}
+	}
+	if i := slices.IndexFunc(c.Keys, func(k ForeignKey) bool { return k.Clears }); i >= 0 {
+		return fmt.Sprintf("a foreign key changes rows of %s that refer to its rows", c.Tables[c.Keys[i].Child])
 	}
 	return ""
 }

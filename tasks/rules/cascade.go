@@ -51,7 +51,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	if len(cascade.Keys) == 0 && !s.pairedCascades() {
 		return ""
 	}
-	undoable := true
+	undoable := !s.step.childless() // otherwise no rows of these tables go along
 	for _, t := range tables {
 		cascade.Tables = append(cascade.Tables, t.Quoted())
 		undoable = undoable && (t == job.Table || t.Location == "")

@@ -106,43 +106,49 @@ type Restore struct {
 
 // target describes the table of an entry, in a transaction that has locked it.
 type target struct {
-	owner           string   // quoted, if the rows are inserted as the table's owner; empty if as this role
-	byFunction      bool     // the role may do so only by the function of deploy/role.sql
-	columns, values []string // of an INSERT
-	casts           []string // the columns whose values are cast
-	lost            []string // columns of the entry that the table can no longer take
-	named           string   // the condition that a row t has one of Restore.Keys
-	names           []any    // its parameters, from $3
-	keys            []string // conditions that a row r of the table has the same unique key as a row t of the trash
+	owner           string      // quoted, if the rows are inserted as the table's owner; empty if as this role
+	byFunction      bool        // the role may do so only by the function of deploy/role.sql
+	columns, values []string    // of an INSERT
+	casts           []string    // the columns whose values are cast
+	lost            []string    // columns of the entry that the table can no longer take
+	named           string      // the condition that a row t has one of Restore.Keys
+	names           []any       // its parameters, from $3
+	keys            []uniqueKey // those in which rows of the table and of the trash can be compared
+}
+
+// reader is the role that reads the table, for asOwner.
+func (t target) reader() string {
+	if t.byFunction {
+		return ""
+	}
+	return t.owner
 }
 
 // Run may be called again for rows that remain, for example after other entries were restored.
 func (r *Restore) Run(ctx context.Context) (Restored, error) {
-	const atOnce = 4096                                 // blocks, so that not all orphans need memory at once
-	width, end, looked := int64(16), int64(0), int64(0) // blocks
-	for from := int64(0); ; {
-		if from >= end {
-			const blocks = "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint"
-			err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&end)
-			if err != nil || from >= end {
-				return r.result, err
-			}
-		}
+	const atOnce = 4096 // blocks, so that not all orphans need memory at once
+	const blocks = "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint"
+	var to int64 // from the end: rows that others of their table refer to were deleted with those, or later
+	if err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&to); err != nil {
+		return r.result, err
+	}
+	width, looked := int64(16), to // blocks
+	for to > 0 {
 		if err := r.Engine.Wait(ctx); err != nil {
 			return r.result, err
 		}
-		if from >= looked {
-			looked = from + atOnce
-			if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.findOrphans(ctx, from, looked) }); err != nil {
+		if to <= looked {
+			looked = max(to-atOnce, 0)
+			if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.findOrphans(ctx, looked, to) }); err != nil {
 				return r.result, err
 			}
 		}
-		begun, to := time.Now(), min(from+width, looked)
+		begun, from := time.Now(), max(to-width, looked)
 		err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.batch(ctx, from, to) })
 		if err != nil {
 			return r.result, err
 		}
-		from = to
+		to = from
 		switch took := time.Since(begun); {
 		case took > 2*purge.DefaultTarget:
 			width = max(width/2, 1)
@@ -150,6 +156,7 @@ func (r *Restore) Run(ctx context.Context) (Restored, error) {
 			width = min(2*width, 1024)
 		}
 	}
+	return r.result, nil
 }
 
 // targetSQL selects the columns of the table $1: name, type, whether it is generated.
@@ -268,21 +275,28 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 		}
 	}
 	for _, key := range unique {
-		var same []string
-		for _, name := range key {
+		if !slices.ContainsFunc(key, func(name string) bool {
 			c := r.Entry.column(name)
-			if c == nil || !c.Same || types[name] != c.Base { // the INSERT finds equal keys itself
-				same = nil
-				break
-			}
-			same = append(same, fmt.Sprintf("r.%[1]s = t.%[1]s", name))
-		}
-		if same != nil {
-			t.keys = append(t.keys, fmt.Sprintf("EXISTS (SELECT FROM %s AS r WHERE %s)", r.Entry.Root,
-				strings.Join(same, " AND ")))
+			return c == nil || !c.Same || types[name] != c.Base
+		}) { // otherwise the INSERT finds equal keys itself
+			t.keys = append(t.keys, key)
 		}
 	}
 	return nil
+}
+
+// exists is the condition that the table root has a row with the same unique key as a row of the trash, given its
+// alias.
+func (t target) exists(root, alias string) string {
+	all := []string{"false"}
+	for _, key := range t.keys {
+		var same []string
+		for _, name := range key {
+			same = append(same, fmt.Sprintf("r.%[1]s = %[2]s.%[1]s", name, alias))
+		}
+		all = append(all, fmt.Sprintf("EXISTS (SELECT FROM %s AS r WHERE %s)", root, strings.Join(same, " AND ")))
+	}
+	return "(" + strings.Join(all, " OR ") + ")"
 }
 
 // reference is a foreign key: the quoted names of the table that it refers to, of the columns, and of those that they
@@ -302,8 +316,9 @@ FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n 
 WHERE k.contype = 'f' AND k.conrelid = to_regclass($1)`
 
 // findOrphans finds rows of some blocks that refer to rows of the same run that are still in the trash: whatever has
-// such a key in the table now is another row. It reads tables of the trash only, in which there is nothing of the
-// application, and for which the owner of the table has no rights.
+// such a key in the table now is another row. Of rows that refer to others of their own table, which may come back
+// together, it finds those whose key another row has. For the rest it reads tables of the trash only, in which there is
+// nothing of the application, and for which the owner of the table has no rights.
 func (r *Restore) findOrphans(ctx context.Context, from, to int64) error {
 	r.orphans = map[pgtype.TID]string{}
 	return r.Engine.InTx(ctx, func(tx pgx.Tx) error {
@@ -321,19 +336,26 @@ func (r *Restore) findOrphans(ctx context.Context, from, to int64) error {
 		}
 		for _, p := range parents {
 			for _, e := range entries {
-				exists := slices.Contains(r.Existing, e.ID)
-				// Rows that refer to others of their own table may come back together.
-				ours := e.ID == r.Entry.ID && !exists
-				if ours || e.Kind != Rows || e.Root != p.Table || !r.Entry.has(p.Columns) || !e.has(p.Keys) {
+				if e.Kind != Rows || e.Root != p.Table || !r.Entry.has(p.Columns) || !e.has(p.Keys) {
 					continue
 				}
-				why := fmt.Sprintf("it refers to a row of %s that is still in the trash: restore that first", e.Root)
-				if exists {
-					why = fmt.Sprintf("it refers to a row of %s that stays in the trash, because its key exists again", e.Root)
+				exists, ours := slices.Contains(r.Existing, e.ID), e.ID == r.Entry.ID
+				why := fmt.Sprintf("it refers to a row of %s that stays in the trash, because its key exists again", e.Root)
+				if !exists && !ours {
+					why = fmt.Sprintf("it refers to a row of %s that is still in the trash: restore that first", e.Root)
 				}
-				found, _ := tx.Query(ctx, r.referring(p, e), firstOf(from), firstOf(to))
-				var row pgtype.TID
-				if _, err := pgx.ForEachRow(found, []any{&row}, func() error { r.orphans[row] = why; return nil }); err != nil {
+				find := func(and string) error {
+					found, _ := tx.Query(ctx, r.referring(p, e, and), firstOf(from), firstOf(to))
+					var row pgtype.TID
+					_, err := pgx.ForEachRow(found, []any{&row}, func() error { r.orphans[row] = why; return nil })
+					return err
+				}
+				if ours && !exists {
+					err = r.findReused(ctx, tx, find)
+				} else {
+					err = find("true")
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -342,9 +364,20 @@ func (r *Restore) findOrphans(ctx context.Context, from, to int64) error {
 	})
 }
 
-// referring selects the rows from $1 to $2 that refer to rows of another entry.
-func (r *Restore) referring(ref reference, to Entry) string {
-	var same []string
+// findReused calls find with the condition that a row of the table has the key of a row p of the trash.
+func (r *Restore) findReused(ctx context.Context, tx pgx.Tx, find func(and string) error) error {
+	t, err := r.lock(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return r.lent(ctx, tx, t, func() error {
+		return asOwner(ctx, tx, t.reader(), func() error { return find(t.exists(r.Entry.Root, "p")) })
+	})
+}
+
+// referring selects the rows from $1 to $2 that refer to rows p of an entry with a further condition.
+func (r *Restore) referring(ref reference, to Entry, and string) string {
+	same := []string{and}
 	for i, name := range ref.Columns {
 		compare := "t.%s OPERATOR(pg_catalog.=) p.%s"
 		if r.Entry.column(name).Kept != to.column(ref.Keys[i]).Kept {
@@ -366,28 +399,25 @@ func (e *Entry) has(names []string) bool {
 
 // find returns the rows to restore in some blocks, and counts the others.
 func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64) (rows []pgtype.TID, err error) {
-	or := func(conditions []string, format string) string {
-		all := []string{"false"}
-		for _, c := range conditions {
-			all = append(all, fmt.Sprintf(format, c))
-		}
-		return strings.Join(all, " OR ")
+	lost := []string{"false"}
+	for _, name := range t.lost {
+		lost = append(lost, "t."+name+" IS NOT NULL")
 	}
 	args := append([]any{firstOf(from), firstOf(to)}, t.names...)
 	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
-		or(t.lost, "t.%s IS NOT NULL"), or(t.keys, "%s"), r.Entry.table(), t.named)
+		strings.Join(lost, " OR "), t.exists(r.Entry.Root, "t"), r.Entry.table(), t.named)
 	var (
-		row          pgtype.TID
-		lost, exists bool
+		row             pgtype.TID
+		hasLost, exists bool
 	)
 	found, _ := tx.Query(ctx, query, args...)
-	_, err = pgx.ForEachRow(found, []any{&row, &lost, &exists}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&row, &hasLost, &exists}, func() error {
 		switch {
 		case exists:
 			r.result.Existing++
 		case r.orphans[row] != "":
 			r.fail(1, r.orphans[row])
-		case lost:
+		case hasLost:
 			r.fail(1, fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(t.lost, ", ")))
 		default:
 			rows = append(rows, row)
@@ -446,11 +476,7 @@ func (r *Restore) lent(ctx context.Context, tx pgx.Tx, t target, do func() error
 // move moves the rows of some blocks back, except those that must stay.
 func (r *Restore) move(ctx context.Context, tx pgx.Tx, t target, from, to int64) error {
 	var rows []pgtype.TID
-	as := t.owner
-	if t.byFunction {
-		as = ""
-	}
-	if err := asOwner(ctx, tx, as, func() (err error) {
+	if err := asOwner(ctx, tx, t.reader(), func() (err error) {
 		rows, err = r.find(ctx, tx, t, from, to)
 		return err
 	}); err != nil {

@@ -78,7 +78,7 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 	}
 	var err error
 	// Those that refer to others come first, since entries are restored in the reverse order.
-	if lost := s.Cascade.Below(); len(lost) > 0 {
+	if lost := s.Below(); len(lost) > 0 {
 		t.Cascaded = make([]purge.TrashTable, len(s.Cascade.Tables))
 		for i := len(lost) - 1; i >= 0; i-- {
 			name := s.Cascade.Tables[lost[i]]

@@ -102,15 +102,17 @@ func TestLongPreview(t *testing.T) {
 // A run promises to undo only what is in the trash.
 func TestUndoOfWhatIsInTheTrash(t *testing.T) {
 	t.Parallel()
-	soon := &cleanupv1.TaskResult{Task: "policy/pay", RowsDeleted: 1, UndoExpireTime: &timestamppb.Timestamp{Seconds: 3600}}
-	late := &cleanupv1.TaskResult{Task: "policy/day", TablesDropped: 1, UndoExpireTime: &timestamppb.Timestamp{Seconds: 9e4}}
+	at := func(seconds int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: seconds} }
+	soon := &cleanupv1.TaskResult{Task: "policy/pay", RowsDeleted: 1, UndoExpireTime: at(3600)}
+	late := &cleanupv1.TaskResult{Task: "policy/day", TablesDropped: 1, UndoExpireTime: at(90_000)}
 	gone := &cleanupv1.TaskResult{Task: "policy/token", RowsDeleted: 30_991}
 	idle := &cleanupv1.TaskResult{Task: "policy/idle", RowsUpdated: 1}
 	const restore = ": cleanupd trash restore ID --server HOST:PORT\n"
+	const lost = "What these tasks deleted is not in the trash: policy/token\n"
 	for want, results := range map[string][]*cleanupv1.TaskResult{
 		"": {gone, idle},
-		"Undo until 1970-01-01T01:00:00Z" + restore: {late, soon, idle},
-		"Undo until 1970-01-02T01:00:00Z" + restore + "What these tasks deleted is not in the trash: policy/token\n": {gone, late},
+		"Undo until 1970-01-01T01:00:00Z" + restore:        {late, soon, idle},
+		"Undo until 1970-01-02T01:00:00Z" + restore + lost: {gone, late},
 	} {
 		run := &cleanupv1.Run{Id: "ID", Undo: durationpb.New(time.Hour), EndTime: timestamppb.Now(), Results: results}
 		var out strings.Builder
