@@ -78,11 +78,14 @@ func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	if err != nil {
 		t.Errorf("%v at %d columns: %v: %s", args, width, err, text)
 	}
-	out := strings.ReplaceAll(string(text), "\r\n", "\n")
+	return withoutVolatile(strings.ReplaceAll(string(text), "\r\n", "\n"))
+}
+
+func withoutVolatile(text string) string {
 	for _, v := range volatile {
-		out = v.what.ReplaceAllString(out, v.by)
+		text = v.what.ReplaceAllString(text, v.by)
 	}
-	return out
+	return text
 }
 
 // Each command prints the text in its file in testdata/golden: to a pipe, on a narrow terminal and on a wide one. JSON

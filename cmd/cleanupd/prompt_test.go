@@ -53,60 +53,6 @@ func onTerminalAfter(t testing.TB, meanwhile func(), answer string, args ...stri
 	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(screen.String(), "\r\n", "\n")
 }
 
-// On a terminal, run shows the server, the database and the tasks, and asks, unless --yes is given.
-func TestRunAsks(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	r := startServer(t, "--database-url", db.URL(), "--instance", "nightly")
-	rows := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") }
-	fill := func() {
-		db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 5) i")
-	}
-	fill()
-	target := regexp.MustCompile(
-		`(?m)^Server +` + r.grpc + "\nDatabase +" + db.Name + ` on \S+, instance nightly\nTasks +(.*)\n\nDelete what`)
-	for answer, want := range map[string]int64{"": 5, "n": 5, "yes please": 5} {
-		code, shown := onTerminal(t, answer+" ", "run", "--task", "audit-trail", "--server", r.grpc)
-		tasks := target.FindStringSubmatch(shown)
-		if code != 1 || tasks == nil || !regexp.MustCompile(`^1 of \d+: audit-trail$`).MatchString(tasks[1]) ||
-			!strings.Contains(shown, "nothing was run") || rows() != want {
-			t.Errorf("%q: %d, %d rows: %s", answer, code, rows(), shown)
-		}
-	}
-	code, shown := onTerminal(t, "no", "run", "--server", r.grpc)
-	if tasks := target.FindStringSubmatch(shown); code != 1 || tasks == nil ||
-		!regexp.MustCompile(`^all \d+$`).MatchString(tasks[1]) {
-		t.Errorf("all tasks: %d %s", code, shown)
-	}
-	if code, shown = onTerminal(t, "y", "run", "--task", "audit-trail", "--server", r.grpc); code != 0 || rows() != 0 {
-		t.Errorf("yes: %d %s", code, shown)
-	}
-	fill()
-	code, shown = onTerminal(t, "", "run", "--yes", "--task", "audit-trail", "--server", r.grpc)
-	if code != 0 || rows() != 0 || strings.Contains(shown, "[y/N]") {
-		t.Errorf("--yes: %d %s", code, shown)
-	}
-	fill()
-	code, shown = onTerminal(t, "", "run", "--dry-run", "--task", "audit-trail", "--server", r.grpc)
-	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(shown)
-	if code != 0 || id == nil || strings.Contains(shown, "[y/N]") {
-		t.Fatalf("a dry run: %d %s", code, shown)
-	}
-	code, shown = onTerminal(t, "n", "run", "--plan", id[1], "--server", r.grpc)
-	if code != 1 || rows() != 5 || !strings.Contains(shown, "Plan      "+id[1]+" of ") ||
-		!strings.Contains(shown, "5 rows would be deleted") {
-		t.Errorf("a plan: %d %s", code, shown)
-	}
-	code, shown = onTerminal(t, "y", "run", "--preview", "--task", "audit-trail", "--server", r.grpc)
-	if code != 0 || rows() != 0 || !strings.Contains(shown, "\nServer    "+r.grpc+"\nDatabase  "+db.Name+" on ") {
-		t.Errorf("a preview: %d %s", code, shown)
-	}
-	fill()
-	if code, out, errs := r.run(t, "run --task audit-trail"); code != 0 || rows() != 0 {
-		t.Errorf("without a terminal: %d %s %s", code, out, errs)
-	}
-}
-
 // The question names the context.
 func TestRunNamesTheContext(t *testing.T) {
 	newContexts(t)
@@ -120,48 +66,6 @@ func TestRunNamesTheContext(t *testing.T) {
 	if code, shown := onTerminal(t, "n", "run"); code != 1 ||
 		!strings.Contains(shown, "Server    "+r.grpc+" (context prod)\n") {
 		t.Errorf("%d %s", code, shown)
-	}
-}
-
-// On a terminal, guards set asks before it loosens a guard. The reason is in the audit.
-func TestLooseningAGuardAsks(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	r := startServer(t, "--database-url", db.URL())
-	set := func(answer string, args ...string) (int, string) {
-		t.Helper()
-		return onTerminal(t, answer, append([]string{"guards", "set", "--server", r.grpc}, args...)...)
-	}
-	for _, c := range []struct{ change, shown string }{
-		{"maxSharePercent=70", "maxSharePercent from 50 to 70"},
-		{"maxGrowth=off", "maxGrowth from 10 to off"},
-		{"minRows=200000", "minRows from 100,000 to 200,000"},
-		{"maxIdle=90d", "maxIdle from 45 days to 90 days"},
-		{"cutoff=off", "cutoff from on to off"},
-	} {
-		code, shown := set("n", c.change, "maxTables=10")
-		if code != 1 || !strings.Contains(shown, "Guards    "+c.shown+"\n") ||
-			!strings.Contains(shown, "nothing was changed") || strings.Contains(shown, "DEFAULT") {
-			t.Errorf("%s: %d %s", c.change, code, shown)
-		}
-	}
-	for _, stricter := range []string{"maxSharePercent=40", "minRows=0", "maxIdle=default", "maxTables=4000"} {
-		if code, shown := set("", stricter); code != 0 || strings.Contains(shown, "[y/N]") {
-			t.Errorf("%s: %d %s", stricter, code, shown)
-		}
-	}
-	if code, shown := set("y", "maxSharePercent=default", "--reason", "a new customer"); code != 0 ||
-		!strings.Contains(shown, "maxSharePercent from 40 to 50") {
-		t.Errorf("%d %s", code, shown)
-	}
-	if code, shown := set("", "maxIdle=off", "--yes"); code != 0 || strings.Contains(shown, "[y/N]") {
-		t.Errorf("%d %s", code, shown)
-	}
-	if got := db.Int("SELECT count(*) FROM cleanupd.audit WHERE details->>'reason' = 'a new customer'"); got != 1 {
-		t.Errorf("the reason is in the audit %d times", got)
-	}
-	if code, _, errs := r.run(t, "guards set maxDropPercent=off"); code != 0 {
-		t.Errorf("without a terminal: %d %s", code, errs)
 	}
 }
 

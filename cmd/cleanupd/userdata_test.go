@@ -26,7 +26,7 @@ import (
 )
 
 // The document storage is in the database, or in a folder.
-func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
+func formsOf(t testing.TB, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
 	db.Do(formsdb.Schema)
@@ -224,24 +224,6 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 ||
 		!strings.Contains(errs, "There are more entries") {
 		t.Errorf("%d %s %s", code, out, errs)
-	}
-}
-
-// Rows that a policy hides fail the search instead of being skipped silently.
-func TestRowSecurityOfForms(t *testing.T) {
-	t.Parallel()
-	forms := formsOf(t, 5, "")
-	forms.Do(
-		"INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW " +
-			"LEVEL SECURITY",
-	)
-	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
-		"--forms-gds-in-database")
-	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
-		if code, out, errs := s.run(t, "userdata "+args); code != 1 ||
-			!strings.Contains(out+errs, "row-level security") {
-			t.Errorf("%s: %d %s %s", args, code, out, errs)
-		}
 	}
 }
 
