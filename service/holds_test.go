@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // Holds are created, listed page by page, and released, over gRPC and over REST; runs retain the rows that they cover,
@@ -331,6 +332,7 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 // A table stays on hold when it or one of its columns is renamed. Another table that gets its name is on hold as well,
 // and the log says so. It also says when a hold no longer retains anything.
 func TestHoldsFollowTheirTables(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for kind, what := range map[string]string{
 		"a table": `"table": {"name": "shop.order_line"}`,

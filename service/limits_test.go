@@ -24,6 +24,7 @@ import (
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
@@ -80,6 +81,7 @@ func TestTooLarge(t *testing.T) {
 
 // A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
 func TestTooManyCalls(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	s := serveAs(t, database(t), true, nil,
 		transport.Config{Authenticator: &access.Authenticator{}, TurnTimeout: time.Hour})
@@ -206,6 +208,7 @@ func TestTooManyHealthStreams(t *testing.T) {
 
 // The status of a request with many mistakes is small enough for clients.
 func TestManyMistakes(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	s := serve(t, database(t), true)
 	long := strings.Repeat("x", 100_000)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // counting is a tracer that counts queries.
@@ -27,6 +28,7 @@ func (*counting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // With the maximum number of policies, calls answer without a query for each policy. Only a forecast counts the rows of
 // each.
 func TestTwoThousandPolicies(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const policies = 2_000
 	db := database(t)

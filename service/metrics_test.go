@@ -24,6 +24,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -331,6 +332,7 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 
 // Scrapes do not wait for a silent database.
 func TestMetricsOfASilentDatabase(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	proxy := badnet.New(t, db.URL(), 0)

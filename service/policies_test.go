@@ -16,6 +16,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // shopDatabase returns a database without Campaign's tables: with customers, their orders and sessions, and a log.
@@ -89,6 +90,7 @@ func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run)
 // it is committed. The run continues with its other tasks, and skips policies that were changed before they began. A
 // new description changes nothing.
 func TestPolicyChangedInMidRun(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	set := func(change func(p *cleanupv1.Policy)) func(s *server, name string) error {
 		return func(s *server, name string) error {
@@ -659,6 +661,7 @@ func exchange(db *pgtest.DB, a, b string) {
 
 // The proof of a policy, and a saved plan, apply to tables and columns, not to their names.
 func TestPolicyOfAnotherTable(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const orders = "(id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, placed timestamptz, paid timestamptz)"
 	const task = "policy/old-orders"
@@ -857,6 +860,7 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 // A value whose meaning depends on the clock or on a setting, or that would be truncated, is refused: a run must do
 // what its saved plan counted.
 func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	s := shop(t)
 	s.db.Do(`CREATE TYPE pair AS (d date, n int); CREATE DOMAIN day AS date;

@@ -23,6 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -470,6 +471,7 @@ func TestReflectionAndHealth(t *testing.T) {
 // A replica whose database cannot be written is not ready, however it is asked, and says why. Streams that watch its
 // health report it.
 func TestHealthWhileNothingCanBeWritten(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, _ := pgtest.Private(t)
 	s := serve(t, db, true)
@@ -558,6 +560,7 @@ func TestLostDatabase(t *testing.T) {
 
 // A database that accepts connections but is silent is as lost as one that is away.
 func TestSilentDatabase(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

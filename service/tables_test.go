@@ -12,6 +12,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // Tables of the demo's database that tasks cover, made by hand from docs/reference/tasks.md.
@@ -156,6 +157,7 @@ func TestTablesAndTheirTasks(t *testing.T) {
 // The order is by name, or the greatest first; a page continues where the previous one ended, also if its last table is
 // dropped.
 func TestTablesInOrder(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := filled(t)
 	s := serve(t, db, true)

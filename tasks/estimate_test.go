@@ -12,6 +12,7 @@ import (
 
 // The expected number of rows of a task differs by at most a fifth from the actual one if tables are analyzed.
 func TestEstimates(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	conn, err := db.Acquire(t.Context())

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -155,6 +156,7 @@ func TestPlanOfAForeignTable(t *testing.T) {
 // If only the other server commits, the deleted rows are counted once: by the same worker if it continues, otherwise by
 // the next one.
 func TestCommittedElsewhereAlone(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dies %t", dies), func(t *testing.T) {

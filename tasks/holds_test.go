@@ -212,6 +212,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 		"everything":     {rules.Holds{Everything: true}, all, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "deliveries", "recipients", "lists")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(obsolete)

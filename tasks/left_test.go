@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -40,6 +41,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 		{20_000, 1_001, cleanup.Failed},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
+			suite.Except(t, suite.Long, "1 of 10", "2 of 10")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			addFailingAudits(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")

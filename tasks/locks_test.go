@@ -181,6 +181,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 // Many lists are deleted in one transaction, with their tables. Four are retained: one with a locked row, one with a
 // locked table, one whose deletion a trigger suppresses, and one with another owner's table.
 func TestListsGoInGroups(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	const n = 3_000

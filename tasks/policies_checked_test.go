@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -111,6 +112,7 @@ func checkPolicy(t *testing.T, db *pgtest.DB, p policy.Policy) error {
 
 // A row whose parent is not committed yet is no orphan.
 func TestUncommittedParents(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(family + "; DELETE FROM purchase; INSERT INTO purchase VALUES (1, 5000, now())")

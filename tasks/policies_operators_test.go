@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -73,6 +74,7 @@ func TestOperatorsOffTheSearchPath(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "not in", "orphans")
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Superuser("CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; GRANT USAGE ON SCHEMA ext TO PUBLIC")

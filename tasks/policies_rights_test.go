@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -232,6 +233,7 @@ func TestMissingRightsAgree(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "orphans", "cascades")
 			t.Parallel()
 			db := pgtest.Empty(t)
 			role := db.Role("cleaner")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -76,6 +77,7 @@ func TestTrashOfAPreview(t *testing.T) {
 				ELSE '2026-02-02Z' END, md5(i::text) ` + rows,
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "narrow", "bloated")
 			t.Parallel()
 			db := pgtest.Prepared(t, "empty_with_schema", store.Migrate)
 			db.Do(setup)

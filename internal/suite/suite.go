@@ -18,7 +18,7 @@ const (
 	Faults  Suite = "faults"  // runs on random databases under attack
 	Flood   Suite = "flood"   // thousands of connections and calls
 	Browser Suite = "browser" // the console, in Chromium
-	Long    Suite = "long"    // large tables, many servers, waiting for timeouts of other programs
+	Long    Suite = "long"    // large tables, many servers, waiting for timeouts of other programs, further cases
 )
 
 func (s Suite) Requested() bool {

@@ -176,6 +176,7 @@ func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 }
 
 func TestServerThatRestarts(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, server := migrated(t)
 	fast := false
@@ -341,6 +342,7 @@ func TestErrorsThatPass(t *testing.T) {
 
 // A persistent error fails the task, and says what to do. The next tasks run only with continue_on_error.
 func TestErrorsThatDoNotPass(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for state, c := range map[string]struct {
 		advice string
@@ -410,6 +412,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 
 // A run that keeps retrying stops after the current attempt, even if it is a dry run.
 func TestCancelOfARunThatTriesAgain(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
 		db := database(t)

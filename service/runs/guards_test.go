@@ -384,6 +384,7 @@ func TestWhatWasAcceptedOnce(t *testing.T) {
 
 // A plan that accepts a guard releases it when it has run, even if the task failed.
 func TestAPlanThatFailsEndsRefusals(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	m := guarded(t, db, nil)

@@ -56,6 +56,7 @@ END $$`
 // Normal nights, with two runs a day and failovers between them, trip no guard once the first backlog is accepted. A
 // halved delay, a clock a year ahead, and many more rows for a rule without a delay do.
 func TestNights(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	// A run begins when the test says, not now.
@@ -235,6 +236,7 @@ func TestFirstNight(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "nothing before", "after a run by hand")
 			t.Parallel()
 			db := database(t)
 			sessions(db, 3)

@@ -121,6 +121,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 
 // A replica that could not write to a run's log why it left the run does so as soon as it can.
 func TestAReasonThatIsWrittenLate(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	rows := suite.Size(suite.Long, 300, 1_000)

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -345,6 +346,7 @@ func TestPauseBeforeTheBeginning(t *testing.T) {
 
 // Time limits go on counting during pauses, unless these stop the clock.
 func TestPauseStopsClock(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for stops, want := range map[bool]store.State{true: store.Succeeded, false: store.Cancelled} {
 		t.Run(fmt.Sprint(stops), func(t *testing.T) {

@@ -119,6 +119,7 @@ func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func
 
 // A replica survives a panic, in a run or outside one: the run ends as it should, and the log has the stack.
 func TestPanics(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		on      string

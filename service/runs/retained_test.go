@@ -24,6 +24,7 @@ func poisoned(db *pgtest.DB, n int) {
 
 // Rows that fail are counted exactly once by a run, even if another replica takes it over, and again by the next run.
 func TestFailedRowsOfATakeover(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 2_000, 6_000)
 	db := database(t)

@@ -104,6 +104,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 
 // Runs of the schedule continue after a failed task, or end there, as the schedule says.
 func TestErrorsOfTheSchedule(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	sessions(db, 1)

@@ -36,6 +36,7 @@ func about(got *int64, want int64) bool {
 
 // The effect of a task and of VACUUM on a table is reported: its size, dead and free bytes, and a remedy.
 func TestSpace(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const stay, went, page = 1_000, 9_000, 8192
 	for _, c := range []struct {

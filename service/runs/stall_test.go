@@ -76,6 +76,7 @@ func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs
 // While a synchronous standby is away, for much longer than a lease, a run waits, without using up attempts; the
 // replicas are not ready, and their log and the run's say why.
 func TestAStandbyThatIsAway(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for name, settings := range map[string]string{
 		"the lease is not renewed in time":           "&lock_timeout=10000",
@@ -187,6 +188,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 
 // While a file of the database URL is being replaced, a run waits, without using up attempts.
 func TestCredentialsThatAreReplaced(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	sessions(db, 300)
@@ -227,6 +229,7 @@ func TestCredentialsThatAreReplaced(t *testing.T) {
 // While the server cannot load PL/pgSQL, since its binaries were replaced, a run waits, without using up attempts, and
 // says that the server must be restarted.
 func TestAServerThatWasUpgraded(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, _ := migrated(t)
 	db.Do(`CREATE FUNCTION plain() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';

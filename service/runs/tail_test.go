@@ -254,6 +254,7 @@ func TestARunThatIsLost(t *testing.T) {
 // A run that is queued again after the failover, since the standby missed its claim, is claimed again, even by the
 // replica that had it.
 func TestARunThatIsQueuedAgain(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	rows := suite.Size(suite.Long, 300, 1_000)
 	c := asynchronous(t)

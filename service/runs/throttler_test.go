@@ -83,6 +83,7 @@ func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 
 // A batch waits as long as it would get in the way of others, and says why. Then the run continues.
 func TestManners(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
@@ -239,6 +240,7 @@ func TestReaderOfALogicalSlot(t *testing.T) {
 
 // Batches do not wait for a receiver that stores WAL and never replays it.
 func TestReceiverOfWAL(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, server := migrated(t)
 	db.Superuser("GRANT pg_monitor TO neolane")
@@ -362,6 +364,7 @@ func TestWaitsForTooLong(t *testing.T) {
 
 // WAL that the server cannot remove is reported, and too much of it makes batches wait.
 func TestRetainedWAL(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for what, c := range map[string]struct {
 		begin, end string

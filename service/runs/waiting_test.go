@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -112,6 +113,7 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 
 // A run that is unfinished when its window closes does the rest after a run by hand, with its own clock.
 func TestAnInterruptedRunYields(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	db.Do(cleanedByHand)
@@ -267,6 +269,7 @@ func TestARepeatedRequestTakesNoSlot(t *testing.T) {
 // A plan becomes stale if a run by hand ends while the run that follows the plan waits, even if that had begun; and
 // also if another run has worked since and waits for its window.
 func TestPlansOfWaitingRuns(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for name, begun := range map[string]bool{"before it begins": false, "in the middle": true} {
 		t.Run(name, func(t *testing.T) {

@@ -196,6 +196,7 @@ func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
 // The number of statements for a failing row grows with the logarithm of its distance to the next one, and it is not
 // tried again in the same sweep.
 func TestFailingRowsAreFoundQuickly(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for how, scattered := range map[string]bool{"scattered": true, "side by side": false} {
 		t.Run(how, func(t *testing.T) {
@@ -258,6 +259,7 @@ func TestKeptRowsAreFoundTogether(t *testing.T) {
 	const byIndex = "by index"
 	for name, workers := range map[string]int{"by block": 1, "by four workers": 4, byIndex: 1} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "by block")
 			t.Parallel()
 			db := rows(t, 20_000)
 			db.Do("CREATE TABLE keeping AS SELECT id FROM t WHERE old AND id % 7 = 0; CREATE UNIQUE INDEX ON keeping (id); " +

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -107,6 +108,7 @@ func TestNewestByGroup(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "by four workers", "with a rule")
 			t.Parallel()
 			db, s := visits(t, false), notNewest("visit")
 			e, a := engine(db)
@@ -170,6 +172,7 @@ func TestNewestOfPartitions(t *testing.T) {
 
 // An update changes the rows that a deletion would delete.
 func TestNewestAreNotUpdated(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, s := visits(t, false), notNewest("visit")
 	s = s.And(sqlexpr.SQL("r.kind <> 'done'"))
@@ -196,6 +199,7 @@ func TestNewestAreNotUpdated(t *testing.T) {
 
 // Failing, locked and suppressed rows are retained and counted, and no others.
 func TestObsoleteRowsOfGroupsThatAreRetained(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for _, maxRows := range []int{0, 1, 3} {
 		t.Run(fmt.Sprint(maxRows), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -315,6 +316,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 
 // If a single row takes longer than the timeout, the error names a trigger, or the index that a foreign key lacks.
 func TestSweepOfARowThatTakesTooLong(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const sleeps = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN " +
 		"OLD; END'; "

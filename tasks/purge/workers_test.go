@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -118,6 +119,7 @@ func (a *ledger) queuePID(b *pgx.Batch, use func(pid uint32)) {
 
 // A worker pauses after its batch when another session becomes active, and later continues in its chunk.
 func TestWorkersPauseAtOnce(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, e, a := onIdleServer(t, 2, 2_100)
 	var (
