@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 1, 8), "how many random databases TestRandomHolds makes")
+var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 1, 5), "how many random databases TestRandomHolds makes")
 
 // A run retains the rows on hold of a random database, and deletes the other obsolete rows, as the model does. The dry
 // run predicts both.

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
-var injections = flag.Int("injections", suite.Size(suite.Faults, 3, 24),
+var injections = flag.Int("injections", suite.Size(suite.Faults, 3, 12),
 	"how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each")
 
 // transientErrors are the SQLSTATEs of errors after which a retry can succeed.

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 )
 
-var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 1, 8), "how many random databases TestPoison makes")
+var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 1, 4), "how many random databases TestPoison makes")
 
 // addFailingRows makes about n random rows fail when they are deleted or updated. Equal rows without a key fail
 // together. It leaves out options, and rows that a foreign key deletes.

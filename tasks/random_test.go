@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", suite.Size(suite.Model, 2, 8),
+	seeds = flag.Int("seeds", suite.Size(suite.Model, 2, 5),
 		"how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )

@@ -192,7 +192,7 @@ func (m *model) erase(instances, orphans []int64) {
 }
 
 var (
-	seeds = flag.Uint64("seeds", suite.Size[uint64](suite.Model, 2, 8),
+	seeds = flag.Uint64("seeds", suite.Size[uint64](suite.Model, 2, 5),
 		"how many random databases TestRandomDatabases makes, on each engine and for each document storage")
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )

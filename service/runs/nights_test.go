@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-var nights = flag.Int("nights", suite.Size(suite.Model, 4, 15),
+var nights = flag.Int("nights", suite.Size(suite.Model, 4, 10),
 	"how many nights of normal life TestNights has; 400 take some minutes")
 
 // day adds the rows that an application would add on the day with a number, at a thousandth of the size: sends each
