@@ -238,7 +238,7 @@ func TestNoUndoOfALaterTable(t *testing.T) {
 	}
 }
 
-// Where no other table refers to the rows, undo is refused only if keys would delete or change further rows of their own.
+// Where no other table refers to the rows, undo is refused only if keys would delete or change more of its rows.
 func TestUndoWhereNothingGoesAlong(t *testing.T) {
 	t.Parallel()
 	const key = "ALTER TABLE customer ADD friend int REFERENCES customer"

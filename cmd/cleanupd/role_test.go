@@ -483,7 +483,34 @@ func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
 	if code, out, errs := f.do("apply", file, "--yes"); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := f.run(t, "run", "--preview", "--yes"); code != 0 || !strings.Contains(out, "71 rows deleted") {
+	code, out, errs := f.run(t, "run", "--preview", "--yes", "--undo", "1h")
+	if code != 0 || !strings.Contains(out, "71 rows deleted") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+
+	// Rows come back as their owner inserts them, or into a schema of the role's; either takes a GRANT.
+	owner, schema := fmt.Sprintf("GRANT %s TO %s", f.db.Strings("SELECT current_user::text")[0], role),
+		fmt.Sprintf("GRANT CREATE ON DATABASE %s TO %s", f.db.Name, role)
+	id := f.db.For(role).Strings("SELECT id::text FROM cleanupd.run WHERE NOT dry_run")[0]
+	restore := "trash restore " + id
+	_, refused, errs := f.run(t, restore)
+	for _, said := range []string{out, errs} {
+		if said = strings.Join(strings.Fields(said), " "); !strings.Contains(said, owner) || !strings.Contains(said, schema) {
+			t.Errorf("%q lacks one of %s and %s; %s", said, owner, schema, refused)
+		}
+	}
+	if code, _, errs := f.run(t, restore+" --into restored"); code != 1 || !strings.Contains(errs, schema) {
+		t.Errorf("%d %s", code, errs)
+	}
+	if n := f.db.For(role).Int("SELECT count(*) FROM cleanupd.run WHERE restore IS NOT NULL"); n != 0 {
+		t.Errorf("%d restores were started, want none", n)
+	}
+	if code, _, errs := f.run(t, restore+" --into restored --table orders --key 40"); code != 2 ||
+		!strings.Contains(errs, "--key: cannot be given") || !strings.Contains(errs, "--into") {
+		t.Errorf("%d %s", code, errs)
+	}
+	f.db.Superuser(schema)
+	if code, out, errs := f.run(t, restore+" --into restored"); code != 0 || !strings.Contains(out, "71 rows restored") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

@@ -49,9 +49,10 @@ var (
 	)
 	RowsNotRestored = rows.warning(
 		"ROWS_NOT_RESTORED",
-		"{table}: {rows} {rows|row was|rows were} not restored because the table rejected {rows|it|them}: {reasons}",
-		"The rows remain in the trash. The table has been changed since, or refers to rows that are gone.",
-		"Mend the table, and restore again; or restore into a new schema (--into).",
+		"{table}: {rows} {rows|row was|rows were} not restored: {reasons}",
+		"The rows remain in the trash. The table has been changed since or refers to rows that are gone, or rights are "+
+			"missing.",
+		"Mend the table or grant the rights, and restore again; or restore into a new schema (--into).",
 	)
 	RelationNotRestored = rows.warning(
 		"RELATION_NOT_RESTORED",
@@ -71,6 +72,13 @@ var (
 			"{statement}",
 		"A restore inserts rows as the owner of their table, whose triggers and defaults it runs.",
 		"Execute the statement, or restore with `cleanupd trash restore --into`.",
+	)
+	UndoNeedsGrant = rows.warning(
+		"UNDO_NEEDS_GRANT",
+		"rows of {tables} cannot be restored: the role is not a member of their owner {owner} ({statement}), and may not "+
+			"create a schema for them ({into_statement})",
+		"A restore inserts rows as the owner of their table, or into a schema that the role creates.",
+		"Execute one of the statements; the second lets `cleanupd trash restore --into` restore the rows.",
 	)
 	RowsLocked = rows.warning(
 		"ROWS_LOCKED",

@@ -53,6 +53,20 @@ func (m *Manager) StartRestore(ctx context.Context, req RestoreRequest) (*store.
 	if entries, err = req.choose(entries); err != nil {
 		return nil, err
 	}
+	if req.Into != "" {
+		err = trash.CheckSchema(ctx, m.calls, req.Into)
+	} else {
+		var tables []string
+		for _, e := range entries {
+			if e.Kind == trash.Rows && e.Rows > 0 {
+				tables = append(tables, e.Root)
+			}
+		}
+		err = trash.CheckOwners(ctx, m.calls, tables)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if len(req.Keys) > 0 {
 		err := checkKeys(ctx, m.calls, entries, req.Keys, 5*time.Second)
 		timedOut := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil
@@ -165,7 +179,7 @@ func (r RestoreRequest) choose(entries []trash.Entry) ([]trash.Entry, error) {
 	case slices.ContainsFunc(chosen, func(e trash.Entry) bool { return e.Root != chosen[0].Root }):
 		return nil, failure.Field("keys", "needs one table (tables)")
 	case r.Into != "":
-		return nil, failure.Field("keys", "cannot be given with into_schema, whose tables have no keys")
+		return nil, failure.Field("keys", "cannot be given with another schema (--into), whose tables have no keys")
 	}
 	return chosen, nil
 }
@@ -261,7 +275,9 @@ func (a *attempt) restoreTask(
 			break
 		}
 	}
+	var why []string
 	for i, r := range results {
+		why = append(why, r.Reasons...)
 		o.Existing += r.Existing
 		o.Retained.Failed += r.Failed
 		table := entries[i].Root
@@ -284,6 +300,9 @@ func (a *attempt) restoreTask(
 		for _, m := range left {
 			_ = a.Log(ctx, m)
 		}
+	}
+	if len(why) > 0 && a.task.done() == 0 && o.Existing == 0 {
+		o.State, o.Problem = cleanup.Failed, "nothing came back: "+why[0]
 	}
 	return o, nil
 }

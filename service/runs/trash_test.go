@@ -274,18 +274,57 @@ func TestSchemaOfAnotherRole(t *testing.T) {
 	db.Superuser(fmt.Sprintf("CREATE SCHEMA restored AUTHORIZATION %s; GRANT ALL ON SCHEMA restored TO PUBLIC", other))
 	db.For(other).Do("CREATE TABLE restored.xtksessioninfo (skey text, suserinfo text, tsexpiration timestamptz); " +
 		"GRANT ALL ON restored.xtksessioninfo TO PUBLIC")
-	for i, into := range []string{"restored", "of_ours"} {
-		want := int64(3 * i)
-		back, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID, Into: into})
-		if err != nil {
-			t.Fatal(err)
-		}
-		events := watch(t, m, back.ID)
-		last := events[len(events)-1].Run
-		if (last.State == store.Succeeded) != (want > 0) || last.Results[0].RowsRestored != want {
-			t.Errorf("the restore into %s is %s: %s, with %d rows, want %d", into, last.State, last.Error,
-				last.Results[0].RowsRestored, want)
-		}
+	_, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID, Into: "restored"})
+	if err == nil || !strings.Contains(err.Error(), "belongs to another role") {
+		t.Errorf("the restore began: %v", err)
+	}
+	back, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID, Into: "of_ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m, back.ID)
+	if r := events[len(events)-1].Run; r.State != store.Succeeded || r.Results[0].RowsRestored != 3 {
+		t.Errorf("the restore is %s: %s, with %d rows, want 3", r.State, r.Error, r.Results[0].RowsRestored)
+	}
+}
+
+// A restore that brings nothing back because the table refuses all rows fails, with the reason. One that finds all keys
+// in use again succeeds.
+func TestRestoreOfNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		state  store.State
+		why    string
+	}{
+		"refused": {
+			"ALTER TABLE XtkSessionInfo ADD CONSTRAINT no CHECK (false)", store.Failed, "nothing came back: new row for",
+		},
+		"a part refused": {
+			"ALTER TABLE XtkSessionInfo ADD CONSTRAINT few CHECK (sKey IN ('1', '2'))", store.Succeeded, "",
+		},
+		"all in use": {
+			"INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() + '1 day' FROM generate_series(1, 3) i",
+			store.Succeeded, "",
+		},
+		"renamed": {"ALTER TABLE XtkSessionInfo RENAME TO other", store.Failed, "no longer exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			m, work, _ := replica(t, db, "a", nil)
+			work()
+			run := trashed(t, m, db, 3)
+			db.Do(c.change)
+			back, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events := watch(t, m, back.ID)
+			if r := events[len(events)-1].Run; r.State != c.state || !strings.Contains(r.Error, c.why) {
+				t.Errorf("the restore is %s: %s; want %s: %s", r.State, r.Error, c.state, c.why)
+			}
+		})
 	}
 }
 

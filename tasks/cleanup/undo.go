@@ -111,8 +111,13 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 		return err
 	}
 	for _, s := range strangers {
-		a.Log(ctx, message.UndoNeedsOwner.With("tables", strings.Join(s.Tables, ", "), "owner", s.Owner,
-			"statement", s.Grant()))
+		tables := strings.Join(s.Tables, ", ")
+		m := message.UndoNeedsOwner.With("tables", tables, "owner", s.Owner, "statement", s.Grant())
+		if s.Database != "" {
+			m = message.UndoNeedsGrant.With("tables", tables, "owner", s.Owner, "statement", s.Grant(),
+				"into_statement", s.GrantSchema())
+		}
+		a.Log(ctx, m)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// MakeSchema creates a schema for restored rows unless it exists. It fails if another role owns the schema: that role
-// could drop what is restored, or have made tables there that reveal the rows to it.
-func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
+// CheckSchema fails if rows cannot be restored into a schema, which need not exist: if the role may not create it, or
+// if another role owns it, who could drop what is restored, or have made tables there that reveal the rows to it.
+func CheckSchema(ctx context.Context, db campaign.Querier, schema string) error {
 	var there, ours, may bool
 	var role, database string
 	err := db.QueryRow(ctx, `SELECT count(n) > 0, COALESCE(bool_and(nspowner = current_user::regrole), true),
@@ -37,7 +37,15 @@ func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
 		return failure.New(failure.Precondition, fmt.Sprintf("the role cannot create the schema: CREATE SCHEMA %s "+
 			"AUTHORIZATION %s, or GRANT CREATE ON DATABASE %s TO %[2]s", quoted(schema), role, database))
 	}
-	_, err = db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema))
+	return nil
+}
+
+// MakeSchema creates a schema for restored rows unless it exists. It fails as CheckSchema does.
+func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
+	err := CheckSchema(ctx, db, schema)
+	if err == nil {
+		_, err = db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema))
+	}
 	return err
 }
 
@@ -164,10 +172,12 @@ const targetSQL = `SELECT quote_ident(a.attname), format('%I.%I', n.nspname, t.t
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`
 
-// ownerSQL selects the owner of the table $1, whether that is this role or a superuser, whether this role may become
-// it, whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as the owner. An
-// INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the owner.
-const ownerSQL = `SELECT quote_ident(o.rolname), ` + trustedOwner + `, ` + purge.MayBecome + `,
+// ownerSQL selects the owner of the table $1, this role, whether the owner is this role or a superuser, whether this
+// role may become it, whether it is a table at all, whether a rule replaces INSERT, and whether a function inserts as
+// the owner. An INSERT runs what the owner has put into triggers, constraints, indexes and defaults, so it runs as the
+// owner.
+const ownerSQL = `SELECT quote_ident(o.rolname), quote_ident(current_user),
+  ` + trustedOwner + `, ` + purge.MayBecome + `,
   c.relkind IN ('r', 'p'), EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type = '3' AND is_instead
     AND ev_enabled IN ('O', 'A')), ` + insertsAsOwner + `
 FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1)`
@@ -182,20 +192,44 @@ const (
 type Stranger struct {
 	Owner, Role string   // quoted
 	Tables      []string // the quoted names
+	Database    string   // quoted, if this role may not create a schema there; otherwise empty
 }
 
 // Grant is the statement that lets rows be restored.
 func (s Stranger) Grant() string { return fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role) }
 
+// GrantSchema is the statement that lets rows be restored into a new schema.
+func (s Stranger) GrantSchema() string {
+	return fmt.Sprintf("GRANT CREATE ON DATABASE %s TO %s", s.Database, s.Role)
+}
+
 // Strangers returns the owners of those tables, given by their quoted names, into which rows cannot be restored.
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
-			array_agg(DISTINCT name ORDER BY name)
+			array_agg(DISTINCT name ORDER BY name),
+			CASE WHEN has_database_privilege(current_database(), 'CREATE') THEN '' ELSE quote_ident(current_database()) END
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass needs USAGE on the schema
 		WHERE name = ANY ($1) AND NOT (`+trustedOwner+` OR `+purge.MayBecome+` OR `+insertsAsOwner+`)
 		GROUP BY o.rolname ORDER BY 1`, tables)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranger])
+}
+
+// CheckOwners fails if rows of some tables, given by their quoted names, can be restored only into another schema.
+func CheckOwners(ctx context.Context, db campaign.Querier, tables []string) error {
+	strangers, err := Strangers(ctx, db, tables)
+	if err != nil || len(strangers) == 0 {
+		return err
+	}
+	var why []string
+	for _, s := range strangers {
+		why = append(why, fmt.Sprintf("rows of %s are inserted as their owner (%s)", strings.Join(s.Tables, ", "), s.Grant()))
+	}
+	into := ErrTarget.Error()
+	if s := strangers[0]; s.Database != "" {
+		into += fmt.Sprintf(", which takes %s", s.GrantSchema())
+	}
+	return failure.New(failure.Precondition, strings.Join(why, "; ")+", or "+into)
 }
 
 // quotedSQL is the name of a relation c in a schema n as quoted returns it, also where SQL needs no quotes.
@@ -217,8 +251,9 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	case err != nil:
 		return t, err
 	}
+	var role string
 	var trusted, may, isTable, ruled bool
-	err = tx.QueryRow(ctx, ownerSQL, root).Scan(&t.owner, &trusted, &may, &isTable, &ruled, &t.byFunction)
+	err = tx.QueryRow(ctx, ownerSQL, root).Scan(&t.owner, &role, &trusted, &may, &isTable, &ruled, &t.byFunction)
 	if err != nil {
 		return t, err
 	}
@@ -232,8 +267,8 @@ func (r *Restore) lock(ctx context.Context, tx pgx.Tx) (t target, err error) {
 	case may:
 		t.byFunction = false
 	case !t.byFunction:
-		return t, fmt.Errorf("rows are restored as the owner of their table, %s: make this role "+
-			"a member of it, or %w", t.owner, ErrTarget)
+		return t, fmt.Errorf("rows are inserted as the owner of their table (%s), or %w",
+			Stranger{Owner: t.owner, Role: role}.Grant(), ErrTarget)
 	}
 	return t, r.match(ctx, tx, &t)
 }

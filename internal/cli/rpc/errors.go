@@ -103,7 +103,7 @@ func nameFields(cmd *cobra.Command, err error) error {
 }
 
 // otherNames are fields with another name on the command line.
-var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
+var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit", "into_schema": "into"}
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 

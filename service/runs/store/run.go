@@ -131,8 +131,8 @@ type Result struct {
 	// keys exist again.
 	RowsRestored int64 `json:"RowsRestored,omitempty"`
 	RowsExisting int64 `json:"RowsExisting,omitempty"`
-	// UndoExpireTime is when the first of what the task deleted leaves the trash; nil if nothing of it is there, or the run
-	// has not ended.
+	// UndoExpireTime is when the first of what the task deleted leaves the trash; nil if nothing of it is there, or the
+	// run has not ended.
 	UndoExpireTime *time.Time `json:"UndoExpireTime,omitempty"`
 	// Detail explains retained rows, or why the task was not run; "" if neither applies. Details has the same messages one
 	// by one.

@@ -14,10 +14,11 @@ export const messages: Record<string, string> = {
   NO_UNDO: '{table}: Was mit den Zeilen geschieht, kann nicht rückgängig gemacht werden: {problem}',
   UNDO_NEEDS_OWNER:
     '{tables}: Zeilen können nur in ein anderes Schema zurückkommen: Die Rolle ist kein Mitglied ihres Eigentümers {owner}; {statement}',
+  UNDO_NEEDS_GRANT:
+    '{tables}: Zeilen können nicht zurückkommen: Die Rolle ist kein Mitglied ihres Eigentümers {owner} ({statement}) und darf kein Schema für sie anlegen ({into_statement})',
   ROWS_RESTORED: '{table}: {rows} {rows|Zeile kam|Zeilen kamen} aus dem Papierkorb zurück',
   ROWS_EXIST: '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt',
-  ROWS_NOT_RESTORED:
-    '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil die Tabelle sie ablehnt: {reasons}',
+  ROWS_NOT_RESTORED: '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb: {reasons}',
   RELATION_NOT_RESTORED: '{table} bleibt im Papierkorb: {error}',
   ROWS_CASCADED:
     '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',

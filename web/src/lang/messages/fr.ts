@@ -13,11 +13,12 @@ export const messages: Record<string, string> = {
   NO_UNDO: '{table} : ce qui arrive à ses lignes ne peut pas être annulé : {problem}',
   UNDO_NEEDS_OWNER:
     '{tables} : les lignes ne peuvent revenir que dans un autre schéma : le rôle n’est pas membre de leur propriétaire {owner} ; {statement}',
+  UNDO_NEEDS_GRANT:
+    '{tables} : les lignes ne peuvent pas revenir : le rôle n’est pas membre de leur propriétaire {owner} ({statement}) et ne peut pas créer de schéma pour elles ({into_statement})',
   ROWS_RESTORED: '{table} : {rows} {rows|ligne est revenue|lignes sont revenues} de la corbeille',
   ROWS_EXIST:
     '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille car {rows|sa|leur} clé existe de nouveau',
-  ROWS_NOT_RESTORED:
-    '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille car la table {rows|la|les} refuse : {reasons}',
+  ROWS_NOT_RESTORED: '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille : {reasons}',
   RELATION_NOT_RESTORED: '{table} reste dans la corbeille : {error}',
   ROWS_CASCADED:
     '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',

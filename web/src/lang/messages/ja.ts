@@ -9,9 +9,11 @@ export const messages: Record<string, string> = {
   NO_UNDO: '{table}: 行への変更は元に戻せません: {problem}',
   UNDO_NEEDS_OWNER:
     '{tables}: 行は別のスキーマにしか戻せません: ロールが所有者 {owner} のメンバーではありません; {statement}',
+  UNDO_NEEDS_GRANT:
+    '{tables}: 行を戻せません: ロールが所有者 {owner} のメンバーではなく ({statement})、スキーマも作成できません ({into_statement})',
   ROWS_RESTORED: '{table}: {rows} 行がごみ箱から戻りました',
   ROWS_EXIST: '{table}: 同じキーが再び存在するため、{rows} 行がごみ箱に残ります',
-  ROWS_NOT_RESTORED: '{table}: テーブルが拒否するため、{rows} 行がごみ箱に残ります: {reasons}',
+  ROWS_NOT_RESTORED: '{table}: {rows} 行がごみ箱に残ります: {reasons}',
   RELATION_NOT_RESTORED: '{table} はごみ箱に残ります: {error}',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
   PARTITION_DETACHED: '{table}: パーティションの全行が不要でした: 行ごと切り離しました',
