@@ -20,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/google/uuid"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
@@ -70,64 +69,6 @@ func TestSIGTERMBeforeServing(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || errs.Len() > 0 {
 		t.Errorf("it ended with %v: %s", err, errs.String())
-	}
-}
-
-func TestRunAndRuns(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
-	r := startServer(t, "--database-url", db.URL())
-	code, out, errs := r.run(t, "run --dry-run")
-	if code != 0 ||
-		!regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) ||
-		!strings.Contains(out, "nothing was changed") {
-		t.Errorf("a dry run: %d %s %s", code, out, errs)
-	}
-	code, out, errs = r.run(t, "run --task audit-trail --task sessions --skip-task sessions")
-	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) ||
-		!regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
-		t.Errorf("a run: %d %s %s", code, out, errs)
-	}
-	if code, _, errs = r.run(t, "run --task nonsense"); code != 2 || !strings.Contains(errs, "nonsense") ||
-		strings.Count(errs, "\n") != 1 {
-		t.Errorf("an unknown task: %d %s", code, errs)
-	}
-	db.Do(
-		`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE FUNCTION no() RETURNS trigger
-			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
-		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
-	)
-	if code, out, errs = r.run(t, "run"); code != 1 || !strings.Contains(errs, "not this one") ||
-		!strings.Contains(out, "failed") {
-		t.Errorf("a failed run: %d %s %s", code, out, errs)
-	}
-	code, out, _ = r.run(t, "run --detach --task sessions")
-	id := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
-	if code != 0 || id == nil {
-		t.Fatalf("detached: %d %s", code, out)
-	}
-	if code, out, errs = r.run(t, "runs watch", id[1]); code != 0 ||
-		!strings.Contains(out, "Run "+id[1]+" succeeded") {
-		t.Errorf("watch: %d %s %s", code, out, errs)
-	}
-	if code, out, errs = r.run(t, "runs cancel", id[1]); code != 1 || out != "" || !strings.Contains(
-		errs, "nothing was cancelled: run "+id[1]+" has ended already (succeeded, ",
-	) {
-		t.Errorf("cancel: %d %s %s", code, out, errs)
-	}
-	for _, list := range [][]string{{"runs", "list"}, {"runs"}} {
-		code, out, errs = cleanupd(t, append(list, "--server", r.grpc)...)
-		if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) ||
-			!strings.Contains(out, "(dry)") {
-			t.Errorf("%v: %d %s %s", list, code, out, errs)
-		}
-	}
-	for _, command := range []string{"watch", "cancel"} {
-		if code, _, errs = r.run(t, "runs", command, "nonsense"); code != 1 ||
-			!strings.Contains(errs, "no such run") {
-			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
-		}
 	}
 }
 
@@ -243,36 +184,6 @@ func TestDemoThatIsLeft(t *testing.T) {
 		err = cmd.Wait()
 		if left, _ := os.ReadDir(temp); err == nil || len(left) > 0 {
 			t.Errorf("hangs up: %t: it ended with %v, and left %v", hangsUp, err, left)
-		}
-	}
-}
-
-// A run is one line of the list, even if its error has several. An incomplete list is reported as such.
-func TestListOfRuns(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	r := startServer(t, "--database-url", db.URL())
-	for range 2 {
-		if code, out, errs := r.run(t, "run --task sessions"); code != 0 {
-			t.Fatalf("%d %s %s", code, out, errs)
-		}
-	}
-	db.Do(`UPDATE cleanupd.run SET error = E'one\n\ttwo'`)
-	for _, c := range []struct {
-		args string
-		runs int
-		more bool
-	}{
-		{"runs --limit 1", 1, true},
-		{"runs list --limit 1", 1, true},
-		{"runs list --limit 2", 2, false},
-		{"runs", 2, false},
-	} {
-		code, out, errs := r.run(t, c.args)
-		if code != 0 || strings.Count(out, "\n") != c.runs+1 || strings.Count(out, " one two\n") != c.runs ||
-			strings.Contains(errs, "--limit") != c.more ||
-			(!c.more && errs != "") {
-			t.Errorf("%s: %d %s %s", c.args, code, out, errs)
 		}
 	}
 }
@@ -423,23 +334,9 @@ func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
 	}
 }
 
-// A script that repeats its command with a request id watches the run that the first one started. A wrong address fails
-// at once.
-func TestRunWithARequestID(t *testing.T) {
+// A wrong address fails at once.
+func TestRunAtAWrongAddress(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
-	r := startServer(t, "--database-url", db.URL())
-	args := []string{"run", "--server", r.grpc, "--task", "sessions", "--request-id", uuid.NewString()}
-	_, first, _ := cleanupd(t, args...)
-	code, second, errs := cleanupd(t, args...)
-	if started := regexp.MustCompile(`Run \S+ started`).FindString(first); code != 0 || started == "" ||
-		!strings.Contains(second, started) {
-		t.Errorf("%d %s %s %s", code, first, second, errs)
-	}
-	if code, _, errs := cleanupd(t, append(args, "--dry-run")...); code != 2 ||
-		!strings.Contains(errs, "--request-id: ") {
-		t.Errorf("another request with the same id: %d %s", code, errs)
-	}
 	began := time.Now()
 	code, out, errs := cleanupd(t, "run", "--server", "127.0.0.1:1")
 	if code != 1 || out != "" || !strings.Contains(errs, "cannot reach 127.0.0.1:1") ||
@@ -616,18 +513,5 @@ func TestSessions(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
 	if got := settings(db.URL()); !strings.Contains(got, "read-only") {
 		t.Error(got)
-	}
-}
-
-// An error of the server is printed with its hint.
-func TestHintOfTheServerIsPrinted(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	db.Superuser(`CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql
-			AS $$ BEGIN RAISE 'no new tables' USING HINT = 'ask the owner first'; END $$;
-		CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION refuse()`)
-	code, _, errs := cleanupd(t, "migrate", "--database-url", db.URL())
-	if code == 0 || strings.Count(errs, "ask the owner first") != 1 {
-		t.Errorf("%d %s", code, errs)
 	}
 }
