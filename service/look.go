@@ -117,14 +117,18 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 }
 
 // Check fails with failure.Violations, whose fields begin with the name of a policy, if given policies are not valid
-// for the database, and with rules.MissingRights if the role lacks rights to run them.
+// for the database, and with rules.MissingRights if the role lacks rights to run them or to create the schema cleanupd.
 func (l Look) Check(ctx context.Context) error {
 	p, err := l.prepare(ctx)
 	if err != nil {
 		return err
 	}
 	p.config.DryRun = false
-	return l.check(ctx, p)
+	missing, err := migrate.MissingGrant(ctx, l.Pool)
+	if err != nil {
+		return err
+	}
+	return l.check(ctx, p, missing...)
 }
 
 // Grants returns statements that grant the role the rights that the given policies need, and the right to create the
@@ -138,7 +142,7 @@ func (l Look) Grants(ctx context.Context) (statements []string, err error) {
 		return nil, err
 	}
 	p.config.DryRun = false
-	err = l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
+	err = l.eachPolicy(ctx, p, nil, func(tx pgx.Tx, one policy.Policy, env rules.Env) error {
 		needed, err := one.Grants(ctx, tx, env)
 		statements = rules.AddGrants(statements, needed...)
 		return err
@@ -273,13 +277,15 @@ func (l Look) readStored(ctx context.Context, now time.Time) (s lookedAt, err er
 	return s, err
 }
 
-func (l Look) check(ctx context.Context, p prepared) error {
-	return l.eachPolicy(ctx, p, func(tx pgx.Tx, one policy.Policy, env rules.Env) error { return one.Check(ctx, tx, env) })
+func (l Look) check(ctx context.Context, p prepared, missing ...string) error {
+	check := func(tx pgx.Tx, one policy.Policy, env rules.Env) error { return one.Check(ctx, tx, env) }
+	return l.eachPolicy(ctx, p, missing, check)
 }
 
-// eachPolicy calls do for the given policies. It fails with all their violations and missing rights.
+// eachPolicy calls do for the given policies. It fails with all their violations and missing rights, and those given.
 func (l Look) eachPolicy(
-	ctx context.Context, p prepared, do func(tx pgx.Tx, one policy.Policy, env rules.Env) error,
+	ctx context.Context, p prepared, missing rules.MissingRights,
+	do func(tx pgx.Tx, one policy.Policy, env rules.Env) error,
 ) error {
 	if len(l.Policies) == 0 {
 		return nil
@@ -288,10 +294,7 @@ func (l Look) eachPolicy(
 	if err != nil {
 		return err
 	}
-	var (
-		wrong   failure.Violations
-		missing rules.MissingRights
-	)
+	var wrong failure.Violations
 	for _, m := range l.Policies {
 		one := policyOf(m)
 		err := one.Validate()
@@ -315,7 +318,7 @@ func (l Look) eachPolicy(
 			return err
 		}
 	}
-	if missing != nil {
+	if len(missing) > 0 {
 		return errors.Join(wrong.Err(), missing)
 	}
 	return wrong.Err()

@@ -67,6 +67,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			err = errors.New("interrupted")
 		}
 		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(sqlstate.Text(err)))
+		if long := (interface{ Lines() []string })(nil); errors.As(err, &long) {
+			for _, line := range long.Lines() {
+				fmt.Fprintln(stderr, terminal.Printable(line))
+			}
+		}
 	}
 	var mistake *flags.Error
 	switch {

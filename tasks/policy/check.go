@@ -64,7 +64,11 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 			return err
 		}
 		if missing := rules.AddGrants(compiled.Rights, whole...); len(missing) > 0 {
-			return rules.MissingRights(missing)
+			useful, err := c.missing(ctx, tx) // so that the owner of the tables need grant only once
+			if err != nil {
+				return err
+			}
+			return rules.MissingRights(rules.AddGrants(missing, useful...))
 		}
 	}
 	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
@@ -118,7 +122,6 @@ func (c *checker) checkTable() bool {
 // missingSelect returns the GRANT statements for tables of which the role may read only some columns: a sweep reads the
 // places of rows (ctid), which takes the right to the whole table.
 func (c *checker) missingSelect(ctx context.Context, jobs []rules.Job) (grants []string, err error) {
-	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	var oids []uint32
 	var names []string
 	add := func(oid uint32, quoted string) { oids, names = append(oids, oid), append(names, quoted) }
@@ -143,14 +146,14 @@ func (c *checker) missingSelect(ctx context.Context, jobs []rules.Job) (grants [
 		ctx,
 		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
 			WHERE NOT has_table_privilege(oid, 'SELECT') AND has_any_column_privilege(oid, 'SELECT')`,
-		oids, names, role,
+		oids, names, c.role(),
 	)
 	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
 		return grants, err
 	}
 	parent := c.env.Catalog.Table(c.parentName())
 	if key, _ := parent.Column(c.OrphanOf.ParentColumn); parent.CanSelect && !key.CanSelect {
-		grants = append(grants, fmt.Sprintf("GRANT SELECT ON %s TO %s", parent.Quoted(), role))
+		grants = append(grants, fmt.Sprintf("GRANT SELECT ON %s TO %s", parent.Quoted(), c.role()))
 	}
 	return grants, nil
 }

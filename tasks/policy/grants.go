@@ -14,19 +14,40 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
-// furtherGrants returns what is also useful to a policy for the table $1: rights to partitions that the owner creates
-// later, and to the sequences of its columns, which forecasts read.
-const furtherGrants = `
-SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON TABLES TO %I',
-  pg_get_userbyid(c.relowner), n.nspname, $2::text, $3::text)
-FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE (SELECT relkind = 'p' FROM pg_class WHERE oid = $1)
-UNION
-SELECT format('GRANT SELECT ON SEQUENCE %I.%I TO %I', n.nspname, s.relname, $3::text)
-FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_namespace n ON n.oid = s.relnamespace
-WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-  AND d.deptype IN ('a', 'i')
-ORDER BY 1`
+// sequences returns GRANT statements for the sequences of the table's columns, which forecasts read.
+func (c *checker) sequences(ctx context.Context, db campaign.Querier) ([]string, error) {
+	rows, _ := db.Query(ctx, `SELECT n.nspname, s.relname
+		FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+			JOIN pg_namespace n ON n.oid = s.relnamespace
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+			AND d.deptype IN ('a', 'i') AND NOT ($2 AND CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT') END)
+		ORDER BY 1, 2`, c.table.OID, c.env.OnlyMissing)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		name := make(pgx.Identifier, 2)
+		err := row.Scan(&name[0], &name[1])
+		return fmt.Sprintf("GRANT SELECT ON SEQUENCE %s TO %s", name.Sanitize(), c.role()), err
+	})
+}
+
+// future returns statements that grant the rights to partitions that the owner creates later, unless they are set.
+func (c *checker) future(ctx context.Context, db campaign.Querier, rights []string) ([]string, error) {
+	rows, _ := db.Query(ctx, `SELECT DISTINCT pg_get_userbyid(c.relowner), n.nspname
+		FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE (SELECT relkind = 'p' FROM pg_class WHERE oid = $1) AND EXISTS (
+			SELECT unnest($2::text[]) EXCEPT SELECT a.privilege_type
+			FROM pg_default_acl d CROSS JOIN aclexplode(d.defaclacl) a
+			WHERE d.defaclrole = c.relowner AND d.defaclnamespace IN (0, c.relnamespace) AND d.defaclobjtype = 'r'
+				AND (a.grantee = 0 OR pg_has_role(a.grantee, 'USAGE')))
+		ORDER BY 1, 2`, c.table.OID, rights)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		owner, schema := make(pgx.Identifier, 1), make(pgx.Identifier, 1)
+		err := row.Scan(&owner[0], &schema[0])
+		return fmt.Sprintf("ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA %s GRANT %s ON TABLES TO %s", owner.Sanitize(),
+			schema.Sanitize(), strings.Join(rights, ", "), c.role()), err
+	})
+}
+
+func (c *checker) role() string { return pgx.Identifier{c.env.Catalog.Role}.Sanitize() }
 
 // memberships selects the owners in which removing partitions of the table $1 takes membership: to detach any ($4), the
 // table's; to drop those that end before a cutoff of the column $2, the partitions'.
@@ -102,9 +123,11 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 		c.wrong.Addf("policy.table", "%s cannot be cleaned, whatever is granted: %s", c.table.Quoted(), notes(compiled))
 		return nil, c.wrong.Err()
 	}
-	rights := strings.Join(compiled.Task.Steps[0].Rights(), ", ")
-	rows, _ := db.Query(ctx, furtherGrants, c.table.OID, rights, env.Catalog.Role)
-	further, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	sequences, err := c.sequences(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	future, err := c.future(ctx, db, compiled.Task.Steps[0].Rights())
 	if err != nil {
 		return nil, err
 	}
@@ -113,5 +136,16 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 		return nil, err
 	}
 	back, err := c.toUndo(ctx, db, compiled.Jobs)
-	return rules.AddGrants(compiled.Rights, slices.Concat(further, members, back)...), err
+	return rules.AddGrants(compiled.Rights, slices.Concat(sequences, future, members, back)...), err
+}
+
+// missing returns the GRANT statements among those of Grants that the role lacks.
+func (c *checker) missing(ctx context.Context, db campaign.Querier) ([]string, error) {
+	c.env.AllRights, c.env.OnlyMissing = true, true
+	compiled, err := rules.Compile(c.Task(), c.env)
+	if err != nil {
+		return nil, err
+	}
+	sequences, err := c.sequences(ctx, db)
+	return append(compiled.Rights, sequences...), err
 }

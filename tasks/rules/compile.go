@@ -24,8 +24,9 @@ type Env struct {
 	Earlier map[string]time.Time
 	// DryRun is set if nothing is changed, so that fewer rights are needed.
 	DryRun bool
-	// AllRights makes Plan.Rights list every right that the role needs, including those that it already has.
-	AllRights bool
+	// AllRights makes Plan.Rights list every right that the role needs or that is useful, including those that it already
+	// has unless OnlyMissing is set.
+	AllRights, OnlyMissing bool
 	// Pipeline has all tasks. Their steps define which rows belong to a delivery, list or workflow on hold.
 	Holds    Holds
 	Pipeline []Task

@@ -26,7 +26,7 @@ func (p *Plan) addRights(now, later []string) {
 // SELECT: later has the rights that only the run needs.
 func missing(env Env, schema, relation string, r campaign.Rights, rights []string) (now, later []string) {
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
-	if env.AllRights {
+	if env.AllRights && !env.OnlyMissing {
 		r = campaign.Rights{}
 	}
 	if !r.CanUse {

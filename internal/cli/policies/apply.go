@@ -54,12 +54,6 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:              flags.OneArgument("a file with policies"),
 		ValidArgsFunction: rpc.FirstArgument(flags.CompleteFiles),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
-			if !a.yes && !a.dryRun && !terminal.CanAsk() {
-				return flags.Errorf(
-					"applying needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run to see " +
-						"what would change",
-				)
-			}
 			a.cmd, a.server, a.client, a.output = cmd, server, client, *output
 			a.warned = map[string]bool{}
 			return a.apply(args[0])
@@ -78,14 +72,14 @@ func (a *applier) apply(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkFirst(a.cmd.Context(), a.server, entries); err != nil {
+	if err := checkFirst(a.cmd.Context(), a.server, file, entries); err != nil {
 		return err
 	}
 	stored, err := a.stored()
 	if err != nil {
 		return err
 	}
-	checked, err := a.check(entries)
+	checked, err := a.check(file, entries)
 	if err != nil {
 		return err
 	}
@@ -99,6 +93,9 @@ func (a *applier) apply(file string) error {
 		return nil
 	case a.dryRun:
 		return ErrDiffers
+	case !a.yes && !terminal.CanAsk():
+		return flags.Errorf(
+			"nothing was changed: applying needs confirmation, and there is no terminal to ask on: give --yes")
 	case !a.yes:
 		if err := rpc.PrintTarget(a.cmd, a.server, a.client); err != nil {
 			return err
@@ -142,7 +139,7 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 
 // check lets the server check all policies of the file, and returns them as it would store them. The error joins the
 // mistakes of all policies, and the rights that they lack.
-func (a *applier) check(entries []entry) (checked []*cleanupv1.Policy, err error) {
+func (a *applier) check(file string, entries []entry) (checked []*cleanupv1.Policy, err error) {
 	var (
 		wrong   []error
 		missing rules.MissingRights
@@ -162,7 +159,7 @@ func (a *applier) check(entries []entry) (checked []*cleanupv1.Policy, err error
 		checked = append(checked, resp.GetPolicy())
 	}
 	if missing != nil {
-		wrong = append(wrong, missing)
+		wrong = append(wrong, &rightsError{missing, grantsCommand(a.server, file)})
 	}
 	return checked, errors.Join(wrong...)
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -19,7 +21,8 @@ import (
 )
 
 func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
-	return &cobra.Command{
+	var undo time.Duration
+	cmd := &cobra.Command{
 		Use:   "grants FILE",
 		Short: "Print the rights that the policies of a file need, as one SQL script",
 		Long: "Print the rights that the policies of a file need, as one SQL script for the owner of the tables:\n" +
@@ -35,11 +38,17 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			grants := grantsOfServer
-			if server.InProcess() {
-				grants = grantsOfDatabase
+			for _, e := range entries {
+				if undo > 0 && e.policy.GetAssign() == nil {
+					e.policy.Undo = durationpb.New(undo)
+				}
 			}
-			all, err := grants(cmd, server, client, entries)
+			var all *cleanupv1.GetPolicyGrantsResponse
+			if server.InProcess() {
+				all, err = grantsOfDatabase(cmd, server, args[0], entries)
+			} else {
+				all, err = grantsOfServer(cmd, client, entries)
+			}
 			if err != nil {
 				return err
 			}
@@ -49,9 +58,12 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			return printGrants(cmd.OutOrStdout(), all.GetStatements())
 		}),
 	}
+	cmd.Flags().DurationVar(&undo, "undo", 0, "also those of cleanupd run --undo with this time")
+	flags.WithoutVariable(cmd.Flags(), "undo")
+	return cmd
 }
 
-func grantsOfServer(cmd *cobra.Command, _ *rpc.Server, client cleanupd.Client, entries []entry) (
+func grantsOfServer(cmd *cobra.Command, client cleanupd.Client, entries []entry) (
 	*cleanupv1.GetPolicyGrantsResponse, error,
 ) {
 	all := &cleanupv1.GetPolicyGrantsResponse{}
@@ -71,11 +83,11 @@ func grantsOfServer(cmd *cobra.Command, _ *rpc.Server, client cleanupd.Client, e
 }
 
 // grantsOfDatabase needs no rights but to connect, and no schema cleanupd.
-func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, _ cleanupd.Client, entries []entry) (
+func grantsOfDatabase(cmd *cobra.Command, server *rpc.Server, file string, entries []entry) (
 	*cleanupv1.GetPolicyGrantsResponse, error,
 ) {
 	all := &cleanupv1.GetPolicyGrantsResponse{}
-	err := lookWith(cmd.Context(), server, entries, func(look service.Look, ctx context.Context) (err error) {
+	err := lookWith(cmd.Context(), server, file, entries, func(look service.Look, ctx context.Context) (err error) {
 		all.Statements, err = look.Grants(ctx)
 		return err
 	})
@@ -88,8 +100,9 @@ func printGrants(w io.Writer, statements []string) error {
 	isDefault := func(statement string) bool { return strings.HasPrefix(statement, "ALTER DEFAULT PRIVILEGES") }
 	isComment := func(statement string) bool { return strings.HasPrefix(statement, "--") }
 	isMembership := func(statement string) bool { return !isComment(statement) && !strings.Contains(statement, " ON ") }
+	isSequence := func(statement string) bool { return strings.HasPrefix(statement, "GRANT SELECT ON SEQUENCE ") }
 	isGrant := func(statement string) bool {
-		return !isDefault(statement) && !isComment(statement) && !isMembership(statement)
+		return !isDefault(statement) && !isComment(statement) && !isMembership(statement) && !isSequence(statement)
 	}
 	script := &strings.Builder{}
 	print := func(format, before string, is func(statement string) bool) {
@@ -102,6 +115,7 @@ func printGrants(w io.Writer, statements []string) error {
 	}
 	fmt.Fprintln(script, "BEGIN;")
 	print("%s;", "", isGrant)
+	print("%s;", "-- Forecasts read when the sequences of the tables run out:\n", isSequence)
 	fmt.Fprintln(script, "COMMIT;")
 	print("%s;", "-- Only an owner may detach partitions. A superuser, or who has the ADMIN OPTION, makes the role a "+
 		"member,\n-- with all that the owner may do:\n", isMembership)

@@ -3,11 +3,13 @@ package policies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -20,27 +22,28 @@ import (
 func LookAt(
 	ctx context.Context, url string, look service.Look, do func(look service.Look, ctx context.Context) error,
 ) error {
-	return explainLook(lend(ctx, url, look, do), nil)
+	return explainLook(lend(ctx, url, look, do), nil, "")
 }
 
 // lookWith is like LookAt, with the policies of a file and the database of the server in this process.
 func lookWith(
-	ctx context.Context, server *rpc.Server, entries []entry, do func(look service.Look, ctx context.Context) error,
+	ctx context.Context, server *rpc.Server, file string, entries []entry,
+	do func(look service.Look, ctx context.Context) error,
 ) error {
 	var look service.Look
 	for _, e := range entries {
 		look.Policies = append(look.Policies, e.policy)
 	}
-	return explainLook(lend(ctx, server.DatabaseURL(), look, do), entries)
+	return explainLook(lend(ctx, server.DatabaseURL(), look, do), entries, grantsCommand(server, file))
 }
 
 // checkFirst fails if the server in this process would refuse a policy. The server itself would do so only after it has
 // created the schema cleanupd.
-func checkFirst(ctx context.Context, server *rpc.Server, entries []entry) error {
+func checkFirst(ctx context.Context, server *rpc.Server, file string, entries []entry) error {
 	if !server.InProcess() {
 		return nil
 	}
-	return lookWith(ctx, server, entries, service.Look.Check)
+	return lookWith(ctx, server, file, entries, service.Look.Check)
 }
 
 func lend(
@@ -58,8 +61,9 @@ func lend(
 	return do(look, ctx)
 }
 
-// explainLook returns usage errors for mistakes in flags or in the file, with their place in the file.
-func explainLook(err error, file []entry) error {
+// explainLook returns usage errors for mistakes in flags or in the file, with their place in the file. The command
+// grants prints all rights.
+func explainLook(err error, file []entry, grants string) error {
 	var (
 		wrong failure.Violations
 		lacks rules.MissingRights
@@ -82,9 +86,44 @@ func explainLook(err error, file []entry) error {
 			each = append(each, flags.Errorf("%s: %s", where, v.Problem))
 		}
 		if errors.As(err, &lacks) {
-			each = append(each, lacks)
+			each = append(each, &rightsError{lacks, grants})
 		}
 		return errors.Join(each...)
+	case errors.As(err, &lacks):
+		return &rightsError{lacks, grants}
 	}
 	return err
+}
+
+func grantsCommand(server *rpc.Server, file string) string {
+	return server.Command("policies grants", format.ShellWord(file))
+}
+
+// rightsError names each GRANT on a line of its own: all, or if there is a command that prints them, the first ones.
+type rightsError struct {
+	missing rules.MissingRights
+	command string
+}
+
+func (e *rightsError) Error() string {
+	return fmt.Sprintf("the role lacks %s; have the tables' owner execute:",
+		format.Count(int64(len(e.missing)), "right", "rights"))
+}
+
+func (e *rightsError) Lines() (lines []string) {
+	const first = 5
+	shown := e.missing
+	if e.command != "" && len(shown) > first+1 {
+		shown = shown[:first]
+	}
+	for _, g := range shown {
+		lines = append(lines, g+";")
+	}
+	if more := len(e.missing) - len(shown); more > 0 {
+		lines = append(lines, fmt.Sprintf("-- and %d more", more))
+	}
+	if e.command != "" {
+		lines = append(lines, "All that the policies need, as a script: "+e.command)
+	}
+	return lines
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func NewCommand() *cobra.Command {
@@ -104,7 +105,7 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 				return flags.Errorf("%s has %d policies, and set takes one: see cleanupd policies apply", file,
 					len(found))
 			}
-			if err := checkFirst(cmd.Context(), server, found); err != nil {
+			if err := checkFirst(cmd.Context(), server, file, found); err != nil {
 				return err
 			}
 			p := found[0].policy
@@ -112,6 +113,9 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			resp, err := client.SetPolicy(cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+			if lacks := rules.ParseMissingRights(status.Convert(err).Message()); lacks != nil {
+				return &rightsError{lacks, grantsCommand(server, file)}
+			}
 			if err != nil {
 				return found[0].explain(rpc.ExplainConflict(err))
 			}
