@@ -230,6 +230,9 @@ func askAfterPreview(
 			more = nil
 		}
 		if more == nil {
+			if failed == nil {
+				failed = mustFail(dryRun.GetRun())
+			}
 			if failed != nil {
 				return nil, all, failed
 			}
@@ -298,11 +301,7 @@ func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError,
 						server.Command("run", "--preview --task "+format.ShellWord(t.GetTask())))
 				}
 			}
-			for _, m := range t.GetDetails() { // its rows would also be missing from those of later tasks
-				if code := m.GetCode(); code == message.UndoWouldRefuse.Code || code == message.RunLacksRights.Code {
-					why = m.GetText()
-				}
-			}
+			why = cmp.Or(failure(t), why) // its rows would also be missing from those of later tasks
 		case cleanupv1.TaskState_TASK_STATE_FAILED, cleanupv1.TaskState_TASK_STATE_NOT_RUN:
 			why = cmp.Or(t.GetError(), t.GetDetail())
 		default: // the dry run was stopped
@@ -321,6 +320,26 @@ func tasksToLeaveOut(server *rpc.Server, dryRun *cleanupv1.Run, continueOnError,
 		return nil
 	}
 	return out
+}
+
+// failure returns why a run would fail at a task that succeeded in a dry run; "" if nothing is known.
+func failure(t *cleanupv1.TaskResult) string {
+	for _, m := range t.GetDetails() {
+		if code := m.GetCode(); code == message.UndoWouldRefuse.Code || code == message.RunLacksRights.Code {
+			return m.GetText()
+		}
+	}
+	return ""
+}
+
+// mustFail returns the error of a run that would fail at one of its tasks.
+func mustFail(dryRun *cleanupv1.Run) error {
+	for _, t := range dryRun.GetResults() {
+		if why := failure(t); why != "" {
+			return fmt.Errorf("nothing was run, since %s would fail: %s", t.GetTask(), why)
+		}
+	}
+	return nil
 }
 
 func (l leftOut) names() (names []string) {
