@@ -253,9 +253,7 @@ func TestOptionsBeyondTheirBits(t *testing.T) {
 	a := s.call(t, "PATCH", "/v1/options",
 		`{"visitorPurgeDelayDays": 3000000000, "eventPurgeDelayDays": "-99999999999", "rejectsPurgeDelayDays": 1e30, `+
 			`"broadLogPurgeDelayDays": 5}`)
-	for _, field := range []string{
-		"options.visitor_purge_delay_days", "options.event_purge_delay_days", "options.rejects_purge_delay_days",
-	} {
+	for _, field := range []string{"visitorPurgeDelayDays", "eventPurgeDelayDays", "rejectsPurgeDelayDays"} {
 		if a.code != 400 || !strings.Contains(a.body, `"field":"`+field+`"`) {
 			t.Errorf("%s is not told of: %d %s", field, a.code, a.body)
 		}

@@ -229,16 +229,16 @@ func TestUserDataErrors(t *testing.T) {
 		want codes.Code
 		says string
 	}{
-		{`{}`, codes.InvalidArgument, "user_id"},
-		{`{"processInstanceIds": ["0"]}`, codes.InvalidArgument, "process_instance_ids[0]"},
-		{`{"taskIds": ["1", "-5"]}`, codes.InvalidArgument, "task_ids[1]"},
-		{`{"taskIds": ["1; DROP TABLE tb_task"]}`, codes.InvalidArgument, "task_ids[0]"},
+		{`{}`, codes.InvalidArgument, "userId"},
+		{`{"processInstanceIds": ["0"]}`, codes.InvalidArgument, "processInstanceIds[0]"},
+		{`{"taskIds": ["1", "-5"]}`, codes.InvalidArgument, "taskIds[1]"},
+		{`{"taskIds": ["1; DROP TABLE tb_task"]}`, codes.InvalidArgument, "taskIds[0]"},
 		{`{"taskIds": ["1"], "userId": "ann"}`, codes.InvalidArgument, "either"},
 		{`{"taskIds": ["1"], "principalIds": ["P0"]}`, codes.InvalidArgument, "either"},
-		{`{"variables": [{"application": "Loans", "workflow": "apply"}]}`, codes.InvalidArgument, "user_id"},
+		{`{"variables": [{"application": "Loans", "workflow": "apply"}]}`, codes.InvalidArgument, "userId"},
 		{`{"userId": "ann", "variables": [{}]}`, codes.InvalidArgument, "variables[0].application"},
 		{`{"userId": "a\u0000b"}`, codes.InvalidArgument, "NUL"},
-		{`{"userId": "ann", "principalIds": ["P3"]}`, codes.InvalidArgument, "principal_ids"},
+		{`{"userId": "ann", "principalIds": ["P3"]}`, codes.InvalidArgument, "principalIds"},
 		{`{"userId": "bob"}`, codes.FailedPrecondition, "principal_ids"},
 		{
 			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`, codes.NotFound,
@@ -251,8 +251,8 @@ func TestUserDataErrors(t *testing.T) {
 		},
 	} {
 		got := s.call(t, http.MethodPost, "/v1/userdata:erase", c.body)
-		message, _ := at(got.lines[0], "error", "message").(string)
-		if at(got.lines[0], "error", "code") != float64(c.want) || !strings.Contains(message, c.says) {
+		message, _ := at(got.lines[0], "message").(string)
+		if at(got.lines[0], "code") != float64(c.want) || !strings.Contains(message, c.says) {
 			t.Errorf("%s: %+v", c.body, got)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"github.com/klauspost/compress/gzhttp"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -112,7 +113,7 @@ func negotiate(next http.Handler) http.Handler {
 			if !accepts(r, "application/json") {
 				r.Header.Set("Accept", ndjson)
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(&streamWriter{w, r, false}, r)
 			return
 		}
 		compressed.ServeHTTP(w, r)
@@ -129,6 +130,31 @@ func accepts(r *http.Request, want string) bool {
 	}
 	return false
 }
+
+// streamWriter answers with an error before the first message of a stream as the other routes do. The library writes it
+// in {"error": …}, as in mid-stream.
+type streamWriter struct {
+	http.ResponseWriter
+	request *http.Request
+	failed  bool
+}
+
+func (w *streamWriter) WriteHeader(code int) {
+	w.failed = code != http.StatusOK
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *streamWriter) Write(p []byte) (int, error) {
+	var chunk struct{ Error json.RawMessage }
+	var s spb.Status
+	if !w.failed || json.Unmarshal(p, &chunk) != nil || protojson.Unmarshal(chunk.Error, &s) != nil {
+		return w.ResponseWriter.Write(p)
+	}
+	_, err := w.ResponseWriter.Write(statusBody(violation(w.request, status.FromProto(&s))))
+	return len(p), err
+}
+
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
 type headOnly struct {
@@ -163,7 +189,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
 		case route.body && given != "application/json":
-			writeStatus(w, r, http.StatusUnsupportedMediaType,
+			writeStatus(w, http.StatusUnsupportedMediaType,
 				status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
 			return
 		}
@@ -250,11 +276,11 @@ func routingError(
 			slices.Sort(allowed)
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 		}
-		writeStatus(w, r, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
+		writeStatus(w, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
 	case http.StatusNotFound:
-		writeStatus(w, r, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
+		writeStatus(w, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
 	default:
-		writeStatus(w, r, code, status.New(codes.InvalidArgument, http.StatusText(code)))
+		writeStatus(w, code, status.New(codes.InvalidArgument, http.StatusText(code)))
 	}
 }
 
@@ -264,27 +290,28 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &routing) {
 		s = status.Convert(routing.Err)
 	}
-	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), violation(s))
+	writeStatus(w, runtime.HTTPStatusFromCode(s.Code()), violation(r, s))
 }
 
-// writeStatus wraps the status in {"error": …} if the route streams, as the gateway does in mid-stream.
-func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
-	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
-	if err != nil {
-		body = []byte(`{"code":13,"message":"the error cannot be written as JSON"}`)
-	}
-	if operationsOf(r.URL)[r.Method].stream {
-		body = slices.Concat([]byte(`{"error":`), body, []byte("}"))
-	}
+func writeStatus(w http.ResponseWriter, code int, s *status.Status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(append(statusBody(s), '\n'))
+}
+
+func statusBody(s *status.Status) []byte {
+	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
+	if err != nil {
+		return []byte(`{"code":13,"message":"the error cannot be written as JSON"}`)
+	}
+	return body
 }
 
 // operation is a method of a path, as the OpenAPI description defines it.
 type operation struct {
 	query  []string // the names of its query parameters, in both spellings
 	body   bool     // whether it takes a body
+	in     string   // the field of the request that is the body, "" for the whole request
 	stream bool     // whether it responds with a stream
 }
 
@@ -310,8 +337,10 @@ func readPaths(description string) (list []path) {
 				Name, In string
 				Schema   struct{ Pattern string }
 			}
-			RequestBody *struct{}
-			Responses   map[string]struct{ Content map[string]any }
+			RequestBody *struct {
+				Field string `json:"x-originalParamName"`
+			}
+			Responses map[string]struct{ Content map[string]any }
 		}
 	}
 	if err := json.Unmarshal([]byte(description), &api); err != nil {
@@ -324,6 +353,9 @@ func readPaths(description string) (list []path) {
 			o := operation{
 				body:   described.RequestBody != nil,
 				stream: described.Responses["200"].Content[ndjson] != nil,
+			}
+			if o.body && described.RequestBody.Field != "body" {
+				o.in = described.RequestBody.Field
 			}
 			for _, parameter := range described.Parameters {
 				switch {

@@ -2,11 +2,13 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -128,11 +130,12 @@ func explainJSON(body []byte, into any, err error) error {
 	return wrongField("body", path, problem)
 }
 
-// violation returns a status with the field violation of an error of wrongField, and others unchanged.
-func violation(s *status.Status) *status.Status {
+// violation returns a status with the field violation of an error of wrongField, and others with the fields named as
+// the caller sent them.
+func violation(r *http.Request, s *status.Status) *status.Status {
 	parts := strings.Split(s.Message(), separator)
 	if len(parts) != 3 {
-		return s
+		return asSent(r, s)
 	}
 	path, problem := parts[1], parts[2]
 	text := problem
@@ -147,6 +150,44 @@ func violation(s *status.Status) *status.Status {
 		return v
 	}
 	return detailed
+}
+
+// asSent names the fields of violations without the field of the request that is the body, and in JSON's spelling
+// unless the query has the other one.
+func asSent(r *http.Request, s *status.Status) *status.Status {
+	if len(s.Details()) != 1 {
+		return s
+	}
+	bad, ok := s.Details()[0].(*errdetails.BadRequest)
+	if !ok {
+		return s
+	}
+	in, query := operationsOf(r.URL)[r.Method].in, r.URL.Query()
+	text := &strings.Builder{}
+	for i, v := range bad.GetFieldViolations() {
+		switch {
+		case query.Has(v.GetField()):
+		case v.GetField() == in:
+			v.Field = ""
+		default:
+			v.Field = jsonPath(strings.TrimPrefix(v.GetField(), in+"."))
+		}
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		text.WriteString(cmp.Or(v.GetField(), "body") + ": " + v.GetDescription())
+	}
+	sent, err := status.New(s.Code(), text.String()).WithDetails(bad)
+	if err != nil {
+		return s
+	}
+	return sent
+}
+
+var afterUnderscore = regexp.MustCompile(`_[a-z]`)
+
+func jsonPath(path string) string {
+	return afterUnderscore.ReplaceAllStringFunc(path, func(part string) string { return strings.ToUpper(part[1:]) })
 }
 
 // pathAt returns the path of the value or the key at a position of a JSON text, such as policy.filters[1].op.

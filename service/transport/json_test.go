@@ -50,7 +50,7 @@ func TestErrorsInBodies(t *testing.T) {
 		p := &cleanupv1.Policy{}
 		for _, into := range []any{p, &p} {
 			explained := explainJSON([]byte(body), into, protojson.Unmarshal([]byte(body), p))
-			s := violation(status.New(codes.InvalidArgument, explained.Error()))
+			s := violation(nil, status.New(codes.InvalidArgument, explained.Error()))
 			var got [2]string
 			for _, d := range s.Details() {
 				v := d.(*errdetails.BadRequest).GetFieldViolations()[0]
@@ -61,7 +61,7 @@ func TestErrorsInBodies(t *testing.T) {
 			}
 		}
 	}
-	if s := status.New(codes.NotFound, "x"); violation(s) != s {
+	if s := status.New(codes.NotFound, "x"); violation(nil, s) != s {
 		t.Error("another status was changed")
 	}
 }

@@ -2,30 +2,28 @@ import { expect, test } from 'vitest'
 import { ApiError, violationAt, withoutFields } from './api'
 
 const error = new ApiError('both', 400, 'INVALID', {}, [
-  { field: 'schedule.windows[0].days[1]', description: '"MO" is not a day' },
-  { field: 'schedule.windows[0].start', description: '"25" is not a time of day' },
-  { field: 'schedule.windows[1].start', description: '"26" is not a time of day' },
+  { field: 'windows[0].days[1]', description: '"MO" is not a day' },
+  { field: 'windows[0].start', description: '"25" is not a time of day' },
+  { field: 'windows[1].start', description: '"26" is not a time of day' },
 ])
 
 test('a violation is found at its field, and that of an element at its list', () => {
-  expect(violationAt(error, 'schedule.windows[0].start')).toBe('"25" is not a time of day')
-  expect(violationAt(error, 'schedule.windows[0].days')).toBe('"MO" is not a day')
-  expect(violationAt(error, 'schedule.windows[0].end')).toBeUndefined()
-  expect(violationAt(error, 'schedule.windows')).toBeUndefined()
-  expect(violationAt(new Error('no'), 'schedule.windows')).toBeUndefined()
-  expect(violationAt(undefined, 'schedule.windows')).toBeUndefined()
+  expect(violationAt(error, 'windows[0].start')).toBe('"25" is not a time of day')
+  expect(violationAt(error, 'windows[0].days')).toBe('"MO" is not a day')
+  expect(violationAt(error, 'windows[0].end')).toBeUndefined()
+  expect(violationAt(error, 'windows')).toBeUndefined()
+  expect(violationAt(new Error('no'), 'windows')).toBeUndefined()
+  expect(violationAt(undefined, 'windows')).toBeUndefined()
 })
 
 test('an error says the rest of what is wrong', () => {
-  const rest = withoutFields(error, ['schedule.windows[0].days', 'schedule.windows[0].start']) as ApiError
+  const rest = withoutFields(error, ['windows[0].days', 'windows[0].start']) as ApiError
   expect([rest.message, rest.status, rest.reason]).toEqual([
-    'schedule.windows[1].start "26" is not a time of day',
+    'windows[1].start "26" is not a time of day',
     400,
     'INVALID',
   ])
-  expect(
-    withoutFields(error, ['schedule.windows[0].days', 'schedule.windows[0].start', 'schedule.windows[1].start']),
-  ).toBeUndefined()
+  expect(withoutFields(error, ['windows[0].days', 'windows[0].start', 'windows[1].start'])).toBeUndefined()
   const stale = new ApiError('somebody else has changed it', 409)
   expect(withoutFields(stale, ['schedule.cron'])).toBe(stale)
   expect(withoutFields(undefined, ['schedule.cron'])).toBeUndefined()

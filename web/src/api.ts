@@ -72,7 +72,7 @@ function apiError(problem: Problem, status: number) {
   )
 }
 
-const sentences = (violations: Violation[]) => violations.map(v => `${v.field} ${v.description}`).join('\n')
+const sentences = (violations: Violation[]) => violations.map(v => `${v.field} ${v.description}`.trim()).join('\n')
 
 /** Whether a violation is about a field or one of its elements, such as days[1] for days. */
 const isAt = (violation: Violation, field: string) =>
@@ -115,7 +115,7 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   if (answer.ok) return answer
   if (answer.status === 401) session.signedOut()
   const problem = await answer.json().catch(() => ({ message: answer.statusText }))
-  throw apiError(problem.error ?? problem, answer.status)
+  throw apiError(problem, answer.status)
 }
 
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {

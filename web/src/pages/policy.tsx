@@ -56,10 +56,10 @@ export function PolicyPage({ context, argument: [name = '', table = ''] }: { con
 /** The fields that show themselves what the server says about them. */
 const fields = [
   'table',
-  'older_than',
-  'older_than.column',
-  'older_than.days',
-  'older_than.hours',
+  'olderThan',
+  'olderThan.column',
+  'olderThan.days',
+  'olderThan.hours',
   'limit',
   'undo',
   'description',
@@ -99,7 +99,7 @@ function Form({ policy, tables, names, context, reload }: Props) {
       if (json !== undefined) setJSON(draftOf(ruleOf(policy)))
       history.replaceState(null, '', `#/policies/${policy.name}`) // the form stays, with the answer
     })
-  const shown = ['policy.name', ...(json === undefined ? fields.map(field => `policy.${field}`) : [])]
+  const shown = ['name', ...(json === undefined ? fields : [])]
   return (
     <form
       ref={form}
@@ -128,11 +128,11 @@ function Form({ policy, tables, names, context, reload }: Props) {
       <Field
         label={t('policies.name')}
         help={t(taken ? 'policies.taken' : 'purges.name.help')}
-        problem={violationAt(problem, 'policy.name')}
+        problem={violationAt(problem, 'name')}
       >
         <input
           required
-          aria-invalid={taken || violationAt(problem, 'policy.name') !== undefined}
+          aria-invalid={taken || violationAt(problem, 'name') !== undefined}
           pattern="[a-z0-9\-]{1,40}"
           spellcheck={false}
           value={draft.name ?? ''}
@@ -199,8 +199,8 @@ function Fields({ draft, tables, usual, problem, edit }: FieldsProps) {
   const unit = 'hours' in age ? 'hours' : 'days'
   const columns = (table?.dateColumns ?? []).map(c => c.column!)
   const others = othersOf(draft)
-  const about = (field: string) => violationAt(problem, `policy.${field}`)
-  const aboutAge = about('older_than') ?? about(`older_than.${unit}`)
+  const about = (field: string) => violationAt(problem, field)
+  const aboutAge = about('olderThan') ?? about(`olderThan.${unit}`)
   return (
     <>
       <Field label={t('table')} problem={about('table')}>
@@ -225,9 +225,9 @@ function Fields({ draft, tables, usual, problem, edit }: FieldsProps) {
           ))}
         </select>
       </Field>
-      <Field label={t('purges.column')} help={t('policies.column.help')} problem={about('older_than.column')}>
+      <Field label={t('purges.column')} help={t('policies.column.help')} problem={about('olderThan.column')}>
         <select
-          aria-invalid={about('older_than.column') !== undefined}
+          aria-invalid={about('olderThan.column') !== undefined}
           value={column}
           onChange={e => {
             const column = e.currentTarget.value

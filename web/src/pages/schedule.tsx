@@ -63,17 +63,16 @@ export function SchedulePage({ context }: { context: Context }) {
 type FormProps = { schedule: Schedule; etag: string; context: Context; reload: () => void }
 
 /** Returns the fields of the request whose controls show what is wrong with them. */
-const shownBy = (windows: unknown[]) =>
-  [
-    'cron',
-    'more_crons',
-    'time_zone',
-    'max_duration',
-    'undo',
-    'pace',
-    'windows',
-    ...windows.flatMap((_, i) => ['days', 'start', 'end', 'pace'].map(field => `windows[${i}].${field}`)),
-  ].map(field => `schedule.${field}`)
+const shownBy = (windows: unknown[]) => [
+  'cron',
+  'moreCrons',
+  'timeZone',
+  'maxDuration',
+  'undo',
+  'pace',
+  'windows',
+  ...windows.flatMap((_, i) => ['days', 'start', 'end', 'pace'].map(field => `windows[${i}].${field}`)),
+]
 
 function Form({ schedule, etag, context, reload }: FormProps) {
   const hours = secondsOf(schedule.maxDuration) / 3600
@@ -93,7 +92,7 @@ function Form({ schedule, etag, context, reload }: FormProps) {
   const { busy, problem, act } = useAction()
   const form = useInvalid(problem)
   const about = (...fields: string[]) =>
-    fields.flatMap(field => violationAt(problem, `schedule.${field}`) ?? []).join('\n') || undefined
+    fields.flatMap(field => violationAt(problem, field) ?? []).join('\n') || undefined
   const save = () =>
     act(async () => {
       setSent(draft.windows)
@@ -137,18 +136,18 @@ function Form({ schedule, etag, context, reload }: FormProps) {
             {t('schedule.once')} <Moment at={schedule.once} />
           </p>
         )}
-        <Field label={t('schedule.cron')} help={t('schedule.cron.help')} problem={about('cron', 'more_crons')}>
+        <Field label={t('schedule.cron')} help={t('schedule.cron.help')} problem={about('cron', 'moreCrons')}>
           <textarea
-            aria-invalid={about('cron', 'more_crons') !== undefined}
+            aria-invalid={about('cron', 'moreCrons') !== undefined}
             rows={Math.max(2, draft.crons.split('\n').length)}
             spellcheck={false}
             value={draft.crons}
             onInput={e => setDraft({ ...draft, crons: e.currentTarget.value })}
           />
         </Field>
-        <Field label={t('schedule.zone')} help={t('schedule.zone.help')} problem={about('time_zone')}>
+        <Field label={t('schedule.zone')} help={t('schedule.zone.help')} problem={about('timeZone')}>
           <input
-            aria-invalid={about('time_zone') !== undefined}
+            aria-invalid={about('timeZone') !== undefined}
             list="zones"
             value={draft.timeZone}
             onInput={e => setDraft({ ...draft, timeZone: e.currentTarget.value })}
@@ -159,10 +158,10 @@ function Form({ schedule, etag, context, reload }: FormProps) {
             <option key={zone} value={zone} />
           ))}
         </datalist>
-        <Field label={t('schedule.hours')} help={t('schedule.hours.help')} problem={about('max_duration')}>
+        <Field label={t('schedule.hours')} help={t('schedule.hours.help')} problem={about('maxDuration')}>
           <input
             type="number"
-            aria-invalid={about('max_duration') !== undefined}
+            aria-invalid={about('maxDuration') !== undefined}
             min={0}
             step="any"
             value={draft.hours}
