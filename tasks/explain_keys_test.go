@@ -22,6 +22,8 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		CREATE EXTENSION citext; CREATE TYPE kind AS ENUM ('a', 'b');
 		CREATE TABLE tag (tenant int, name citext, kind kind, at date, PRIMARY KEY (tenant, name, kind));
 		INSERT INTO tag VALUES (1, 'Bug,x=y', 'b', '2020-01-01');
+		CREATE TABLE stop (seen timestamptz, due timestamp, at date, PRIMARY KEY (seen, due));
+		INSERT INTO stop VALUES ('2025-09-08 17:09:02.964532+00', '2025-09-08 17:09:02', '2020-01-01');
 		CREATE TABLE parcel (shipment uuid REFERENCES shipment ON DELETE CASCADE)`)
 	for _, c := range []struct {
 		table string
@@ -31,6 +33,9 @@ func TestExplainByKeysOfOtherTypes(t *testing.T) {
 		{"shipment", []insight.KeyColumn{{Column: "ID", Value: "255F2BF1-7D24-4F59-93C7-26CD4EB0C8D5"}}},
 		{"route", []insight.KeyColumn{{Column: "vehicle", Value: "3"}, {Column: "day", Value: "2025-07-20"}}},
 		{"tag", columnsOf("tenant=1,name=bug,x=y,kind=b")},
+		{"stop", columnsOf("seen=2025-09-08T17:09:02.964532Z,due=2025-09-08T17:09:02Z")},
+		{"stop", columnsOf("seen=2025-09-08 17:09:02.964532+00,due=2025-09-08 17:09:02")},
+		{"stop", columnsOf("seen=2025-09-08 22:39:02.964532+05:30,due=2025-09-08 17:09:02")},
 		{`"Note"`, []insight.KeyColumn{{Value: "5"}}},
 		{`"Note"`, []insight.KeyColumn{{Column: "Id", Value: "5"}}},
 	} {
@@ -88,19 +93,25 @@ func TestExplainByKeysThatAreNone(t *testing.T) {
 	}
 }
 
-// The conclusion about a row that no rule deletes says that one changes it.
+// The conclusion about a row that no rule deletes says that one changes it, and what keeps it from being deleted.
 func TestExplainRowThatIsChanged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE TABLE person (id int PRIMARY KEY, at timestamptz, name text);
-		INSERT INTO person VALUES (1, '2020-01-01', 'Ann'), (2, '2026-02-01', 'Joe')`)
+		CREATE TABLE payment (person int REFERENCES person);
+		INSERT INTO person VALUES (1, '2020-01-01', 'Ann'), (2, '2026-02-01', 'Joe'), (3, '2019-01-01', 'Eve');
+		INSERT INTO payment VALUES (3)`)
 	none := "none"
 	p := policy.Policy{
 		Name: "p", Table: "person", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
 		Assign: []policy.Assign{{Column: "name", Value: &none}},
 	}
+	oldest := policy.Policy{
+		Name: "oldest", Table: "person", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+		Filters: []policy.Filter{{Column: "name", Op: "EQUAL", Values: []string{"Eve"}}},
+	}
 	e, err := insight.NewExplainer(t.Context(), cleanup.Config{
-		Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+		Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{oldest.Task(), p.Task()},
 	}, rules.Holds{}, "person")
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +119,8 @@ func TestExplainRowThatIsChanged(t *testing.T) {
 	for key, want := range map[string]string{
 		"1": "no rule deletes it, but policy/p changes it in the next run",
 		"2": "no rule deletes it, but policy/p changes it from 2026-03-03T00:00:00Z",
+		"3": "policy/oldest does not delete it, since foreign keys of rows of public.payment refer to it, but policy/p " +
+			"changes it in the next run",
 	} {
 		x, err := e.Row(t.Context(), columnsOf(key), func() error { return nil })
 		if err != nil || x.Verdict != insight.Kept || x.Why != want {

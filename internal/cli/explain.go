@@ -36,9 +36,9 @@ func NewExplain() *cobra.Command {
 			"that.\n" +
 			"Or show what the next run would do with a row, and why: for each step on its table, condition by\n" +
 			"condition. KEY is the value of the table's integer key, or COLUMN=VALUE for each column of one of\n" +
-			"its unique keys, separated by commas; times as 2026-02-28T12:00:00Z. A key with a text\n" +
-			"needs the role admin. For a row that does not exist, show whether it is in the trash, and which\n" +
-			"runs deleted rows of its table.\n" +
+			"its unique keys, separated by commas; times as 2026-02-28T12:00:00Z or as PostgreSQL\n" +
+			"prints them. A key with a text needs the role admin. For a row that does not exist, show whether it\n" +
+			"is in the trash, and which runs deleted rows of its table.\n" +
 			"Nothing is changed or locked.",
 		Example: "  cleanupd explain shop.order_line order_id=5,no=7\n" +
 			"  cleanupd explain policy/old-orders -o json | jq -r '.statements[].sql'\n" +

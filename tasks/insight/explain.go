@@ -446,9 +446,12 @@ func (x *explanation) deletes(ctx context.Context, before []rules.Candidates, c 
 		exists, x.row.relation, x.row.key).QueryRow(ctx, x.tx).Scan(&is)
 }
 
+const matchesBut = "the rule matches it, but "
+
 // conclude sets the verdict of a step. deletes is set if the step deletes the row now. due is when all parts of a
 // rule become true; nil if they do not with time alone.
 func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time) {
+	s.matches = due != nil && !due.After(x.config.Now)
 	switch {
 	case s.Verdict == Unknown:
 	case deletes:
@@ -467,7 +470,7 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 	case due != nil && due.After(x.config.Now):
 		s.Verdict, s.Since = DeletedLater, due
 	case due != nil:
-		s.Why = "the rule matches it, but another row keeps it: one that it belongs to, or one that depends on it"
+		s.Why = matchesBut + "another row keeps it: one that it belongs to, or one that depends on it"
 	default:
 		s.Why = "the rule does not match it"
 	}

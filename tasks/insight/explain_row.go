@@ -63,6 +63,8 @@ type StepExplanation struct {
 	Verdict Verdict
 	Since   *time.Time
 	Why     string
+
+	matches bool // whether a rule matches the row now
 }
 
 // RowExplanation explains why a row is deleted or not.
@@ -262,6 +264,8 @@ func (x *RowExplanation) conclude() {
 		case s.Verdict == Kept:
 			if s.OnHold {
 				x.Task, x.Why = s.Task, s.Why
+			} else if s.matches && x.Task == "" {
+				x.Why = s.Task + " does not delete it, since " + strings.TrimPrefix(s.Why, matchesBut)
 			}
 		case s.Verdict == x.Verdict && (s.Verdict != DeletedLater || !s.Since.Before(*x.Since)):
 		default:
@@ -269,8 +273,9 @@ func (x *RowExplanation) conclude() {
 		}
 	}
 	for _, s := range x.Steps {
-		if x.Why == "no rule deletes it" && s.Action != cleanup.ActionDelete && rank[s.Verdict] > 0 {
-			x.Why = fmt.Sprintf("no rule deletes it, but %s %s", s.Task, changes(s))
+		if x.Verdict == Kept && x.Task == "" && s.Action != cleanup.ActionDelete && rank[s.Verdict] > 0 {
+			x.Why += fmt.Sprintf(", but %s %s", s.Task, changes(s))
+			return
 		}
 	}
 }
@@ -301,7 +306,7 @@ type row struct {
 type KeyColumn struct {
 	// Column may be in upper or lower case; it is empty for the table's own integer key.
 	Column string
-	// Value is an integer, a UUID, a time as in RFC 3339, a day as 2026-02-28, or a text.
+	// Value is an integer, a UUID, a time as in RFC 3339 or as PostgreSQL prints it, a day as 2026-02-28, or a text.
 	Value string
 }
 
@@ -366,7 +371,7 @@ func rowOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, o
 		}
 		r.key = sqlexpr.Join(" AND ", r.key, sqlexpr.Format("r.%s %s %s", pgx.Identifier{c.Column}.Sanitize(), equal, of))
 		_, isText := value.(string)
-		hasText = hasText || isText && sqlType != "uuid" && sqlType != "date"
+		hasText = hasText || isText && !slices.Contains([]string{"uuid", "date", "timestamp without time zone"}, sqlType)
 		r.zero = r.zero || (c.Column == t.Key && value == int64(0))
 	}
 	if err := checkIndexed(ctx, tx, t, columns); err != nil {
@@ -423,6 +428,9 @@ func keysOf(ctx context.Context, tx pgx.Tx, t *campaign.Table, wrong error) erro
 	return fmt.Errorf("%w: for %s, give %s", wrong, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
+// spaced is how PostgreSQL prints a time, before its offset.
+const spaced = "2006-01-02 15:04:05"
+
 // parse converts the value of a key. sqlType is the type in which it is compared: bigint, uuid, date, timestamptz,
 // text, or that of the column, which has an operator for it.
 func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
@@ -456,12 +464,15 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	case "character varying", "text", "character":
 		return c.Value, "text", nil
 	case "timestamp with time zone", "timestamp without time zone":
-		at, err := time.Parse(time.RFC3339, c.Value)
-		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is a time such as 2026-02-28T12:00:00.123Z, not %.64q", ErrKey,
-				c.Column, c.Value)
+		for _, layout := range []string{time.RFC3339, spaced + "-07", spaced + "-07:00", spaced + "-07:00:00"} {
+			if at, err := time.Parse(layout, c.Value); err == nil {
+				return at, "timestamptz", nil
+			}
 		}
-		return at, "timestamptz", nil
+		if _, err := time.Parse(spaced, c.Value); err == nil && sqlType == "timestamp without time zone" {
+			return c.Value, sqlType, nil
+		}
+		return nil, "", fmt.Errorf("%w: %s is a time such as 2026-02-28T12:00:00.123Z, not %.64q", ErrKey, c.Column, c.Value)
 	}
 	if column, ok := t.Column(c.Column); ok && column.Operator("=") != "" {
 		return c.Value, column.Type, c.check(ctx, tx, column.Type)
