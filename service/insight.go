@@ -2,9 +2,11 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -144,13 +146,26 @@ func suggestionMessage(t *capacity.Table) *cleanupv1.PolicySuggestion {
 	out.Policy = &cleanupv1.Policy{
 		Name:        s.Policy,
 		Table:       t.Name,
-		Description: "Suggested: " + s.Reason + ".",
+		Description: describeSuggestion(t),
 		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Age: &cleanupv1.OlderThan_Days{Days: s.Days}},
 	}
 	if s.Days == 0 {
 		out.Policy.OlderThan.Age = &cleanupv1.OlderThan_Hours{}
 	}
 	return out
+}
+
+// describeSuggestion says what would otherwise be lost once the policy is set: how large the table was, and why the
+// policy has its column.
+func describeSuggestion(t *capacity.Table) string {
+	s, oldest := t.Suggestion, ""
+	for _, d := range t.Dates {
+		if d.Column == s.Column && d.Oldest != nil {
+			oldest = ", the oldest of " + d.Oldest.UTC().Format(time.DateOnly)
+		}
+	}
+	return fmt.Sprintf("Suggested: %s; %s, about %s rows%s. %s: %s.", s.Reason, humanize.IBytes(uint64(t.Size())),
+		humanize.Comma(t.Rows), oldest, s.Column, s.ColumnReason)
 }
 
 func (s *Service) GetForecast(

@@ -39,6 +39,7 @@ func TestSuggestions(t *testing.T) {
 		CREATE TABLE cusindexed (id int, tsA timestamptz, tsB timestamptz, tsCreated timestamptz);
 		CREATE INDEX ON cusindexed (tsB);
 		CREATE TABLE custenants (id int, created_at timestamptz, updated_at timestamptz, cancelled_at timestamptz);
+		CREATE TABLE cuscopies (id int, bought_at timestamptz, discarded_at timestamptz); CREATE INDEX ON cuscopies (bought_at);
 		CREATE INDEX ON custenants (created_at); CREATE TABLE cusdeletions (id int, deleted_at timestamptz);
 		CREATE TABLE cusnodate (id int);
 		CREATE TABLE cussmall (id int, tsCreated timestamptz);
@@ -51,6 +52,7 @@ func TestSuggestions(t *testing.T) {
 		INSERT INTO cusevents SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO cusindexed SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO custenants SELECT i, now() FROM generate_series(1, 9999) i;
+		INSERT INTO cuscopies SELECT i, now() FROM generate_series(1, 9999) i;
 		INSERT INTO cusdeletions SELECT i, now() FROM generate_series(1, 9999) i;
 		INSERT INTO cusnodate SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO cus_events SELECT i FROM generate_series(1, 9999) i;
@@ -79,6 +81,7 @@ func TestSuggestions(t *testing.T) {
 		"public.cusevents":                     "dexpires",
 		"public.cusindexed":                    "tsb",
 		"public.custenants":                    "cancelled_at",
+		"public.cuscopies":                     "discarded_at",
 		"public.cusdeletions":                  "deleted_at",
 		"public.cusnodate":                     "",
 		"public.cus_events":                    "at",

@@ -261,6 +261,8 @@ type DateColumn struct {
 	// Oldest and Newest are nil if neither an index nor the statistics have them.
 	Oldest, Newest *time.Time
 	Source         DateSource
+	// Hidden is true if the role may not read the column.
+	Hidden bool
 
 	quoted   string
 	readable bool // whether an index on the column may be read
@@ -282,6 +284,7 @@ const selectDates = `
 SELECT t.position - 1, a.attname::text, d.base = 'date'::regtype, quote_ident(a.attname), i.indexed,
   EXISTS (SELECT FROM pg_partitioned_table p
     WHERE p.partrelid = c.oid AND p.partstrat = 'r' AND p.partattrs[0] = a.attnum),
+  NOT has_column_privilege(c.oid, a.attnum, 'SELECT'),
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
     AND has_column_privilege(c.oid, a.attnum, 'SELECT')
     AND (pg_has_role(c.relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles r WHERE r.oid = c.relowner)
@@ -343,7 +346,7 @@ func (r *reader) readDates(ctx context.Context) error {
 		position int
 		c        DateColumn
 	)
-	columns := []any{&position, &c.Column, &c.IsDay, &c.quoted, &c.Indexed, &c.IsKey, &c.readable}
+	columns := []any{&position, &c.Column, &c.IsDay, &c.quoted, &c.Indexed, &c.IsKey, &c.Hidden, &c.readable}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
 		d := &r.details[position]
 		d.Dates = append(d.Dates, c)

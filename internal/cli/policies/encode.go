@@ -13,15 +13,10 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// encode writes comments, if any are given, before the policies, one for each.
-func encode(policies []*cleanupv1.Policy, comments ...string) (string, error) {
+func encode(policies []*cleanupv1.Policy) (string, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
-	for i, p := range policies {
-		n := messageNode(p.ProtoReflect())
-		if comments != nil {
-			n.HeadComment = comments[i]
-		}
-		list.Content = append(list.Content, n)
+	for _, p := range policies {
+		list.Content = append(list.Content, messageNode(p.ProtoReflect()))
 	}
 	if len(policies) == 0 {
 		list.Style = yaml.FlowStyle

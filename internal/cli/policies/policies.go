@@ -267,12 +267,11 @@ const aboutSuggestions = `# Suggested policies, all of them disabled. Correct th
 #   %s
 `
 
-// Suggested returns a file for apply with the suggested policies of tables. Comments say how large the tables are and
-// why a column was chosen, and why there is no policy for others.
+// Suggested returns a file for apply with the suggested policies of tables, and comments that say why there is no policy
+// for others.
 func Suggested(server *rpc.Server, tables []*cleanupv1.Table) (string, error) {
 	var (
 		suggested []*cleanupv1.Policy
-		about     []string
 		without   strings.Builder
 	)
 	for _, t := range tables {
@@ -284,17 +283,10 @@ func Suggested(server *rpc.Server, tables []*cleanupv1.Table) (string, error) {
 		case p == nil:
 			fmt.Fprintf(&without, "# %s\n", terminal.Printable(size+"; "+t.GetSuggestion().GetReason()))
 		default:
-			column := fmt.Sprintf("%s: %s", p.GetOlderThan().GetColumn(), t.GetSuggestion().GetColumnReason())
-			for _, d := range t.GetDateColumns() {
-				if d.GetColumn() == p.GetOlderThan().GetColumn() && d.GetOldestTime() != nil {
-					column += "; the oldest is of " + d.GetOldestTime().AsTime().Format("2006-01-02")
-				}
-			}
 			suggested = append(suggested, p)
-			about = append(about, "# "+terminal.Printable(size)+"\n# "+terminal.Printable(column))
 		}
 	}
-	text, err := encode(suggested, about...)
+	text, err := encode(suggested)
 	if without.Len() > 0 {
 		text += "# No policy is suggested for:\n" + without.String()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -88,12 +89,18 @@ func (l Limits) suggest(t *Table, c covered, name string, all bool, now time.Tim
 	case date != nil:
 		s.Policy, s.Column, s.ColumnReason, s.Days = name, date.Column, whyColumn(*date), l.Days
 	case all:
-		s.Reason += "; none of its dates tells the age of a row"
+		s.Reason += "; " + noAge(t.Dates, now)
 	default:
 		return nil
 	}
+	if s.Policy != "" && t.Rows > 0 && t.Rows < fewRows {
+		s.Reason += fmt.Sprintf("; with about %d rows, it may be a list that does not age", t.Rows)
+	}
 	return s
 }
+
+// fewRows is how many rows a table has that is probably one of kinds, branches or settings.
+const fewRows = 50
 
 const uncovered = "no task covers it"
 
@@ -124,7 +131,9 @@ func (c covered) ownsTable(t *Table) bool {
 // the row is in use, and then that of the last change, since a row that was changed recently may still be needed.
 // otherDate matches dates that do not show the age of a row: plans, or dates of a person's life.
 var (
-	endedDate   = regexp.MustCompile(`(?i)ended|cancel|closed|deactiv|deleted|finish|complet|revok|archiv|retir|resolv`)
+	endedDate = regexp.MustCompile(`(?i)ended|cancel|closed|deactiv|deleted|finish|complet|revok|archiv|retir|resolv|` +
+		`discard|withdr|expired|returned|removed|dispos|scrap|decommis|terminat|abandon|laps|dismiss|disabled|stopped|` +
+		`inactiv|obsolet|(^|_|ts)left`)
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
 	otherDate   = regexp.MustCompile(`(?i)birth|born|geburt|naiss|nascim|nacim|death|deceas|anniv|` +
@@ -150,12 +159,30 @@ func expiryOf(dates []insight.DateColumn) *insight.DateColumn {
 // maxAge applies to columns whose names do not say what they hold: one with older dates does not show the age of rows.
 const maxAge = 40 * 365 * 24 * time.Hour
 
+// noAge says why none of the dates shows the age of a row.
+func noAge(dates []insight.DateColumn, now time.Time) string {
+	var why []string
+	for _, d := range dates {
+		switch {
+		case otherDate.MatchString(d.Column):
+			why = append(why, d.Column+", by its name a plan or a date of somebody's life")
+		case d.Newest != nil && !d.Newest.Before(now.Add(tomorrow)):
+			why = append(why, d.Column+" has dates in the future")
+		default:
+			why = append(why, d.Column+" has dates of more than 40 years ago")
+		}
+	}
+	return "none of its dates tells the age of a row: " + strings.Join(why, "; ")
+}
+
+const tomorrow = 24 * time.Hour
+
 // tellsAge reports whether a date may show the age of rows. It must not be the date of a plan or of a person's life,
 // nor be in the future.
 func tellsAge(d insight.DateColumn, now time.Time) bool {
 	ended := endedDate.MatchString(d.Column)
 	known := ended || changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
-	return (ended || !otherDate.MatchString(d.Column)) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
+	return (ended || !otherDate.MatchString(d.Column)) && (d.Newest == nil || d.Newest.Before(now.Add(tomorrow))) &&
 		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
 }
 
@@ -198,6 +225,9 @@ func whyColumn(d insight.DateColumn) string {
 		why = "by its name, when a row was last changed"
 	case createdDate.MatchString(d.Column):
 		why = "by its name, when a row was made"
+	}
+	if d.Hidden {
+		why += "; its dates are unread, since the role may not read the column"
 	}
 	switch {
 	case d.IsKey:
