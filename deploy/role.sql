@@ -5,7 +5,7 @@
 --   psql -X -d campaign [-v role=cleanupd] [-v schema=public] -f role.sql
 --   psql -X -d campaign -U neolane [-v role=cleanupd] [-v schema=public] … -f rights.sql
 --
--- role is the role's name, schema the schema of the application's tables. No password is set: use \password cleanupd.
+-- role is the role's name, from that of the role as which cleanupd ran before, if it did, schema the schema of the application's tables. No password is set: use \password cleanupd.
 --
 -- In a database without the application's tables (without NmsDelivery in any schema), the role gets no rights but to the schema
 -- cleanupd: `cleanupd policies grants FILE` prints those that policies need, in place of rights.sql.
@@ -43,6 +43,19 @@ SELECT coalesce(max(o.rolname::text), '') AS owner FROM pg_class c JOIN pg_roles
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
 SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'nmsdelivery' AND relkind IN ('r', 'p')) AS campaign \gset
 
+-- After first runs as another role, -v from=ROLE gives what they stored to the new one.
+\if :{?from}
+SELECT format('CREATE ROLE %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') \gexec
+SELECT format('ALTER SCHEMA %I OWNER TO %I', nspname, :'role') FROM pg_namespace
+WHERE nspname = 'cleanupd' AND pg_get_userbyid(nspowner) = :'from' OR nspname = 'cleanupd_trash' AND pg_get_userbyid(nspowner) = :'from'
+  AND NOT EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = pg_namespace.oid) \gexec
+SELECT format('ALTER %s %s OWNER TO %I', o.type, o.identity, :'role')
+FROM pg_shdepend d CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) AS o
+WHERE d.deptype = 'o' AND d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND d.refobjid = (SELECT oid FROM pg_roles WHERE rolname = :'from') AND o.schema = 'cleanupd'
+  AND NOT EXISTS (SELECT FROM pg_depend s WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype IN ('a', 'i')) \gexec -- the sequences of tables go with them
+\endif
+
 -- What another role made is not adopted: it would keep its grants and dependencies, and its triggers would run with the service's rights.
 WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE nspname = 'cleanupd'),
   held (what, owner) AS (
@@ -62,7 +75,9 @@ WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_n
       FROM pg_roles r JOIN pg_roles o ON pg_has_role(o.oid, r.oid, 'MEMBER') WHERE r.rolname = :'role' AND o.rolname = :'owner' AND r.oid <> o.oid
     UNION ALL SELECT format('the event trigger %I would call a function of %I with your rights: drop or disable it', evtname, pg_get_userbyid(proowner))
       FROM pg_event_trigger JOIN pg_proc p ON p.oid = evtfoid JOIN pg_roles o ON o.oid = proowner WHERE NOT o.rolsuper AND evtenabled <> 'D'
-    UNION ALL SELECT format('the schema %1$s belongs to %2$I, not to %3$I: ALTER SCHEMA %1$s RENAME TO %1$s_before keeps what is in it, out of the way', nspname, rolname, :'role')
+    UNION ALL SELECT format('the schema cleanupd_trash belongs to %I, and has rows that could be restored: cleanupd trash restore or purge them first', rolname)
+      FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE nspname = 'cleanupd_trash' AND rolname <> :'role' AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid)
+    UNION ALL SELECT format('the schema %1$s belongs to %2$I, not to %3$I: -v from=%2$I gives it to %3$I, with the policies, runs and audit that first runs as %2$I stored; if you do not know what is in it, ALTER SCHEMA %1$s RENAME TO %1$s_before moves it out of the way', nspname, rolname, :'role')
       FROM pg_namespace JOIN pg_roles r ON r.oid = nspowner WHERE nspname IN ('cleanupd', 'cleanupd_trash') AND rolname <> :'role'
     UNION ALL SELECT format('in the schema cleanupd, which belongs to %I, %s belongs to %I: drop it', owner_name, what, pg_get_userbyid(held.owner))
       FROM ours JOIN held ON held.owner <> ours.owner)

@@ -27,11 +27,11 @@ WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
   refused (why) AS (
     SELECT format('there is no role %I: give its name by -v role=', :'role') WHERE NOT EXISTS (SELECT FROM service)
     UNION ALL SELECT format('the role %I is a superuser: drop the schema cleanupd by hand', :'role') FROM service WHERE rolsuper
+    UNION ALL SELECT format('the role %I owns the %s %s, so it may not be a role of the service alone. If it is not, as the application''s, drop the schemas cleanupd and cleanupd_trash by hand. If it is, and cleanupd trash restore --into has made this, drop it or give it to another role', :'role', type, identity)
+      FROM owned
     UNION ALL SELECT format('the role %I is connected to %s: stop the service first', :'role',
         string_agg(DISTINCT COALESCE(datname, 'the server'), ', '))
       FROM service JOIN pg_stat_activity ON usesysid = service.oid HAVING count(*) > 0
-    UNION ALL SELECT format('the role %I owns the %s %s: drop it or give it to another role, if cleanupd trash restore --into has made it; if this is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
-      FROM owned
     UNION ALL SELECT format('the trash has %s relations that could be restored: cleanupd trash restore or purge them', count(*))
       FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cleanupd_trash') AND relkind IN ('r', 'p') HAVING count(*) > 0)
 SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec

@@ -515,6 +515,52 @@ func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
 	}
 }
 
+// What first runs as the owner of the tables have stored is not lost to the new role.
+func TestLeastPrivilegedRoleAfterRunsAsTheOwner(t *testing.T) {
+	t.Parallel()
+	f := &policyFiles{T: t, db: pgtest.Empty(t), dir: t.TempDir()}
+	f.db.Do(`CREATE TABLE orders (id int PRIMARY KEY, placed timestamptz);
+		INSERT INTO orders SELECT i, now() - i * interval '1 day' FROM generate_series(1, 100) i`)
+	file := f.file("name: old-orders\ntable: orders\nenabled: true\nolderThan: {column: placed, days: 30}\n")
+	owner := []string{"--database-url", f.db.URL()}
+	for _, command := range []string{"policies apply " + file + " --yes", "run --preview --yes --undo 1h"} {
+		if code, out, errs := cleanupd(t, append(strings.Fields(command), owner...)...); code != 0 {
+			t.Fatal(out, errs)
+		}
+	}
+	role := f.db.Name + "_least"
+	t.Cleanup(func() {
+		f.db.Superuser("DROP SCHEMA cleanupd, cleanupd_trash CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role)
+	})
+	script := func(args ...string) (string, error) {
+		return psql(t, f.db, "role.sql", "postgres", append([]string{"-v", "role=" + role}, args...)...)
+	}
+	from := "from=" + campaigndb.Role
+	out, err := script("-v", from)
+	if err == nil || !strings.Contains(out, "cleanupd trash restore or purge them first") {
+		t.Errorf("%v %s", err, out)
+	}
+	if code, out, errs := cleanupd(t, append(strings.Fields("trash purge --all --yes"), owner...)...); code != 0 {
+		t.Fatal(out, errs)
+	}
+	if out, err = script(); err == nil || !strings.Contains(out, "-v "+from+" gives it to "+role) {
+		t.Errorf("%v %s", err, out)
+	}
+	if out, err = script("-v", from); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	f.replica = startServer(t, "--database-url", f.db.As(role))
+	_, grants, _ := f.do("grants", file)
+	f.db.Do(grants + "; INSERT INTO orders VALUES (101, '2020-01-01')")
+	code, out, errs := f.run(t, "run")
+	if code != 0 || f.db.Int("SELECT count(*) FROM orders WHERE id = 101") != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs = f.run(t, "runs list"); code != 0 || strings.Count(out, "succeeded") != 3 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
 // The script does nothing if it would harm the role.
 func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()

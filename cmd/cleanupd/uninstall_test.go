@@ -40,7 +40,7 @@ func TestUninstall(t *testing.T) {
 	}
 	_ = r.cmd.Wait()
 	db.Until("SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE usename = $1", role)
-	refuses("with the role of the application", campaigndb.Role, "the role "+campaigndb.Role)
+	refuses("with the role of the application", campaigndb.Role, "so it may not be a role of the service alone")
 	refuses("with another name", "nobody_of_this_name", "there is no role")
 	db.Superuser("CREATE VIEW public.report AS SELECT id FROM cleanupd.run")
 	refuses("with a view that depends on it", role, "report")

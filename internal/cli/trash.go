@@ -168,22 +168,28 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 		run, table string
 		olderThan  time.Duration
 		where      []string
-		yes        bool
+		all, yes   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Delete what is in the trash for good, before it expires",
 		Long: "Delete what is in the trash for good, before it expires: what matches all flags. With --where, only\n" +
 			"some rows, such as those of a person who is to be forgotten.",
-		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17",
+		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17\n" +
+			"  cleanupd trash purge --all",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) (err error) {
 			req := &cleanupv1.PurgeTrashRequest{Table: table, Where: map[string]string{}}
 			if len(where) > 0 && table == "" {
 				return flags.Errorf("--where needs --table")
 			}
-			if run == "" && table == "" && !cmd.Flags().Changed("older-than") {
-				return flags.Errorf("give --run, --table or --older-than")
+			switch some := run != "" || table != "" || cmd.Flags().Changed("older-than"); {
+			case all && some:
+				return flags.Errorf("give either --all or --run, --table or --older-than")
+			case all:
+				req.OlderThan = durationpb.New(0)
+			case !some:
+				return flags.Errorf("give --run, --table or --older-than, or --all")
 			}
 			if run != "" {
 				if req.RunId, err = runID(cmd.Context(), client, run); err != nil {
@@ -226,13 +232,14 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "everything that is in the trash")
 	f.StringVar(&run, "run", "", "only what this run deleted (default all runs)")
 	f.StringVar(&table, "table", "", "only what belongs into this table (default all)")
 	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
 	f.StringArrayVar(&where, "where", nil,
 		"with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	flags.WithoutVariable(f, "run", "table", "older-than", "where") // what is deleted for good must be typed
+	flags.WithoutVariable(f, "all", "run", "table", "older-than", "where") // what is deleted for good must be typed
 	return cmd
 }
 
