@@ -87,10 +87,9 @@ func (s *Service) PurgeTrash(
 	case in.GetOlderThan() != nil && (!in.GetOlderThan().IsValid() || in.GetOlderThan().AsDuration() < 0):
 		return nil, failure.Field("older_than", "must not be negative")
 	}
-	rows, entries, err := s.runs.PurgeTrash(ctx, in.GetRunId(), in.GetTable(), in.GetOlderThan().AsDuration(),
-		in.GetWhere())
+	purged, err := s.runs.PurgeTrash(ctx, in.GetRunId(), in.GetTable(), in.GetOlderThan().AsDuration(), in.GetWhere())
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.PurgeTrashResponse{Rows: rows, Entries: entries}, nil
+	return &cleanupv1.PurgeTrashResponse{Rows: purged.Rows, Entries: purged.Entries, Tables: purged.Tables}, nil
 }

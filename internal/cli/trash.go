@@ -174,7 +174,8 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 		Use:   "purge",
 		Short: "Delete what is in the trash for good, before it expires",
 		Long: "Delete what is in the trash for good, before it expires: what matches all flags. With --where, only\n" +
-			"some rows, such as those of a person who is to be forgotten.",
+			"some rows, such as those of a person who is to be forgotten, and those that the same run deleted and that refer\n" +
+			"to them by foreign keys, without which these cannot come back.",
 		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17\n" +
 			"  cleanupd trash purge --all",
 		Args:    flags.NoArguments,
@@ -210,7 +211,8 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 				if !terminal.CanAsk() {
 					return flags.Errorf("there is no terminal to ask on: give --yes")
 				}
-				question := fmt.Sprintf("Delete rows of %s with %s", table, strings.Join(where, " and "))
+				question := fmt.Sprintf("Delete rows of %s with %s, and those that refer to them,", table,
+					strings.Join(where, " and "))
 				if len(where) == 0 {
 					if question, err = purged(cmd.Context(), client, req); err != nil {
 						return err
@@ -227,7 +229,11 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 			if *output != format.Table {
 				return output.Print(cmd.OutOrStdout(), resp, nil)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s rows for good\n", humanize.Comma(resp.GetRows()))
+			of := ""
+			if resp.GetTables() != nil {
+				of = " of " + strings.Join(resp.GetTables(), ", ")
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s%s for good\n", format.Count(resp.GetRows(), "row", "rows"), of)
 			return err
 		}),
 	}
@@ -237,7 +243,7 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&table, "table", "", "only what belongs into this table (default all)")
 	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
 	f.StringArrayVar(&where, "where", nil,
-		"with --table: only rows with COLUMN=VALUE; may be repeated, and all must match")
+		"with --table: only rows with COLUMN=VALUE and those that refer to them; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	flags.WithoutVariable(f, "all", "run", "table", "older-than", "where") // what is deleted for good must be typed
 	return cmd

@@ -259,7 +259,7 @@ func (a *attempt) restoreTask(
 				continue
 			}
 			a.At(e.Root, expected)
-			r, err := a.restoreEntry(ctx, engine, e)
+			r, err := a.restoreEntry(ctx, engine, e, pass%2 == 1)
 			if err != nil {
 				return o, err
 			}
@@ -308,7 +308,9 @@ func (a *attempt) restoreTask(
 }
 
 // restoreEntry brings back the rows of one entry that its table accepts.
-func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e trash.Entry) (r trash.Restored, err error) {
+func (a *attempt) restoreEntry(
+	ctx context.Context, engine *purge.Engine, e trash.Entry, backwards bool,
+) (r trash.Restored, err error) {
 	into := a.claim.Restore.Into
 	if e.Kind != trash.Rows {
 		err := engine.Retry(ctx, e.Root, func() error {
@@ -338,7 +340,7 @@ func (a *attempt) restoreEntry(ctx context.Context, engine *purge.Engine, e tras
 			return r, err
 		}
 	}
-	restore := trash.Restore{Engine: engine, Entry: e, Existing: a.existing}
+	restore := trash.Restore{Engine: engine, Entry: e, Existing: a.existing, Backwards: backwards}
 	if keys := a.claim.Restore.Keys; len(keys) > 0 {
 		restore.Keys = keys
 	}

@@ -41,50 +41,69 @@ func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []
 	return tasks
 }
 
-// PurgeTrash permanently deletes the trash that matches all conditions. It fails with ErrNoTrash.
+// Purged is what PurgeTrash deleted: rows, entries of which nothing is left, and the quoted names of tables.
+type Purged struct {
+	Rows, Entries int64
+	Tables        []string
+}
+
+// PurgeTrash permanently deletes the trash that matches all conditions, and with rows those of their run that refer to
+// them. It fails with ErrNoTrash.
 func (m *Manager) PurgeTrash(
 	ctx context.Context, run, table string, olderThan time.Duration, where map[string]string,
-) (rows, entries int64, err error) {
+) (purged Purged, err error) {
 	if err := m.owner.Check(ctx, m.calls); err != nil {
-		return 0, 0, err
+		return purged, err
 	}
 	if len(where) > 0 {
 		if err := trash.Unpublished(ctx, m.calls); err != nil {
-			return 0, 0, err
+			return purged, err
 		}
 	}
 	all, err := trash.Entries(ctx, m.calls, run)
 	if err != nil {
-		return 0, 0, err
+		return purged, err
 	}
+	every := slices.Clone(all)
 	now, err := store.Now(ctx, m.calls)
 	if err != nil {
-		return 0, 0, err
+		return purged, err
 	}
 	all = slices.DeleteFunc(all, func(e trash.Entry) bool {
 		return table != "" && !e.Of(table) || now.Sub(e.Created) < olderThan || e.Expires == nil
 	})
 	if len(all) == 0 {
-		return 0, 0, ErrNoTrash
+		return purged, ErrNoTrash
 	}
 	if columns := slices.Collect(maps.Keys(where)); len(columns) > 0 {
 		has := false
 		for i := 0; i < len(all) && !has; i++ {
 			if has, err = all[i].Has(ctx, m.calls, columns); err != nil {
-				return 0, 0, err
+				return purged, err
 			}
 		}
 		if !has {
-			return 0, 0, failure.Field("where", fmt.Sprintf("the trash of %s has no such columns", table))
+			return purged, failure.Field("where", fmt.Sprintf("the trash of %s has no such columns", table))
 		}
 	}
-	if err := m.checkHeld(ctx, m.calls, all...); err != nil { // before anything is purged
-		return 0, 0, err
+	chosen := make([][]trash.Entry, len(all)) // each with those whose rows may have to go with its rows
+	for i, e := range all {
+		chosen[i] = []trash.Entry{e}
+		if len(where) > 0 {
+			referring, err := e.Referring(ctx, m.calls, ofRun(every, e.Run))
+			if err != nil {
+				return purged, err
+			}
+			chosen[i] = append(chosen[i], referring...)
+		}
+		if err := m.checkHeld(ctx, m.calls, chosen[i]...); err != nil { // before anything is purged
+			return purged, err
+		}
 	}
-	for _, e := range all {
+	for i, e := range all {
 		var p trash.Purged
-		err := m.discard(ctx, m.calls, e, func(tx pgx.Tx) (err error) {
-			if p, err = e.Purge(ctx, tx, where); err != nil {
+		err := m.discard(ctx, m.calls, chosen[i], func(tx pgx.Tx) (err error) {
+			if p, err = e.Purge(ctx, tx, where, chosen[i][1:]); err != nil {
 				return err
 			}
 			return audit.Note(ctx, tx, audit.Details{
@@ -92,25 +111,38 @@ func (m *Manager) PurgeTrash(
 			})
 		})
 		if err != nil {
-			if rows > 0 {
-				err = fmt.Errorf("deleted %d rows, then %s: %w", rows, e.Root, err)
+			if purged.Rows > 0 {
+				err = fmt.Errorf("deleted %d rows, then %s: %w", purged.Rows, e.Root, err)
 			}
-			return rows, entries, err
+			return purged, err
 		}
-		rows += p.Rows
+		purged.Rows += p.Rows
+		for _, table := range p.Tables {
+			if !slices.Contains(purged.Tables, table) {
+				purged.Tables = append(purged.Tables, table)
+			}
+		}
 		if p.Gone {
-			entries++
+			purged.Entries++
 		}
 	}
-	return rows, entries, nil
+	return purged, nil
 }
 
-// discard runs work, which deletes rows of an entry for good, in a transaction during which the entry cannot be
-// restored or put on hold. It does nothing if nothing of the entry is left. It fails with a failure.Refusal if the
-// entry may have rows on hold, or with a store.ActiveError if a run is restoring it.
+func ofRun(entries []trash.Entry, run string) []trash.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e trash.Entry) bool { return e.Run != run })
+}
+
+// discard runs work, which deletes rows of entries for good, in a transaction during which these cannot be restored or
+// put on hold. It does nothing if nothing of the first is left. It fails with a failure.Refusal if one may have rows on
+// hold, or with a store.ActiveError if a run is restoring one.
 func (m *Manager) discard(
-	ctx context.Context, pool *pgxpool.Pool, e trash.Entry, work func(tx pgx.Tx) error,
+	ctx context.Context, pool *pgxpool.Pool, entries []trash.Entry, work func(tx pgx.Tx) error,
 ) error {
+	var ids []int64
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
 			return err
@@ -118,10 +150,10 @@ func (m *Manager) discard(
 		if err := store.LockHolds(ctx, tx); err != nil {
 			return err
 		}
-		if open, err := store.LockTrash(ctx, tx, e.ID); err != nil || len(open) == 0 {
+		if open, err := store.LockTrash(ctx, tx, ids...); err != nil || !slices.Contains(open, ids[0]) {
 			return err
 		}
-		if err := m.checkHeld(ctx, tx, e); err != nil {
+		if err := m.checkHeld(ctx, tx, entries...); err != nil {
 			return err
 		}
 		return work(tx)
@@ -211,7 +243,7 @@ func (m *Manager) expireTrash(ctx context.Context) error {
 		return slices.ContainsFunc(held, func(h trash.Entry) bool { return h.ID == e.ID })
 	}
 	for _, e := range slices.DeleteFunc(entries, isHeld) {
-		err := m.discard(ctx, m.pool, e, func(tx pgx.Tx) error {
+		err := m.discard(ctx, m.pool, []trash.Entry{e}, func(tx pgx.Tx) error {
 			rows, err := trash.Drop(ctx, tx, e, "rows_expired")
 			if err == nil {
 				m.log.Info("deleting trash for good", "table", e.Root, "run_id", e.Run, "rows", rows)

@@ -56,7 +56,7 @@ func TestTrashDuringARestore(t *testing.T) {
 		t.Error(err)
 	}
 	active := (*store.ActiveError)(nil)
-	if _, _, err := m.PurgeTrash(t.Context(), run.ID, "", 0, nil); !errors.As(err, &active) || active.RunID != back.ID {
+	if _, err := m.PurgeTrash(t.Context(), run.ID, "", 0, nil); !errors.As(err, &active) || active.RunID != back.ID {
 		t.Errorf("what a run restores is purged: %v, want an error with the run", err)
 	}
 	if _, err := m.StartRestore(t.Context(), runs.RestoreRequest{Run: run.ID}); !errors.As(err, &active) {
@@ -116,7 +116,7 @@ func TestTrashExpires(t *testing.T) {
 			t.Errorf("%d rows of %s expired despite a hold of %s", rows, root, table)
 		}
 		if refused := (*failure.Refusal)(nil); table != "now_named" {
-			_, _, err := m.PurgeTrash(t.Context(), "", table, 0, nil)
+			_, err := m.PurgeTrash(t.Context(), "", table, 0, nil)
 			if !errors.As(err, &refused) {
 				t.Errorf("%s is purged despite a hold: %v", table, err)
 			}
@@ -232,7 +232,7 @@ func TestPublishedTrash(t *testing.T) {
 	if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 3 {
 		t.Errorf("the table has %d rows, want 3", n)
 	}
-	_, _, err = m.PurgeTrash(t.Context(), first.ID, "xtksessioninfo", 0, map[string]string{"skey": "1"})
+	_, err = m.PurgeTrash(t.Context(), first.ID, "xtksessioninfo", 0, map[string]string{"skey": "1"})
 	if err == nil || !strings.Contains(err.Error(), "everything") {
 		t.Errorf("purging one row: %v, want an error with the publication's name", err)
 	}
@@ -255,8 +255,8 @@ func TestTrashThatIsFull(t *testing.T) {
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 10 || run.Cause != failure.ReasonTrashFull {
 		t.Errorf("%d rows are left, want 10; the run is %s, %s: %s", left, run.State, run.Cause, run.Error)
 	}
-	if rows, _, err := m.PurgeTrash(t.Context(), first.ID, "", 0, nil); err != nil || rows != 2000 {
-		t.Errorf("%d rows are purged, %v; want 2000", rows, err)
+	if purged, err := m.PurgeTrash(t.Context(), first.ID, "", 0, nil); err != nil || purged.Rows != 2000 {
+		t.Errorf("%+v is purged, %v; want 2000 rows", purged, err)
 	}
 	if run = ended(t, m, again); run.State != store.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("the run is %s: %s", run.State, run.Error)

@@ -254,6 +254,25 @@ func TestUndoOfAReusedKey(t *testing.T) {
 	if in := db.Int("SELECT sum(rows_trashed - rows_restored) FROM cleanupd.trash WHERE end_time IS NULL"); in != 3 {
 		t.Errorf("%d rows are in the trash, want 3", in)
 	}
+	// Nor do the findings stay behind if the visit is deleted for good.
+	purge := func() (runs.Purged, error) {
+		return m.PurgeTrash(t.Context(), "", "visit", 0, map[string]string{"id": "2"})
+	}
+	hold, err := m.CreateHold(t.Context(), store.Hold{Kind: "TABLE", Table: "finding", Reason: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if purged, err := purge(); err == nil || purged.Rows > 0 {
+		t.Errorf("%+v was purged, although findings are on hold", purged)
+	}
+	if _, err := m.ReleaseHold(t.Context(), hold.ID, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	purged, err := purge()
+	slices.Sort(purged.Tables)
+	if err != nil || purged.Rows != 3 || !slices.Equal(purged.Tables, []string{`"public"."finding"`, `"public"."visit"`}) {
+		t.Errorf("%+v was purged, want a visit and its two findings: %v", purged, err)
+	}
 }
 
 // A role can list the rights for undo before it has any of them, also if keys form a circle. Undo refuses such a policy

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
@@ -211,8 +212,9 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 
 // Purged counts permanently deleted rows.
 type Purged struct {
-	Rows int64
-	Gone bool // nothing of the entry is left
+	Rows   int64
+	Tables []string // the quoted names of their tables
+	Gone   bool     // nothing of the entry is left
 }
 
 // Has reports whether the rows of the entry have all of some columns.
@@ -223,13 +225,44 @@ func (e Entry) Has(ctx context.Context, db campaign.Querier, columns []string) (
 	return has, err
 }
 
-// Purge permanently deletes the rows of an entry whose columns have the given values; without values, the whole entry.
+// Purge permanently deletes the rows of an entry whose columns have the given values, and those of others (Referring)
+// that refer to them, directly or through others, and could not come back without them; without values, the whole entry.
 // Values are compared by the type of the column, or as text if that is not a built-in type with an order.
-func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (p Purged, err error) {
+func (e Entry) Purge(
+	ctx context.Context, tx pgx.Tx, values map[string]string, others []Entry,
+) (p Purged, err error) {
 	if len(values) == 0 {
 		p.Rows, err = Drop(ctx, tx, e, "rows_purged")
-		return Purged{Rows: p.Rows, Gone: true}, err
+		return Purged{Rows: p.Rows, Tables: []string{e.Root}, Gone: true}, err
 	}
+	first, err := e.having(ctx, tx, values)
+	if err != nil {
+		return p, err
+	}
+	entries := append([]Entry{e}, others...)
+	going, err := withReferring(ctx, tx, entries, first)
+	if err != nil {
+		return p, err
+	}
+	for i, rows := range going {
+		if len(rows) == 0 {
+			continue
+		}
+		e := entries[i]
+		if _, err := tx.Exec(ctx, "DELETE FROM "+e.table()+" WHERE ctid = ANY ($1)", rows); err != nil {
+			return p, err
+		}
+		const count = "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1"
+		if _, err := tx.Exec(ctx, count, e.ID, len(rows)); err != nil {
+			return p, err
+		}
+		p.Rows, p.Tables = p.Rows+int64(len(rows)), append(p.Tables, e.Root)
+	}
+	return p, nil
+}
+
+// having returns the rows of an entry whose columns have the given values.
+func (e Entry) having(ctx context.Context, tx pgx.Tx, values map[string]string) ([]pgtype.TID, error) {
 	names := slices.Sorted(maps.Keys(values))
 	rows, _ := tx.Query(ctx, `SELECT a.attname::text, CASE WHEN a.atttypid < 16384 AND EXISTS (SELECT FROM pg_opclass
 			WHERE opcintype = a.atttypid AND opcdefault AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'btree'))
@@ -244,28 +277,97 @@ func (e Entry) Purge(ctx context.Context, tx pgx.Tx, values map[string]string) (
 		where = append(where, equals(quoted(name), comparedAs, fmt.Sprintf("$%d", len(args))))
 		return nil
 	}); err != nil || len(where) < len(names) { // a table that lacks one of the columns has no such rows
-		return p, err
+		return nil, err
 	}
 	// A table that a task would have dropped still has what its owner gave it, which could keep rows, or hide them.
 	var plain bool
 	if err := tx.QueryRow(ctx, `SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'DELETE')
 			AND NOT (relhasrules OR relrowsecurity OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))
 		FROM pg_class c WHERE c.oid = to_regclass($1)`, e.table()).Scan(&plain); err != nil {
-		return p, err
+		return nil, err
 	}
 	if !plain {
-		return p, failure.New(failure.Precondition, fmt.Sprintf("%s belongs to another role, or has triggers, rules or row "+
-			"security, which may keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root,
+		return nil, failure.New(failure.Precondition, fmt.Sprintf("%s belongs to another role, or has triggers, rules or "+
+			"row security, which may keep its rows: purge it as a whole (cleanupd trash purge --run %s --table %[1]s)", e.Root,
 			e.Run))
 	}
-	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")), args...)
-	switch {
-	case strings.HasPrefix(sqlstate.Of(err), "22"):
-		return p, failure.Field("where", "has a value that its column cannot have: "+purge.Message(err))
-	case err != nil:
-		return p, err
+	found, _ := tx.Query(ctx, fmt.Sprintf("SELECT ctid FROM %s AS t WHERE %s", e.table(), strings.Join(where, " AND ")),
+		args...)
+	having, err := pgx.CollectRows(found, pgx.RowTo[pgtype.TID])
+	if strings.HasPrefix(sqlstate.Of(err), "22") {
+		err = failure.Field("where", "has a value that its column cannot have: "+purge.Message(err))
 	}
-	p.Rows = tag.RowsAffected()
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.trash SET rows_purged = rows_purged + $2 WHERE id = $1", e.ID, p.Rows)
-	return p, err
+	return having, err
+}
+
+// link is a foreign key from the rows of an entry to those of another one, by their indexes.
+type link struct {
+	from, to int
+	reference
+}
+
+// links returns the foreign keys between the rows of entries of one run.
+func links(ctx context.Context, db campaign.Querier, entries []Entry) (all []link, err error) {
+	for from, e := range entries {
+		if e.Kind != Rows {
+			continue
+		}
+		rows, _ := db.Query(ctx, parentsSQL, e.Root)
+		keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reference])
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			for to, p := range entries {
+				if p.Run == e.Run && p.Belongs() == k.Table && e.has(k.Columns) && p.has(k.Keys) {
+					all = append(all, link{from, to, k})
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// Referring returns those of the entries from which foreign keys lead to rows of the entry, directly or through others.
+func (e Entry) Referring(ctx context.Context, db campaign.Querier, entries []Entry) (found []Entry, err error) {
+	entries = append([]Entry{e}, slices.DeleteFunc(slices.Clone(entries), func(o Entry) bool { return o.ID == e.ID })...)
+	all, err := links(ctx, db, entries)
+	reached := []int{0}
+	for i := 0; i < len(reached); i++ {
+		for _, l := range all {
+			if l.to == reached[i] && !slices.Contains(reached, l.from) {
+				reached, found = append(reached, l.from), append(found, entries[l.from])
+			}
+		}
+	}
+	return found, err
+}
+
+// withReferring returns, by entry, the given rows of the first one, and the rows that refer to them by foreign keys,
+// directly or through others.
+func withReferring(
+	ctx context.Context, tx pgx.Tx, entries []Entry, first []pgtype.TID,
+) (all [][]pgtype.TID, err error) {
+	keys, err := links(ctx, tx, entries)
+	all = make([][]pgtype.TID, len(entries))
+	all[0] = first
+	for next, rows := []int{0}, [][]pgtype.TID{first}; len(next) > 0 && err == nil; next, rows = next[1:], rows[1:] {
+		for _, l := range keys {
+			if l.to != next[0] {
+				continue
+			}
+			from, to := entries[l.from], entries[l.to]
+			found, _ := tx.Query(ctx, fmt.Sprintf("SELECT t.ctid FROM %s AS t WHERE t.ctid <> ALL ($1) AND EXISTS "+
+				"(SELECT FROM %s AS p WHERE p.ctid = ANY ($2) AND %s)", from.table(), to.table(), l.same(from, to)),
+				append([]pgtype.TID{}, all[l.from]...), rows[0])
+			more, err := pgx.CollectRows(found, pgx.RowTo[pgtype.TID])
+			if err != nil {
+				return nil, err
+			}
+			if len(more) > 0 {
+				all[l.from], next, rows = append(all[l.from], more...), append(next, l.from), append(rows, more)
+			}
+		}
+	}
+	return all, err
 }

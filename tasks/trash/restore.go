@@ -106,6 +106,9 @@ type Restore struct {
 	Keys []string
 	// Existing are the ids of entries that stay only because the keys of their rows exist again.
 	Existing []int64
+	// Backwards begins with the rows that were deleted last. Rows that refer to others of their own table come back after
+	// those, which may be before or after them in the trash.
+	Backwards bool
 
 	result  Restored
 	locked  int                   // how many rows stay because of locks of other sessions
@@ -136,27 +139,26 @@ func (t target) reader() string {
 func (r *Restore) Run(ctx context.Context) (Restored, error) {
 	const atOnce = 4096 // blocks, so that not all orphans need memory at once
 	const blocks = "SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint"
-	var to int64 // from the end: rows that others of their table refer to were deleted with those, or later
-	if err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&to); err != nil {
+	var end int64
+	if err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&end); err != nil {
 		return r.result, err
 	}
-	width, looked := int64(16), to // blocks
-	for to > 0 {
+	width, looked := int64(16), int64(0) // blocks
+	for from := int64(0); from < end; {
 		if err := r.Engine.Wait(ctx); err != nil {
 			return r.result, err
 		}
-		if to <= looked {
-			looked = max(to-atOnce, 0)
-			if err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.findOrphans(ctx, looked, to) }); err != nil {
+		if from >= looked {
+			looked = min(from+atOnce, end)
+			if err := r.each(ctx, from, looked, end, r.findOrphans); err != nil {
 				return r.result, err
 			}
 		}
-		begun, from := time.Now(), max(to-width, looked)
-		err := r.Engine.Retry(ctx, r.Entry.Root, func() error { return r.batch(ctx, from, to) })
-		if err != nil {
+		begun, to := time.Now(), min(from+width, looked)
+		if err := r.each(ctx, from, to, end, r.batch); err != nil {
 			return r.result, err
 		}
-		to = from
+		from = to
 		switch took := time.Since(begun); {
 		case took > 2*purge.DefaultTarget:
 			width = max(width/2, 1)
@@ -165,6 +167,16 @@ func (r *Restore) Run(ctx context.Context) (Restored, error) {
 		}
 	}
 	return r.result, nil
+}
+
+// each calls work with some of the blocks until end, in the order of the restore.
+func (r *Restore) each(
+	ctx context.Context, from, to, end int64, work func(ctx context.Context, from, to int64) error,
+) error {
+	if r.Backwards {
+		from, to = end-to, end-from
+	}
+	return r.Engine.Retry(ctx, r.Entry.Root, func() error { return work(ctx, from, to) })
 }
 
 // targetSQL selects the columns of the table $1: name, type, whether it is generated.
@@ -412,16 +424,21 @@ func (r *Restore) findReused(ctx context.Context, tx pgx.Tx, find func(and strin
 
 // referring selects the rows from $1 to $2 that refer to rows p of an entry with a further condition.
 func (r *Restore) referring(ref reference, to Entry, and string) string {
-	same := []string{and}
-	for i, name := range ref.Columns {
+	return fmt.Sprintf("SELECT t.ctid FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid "+
+		"AND EXISTS (SELECT FROM %s AS p WHERE %s AND %s)", r.Entry.table(), to.table(), ref.same(r.Entry, to), and)
+}
+
+// same is the condition that a row t of one entry refers to a row p of another one.
+func (f reference) same(from, to Entry) string {
+	var same []string
+	for i, name := range f.Columns {
 		compare := "t.%s OPERATOR(pg_catalog.=) p.%s"
-		if r.Entry.column(name).Kept != to.column(ref.Keys[i]).Kept {
+		if from.column(name).Kept != to.column(f.Keys[i]).Kept {
 			compare = "t.%s::text OPERATOR(pg_catalog.=) p.%s::text"
 		}
-		same = append(same, fmt.Sprintf(compare, name, ref.Keys[i]))
+		same = append(same, fmt.Sprintf(compare, name, f.Keys[i]))
 	}
-	return fmt.Sprintf("SELECT t.ctid FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid "+
-		"AND EXISTS (SELECT FROM %s AS p WHERE %s)", r.Entry.table(), to.table(), strings.Join(same, " AND "))
+	return strings.Join(same, " AND ")
 }
 
 // firstOf is where the first row of a block is.

@@ -113,15 +113,23 @@ CREATE TABLE before AS SELECT message::text AS row FROM message UNION ALL SELECT
 	}
 	of := entries(t, db)
 	db.Do("INSERT INTO message VALUES (100, NULL, false, 'another')")
-	for range 2 {
-		restore(t, db, of[0])
+	passes := func(n int) {
+		for i := range n {
+			l := &ledger{}
+			engine := purge.New(purge.Engine{Pool: db.Pool, Ledger: l, Recorder: l})
+			r := trash.Restore{Engine: engine, Entry: of[0], Backwards: i%2 == 1}
+			if _, err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	passes(2)
 	const left = "SELECT count(*) FROM cleanupd_trash."
 	if in := db.Int(left + of[0].Name); in != 100 {
 		t.Errorf("%d rows are in the trash, want 100: one and those that refer to it", in)
 	}
 	db.Do("DELETE FROM message WHERE word = 'another'")
-	restore(t, db, of[0])
+	passes(2)
 	restore(t, db, of[1])
 	if lost := db.Int("SELECT count(*) FROM (SELECT row FROM before EXCEPT ALL (SELECT message::text FROM message " +
 		"UNION ALL SELECT reader::text FROM reader)) AS l"); lost != 0 {
@@ -998,24 +1006,24 @@ CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PART
 	e := entries(t, db)[0]
 	for _, c := range []struct {
 		values map[string]string
-		want   trash.Purged
+		want   int64
 	}{
-		{map[string]string{"id": "01"}, trash.Purged{Rows: 1}},
-		{map[string]string{"code": "c2", "how": "a"}, trash.Purged{Rows: 1}},
-		{map[string]string{"at": "2026-01-01", "id": "3", "mood": "x"}, trash.Purged{Rows: 1}},
-		{map[string]string{"how": "b"}, trash.Purged{}},
-		{map[string]string{"ID": "4"}, trash.Purged{}},
+		{map[string]string{"id": "01"}, 1},
+		{map[string]string{"code": "c2", "how": "a"}, 1},
+		{map[string]string{"at": "2026-01-01", "id": "3", "mood": "x"}, 1},
+		{map[string]string{"how": "b"}, 0},
+		{map[string]string{"ID": "4"}, 0},
 	} {
 		var got trash.Purged
 		if err := inTx(t, db, func(tx pgx.Tx) (err error) {
-			got, err = e.Purge(t.Context(), tx, c.values)
+			got, err = e.Purge(t.Context(), tx, c.values, nil)
 			return err
-		}); err != nil || got != c.want {
-			t.Errorf("purging %v: %+v, %v; want %+v", c.values, got, err, c.want)
+		}); err != nil || got.Rows != c.want || got.Gone {
+			t.Errorf("purging %v: %+v, %v; want %d rows", c.values, got, err, c.want)
 		}
 	}
 	if err := inTx(t, db, func(tx pgx.Tx) error {
-		_, err := e.Purge(t.Context(), tx, map[string]string{"id": "four"})
+		_, err := e.Purge(t.Context(), tx, map[string]string{"id": "four"}, nil)
 		return err
 	}); err == nil || !strings.Contains(err.Error(), "four") {
 		t.Errorf("purging by a value of another type: %v", err)
@@ -1030,6 +1038,42 @@ CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PART
 		if e := entries(t, db)[0]; !e.Of(name) {
 			t.Errorf("%s has the entry of %s", name, e.Root)
 		}
+	}
+}
+
+// With a row go those that refer to it by foreign keys of any kind, directly or through others, each once.
+func TestPurgeWithReferringRows(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE loan (id int PRIMARY KEY, person int);
+CREATE TABLE fine (id int PRIMARY KEY, loan int REFERENCES loan ON DELETE CASCADE, part_of int REFERENCES fine);
+CREATE TABLE payment (fine int REFERENCES fine ON DELETE CASCADE, loan int REFERENCES loan ON DELETE CASCADE);
+CREATE INDEX ON fine (loan); CREATE INDEX ON fine (part_of); CREATE INDEX ON payment (fine);
+CREATE INDEX ON payment (loan);
+INSERT INTO loan SELECT i, i % 10 FROM generate_series(1, 100) i;
+INSERT INTO fine SELECT i, i, CASE WHEN i % 10 = 7 THEN i - 1 END FROM generate_series(1, 100) i;
+INSERT INTO payment SELECT i, i FROM generate_series(1, 100) i; INSERT INTO payment SELECT NULL, id FROM loan`)
+	tables := []string{`"public"."loan"`, `"public"."fine"`, `"public"."payment"`}
+	sweep(t, db, newCan(db), purge.Sweep{
+		Relation: tables[0], Where: sqlexpr.SQL("true"),
+		Cascade: &purge.Cascade{Tables: tables, Keys: []purge.ForeignKey{
+			key(0, 1, "loan"), key(1, 2, "fine"), key(0, 2, "loan"),
+		}},
+	})
+	all := entries(t, db)
+	i := slices.IndexFunc(all, func(e trash.Entry) bool { return e.Root == tables[0] })
+	others, err := all[i].Referring(t.Context(), db, all)
+	if err != nil || len(others) != 2 {
+		t.Fatalf("%d entries have rows that refer to loans, want 2: %v", len(others), err)
+	}
+	var got trash.Purged
+	if err := inTx(t, db, func(tx pgx.Tx) (err error) {
+		got, err = all[i].Purge(t.Context(), tx, map[string]string{"person": "6"}, others)
+		return err
+	}); err != nil || got.Rows != 60 || len(got.Tables) != 3 {
+		t.Errorf("purging a person: %+v, %v; want 10 loans, 20 fines and 30 payments", got, err)
+	}
+	if left := db.Int("SELECT sum(rows_trashed - rows_purged) FROM cleanupd.trash"); left != 340 {
+		t.Errorf("the entries count %d rows, want 340", left)
 	}
 }
 

@@ -491,7 +491,8 @@ type PurgeTrashRequest struct {
 	Table string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
 	// Only what was deleted at least so long ago.
 	OlderThan *durationpb.Duration `protobuf:"bytes,3,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
-	// Only rows with these values, as text, by the names of columns; needs `table`.
+	// Only rows with these values, as text, by the names of columns, and the rows that the same run deleted and that refer
+	// to them by foreign keys, directly or through others, since these could not be restored without them; needs `table`.
 	Where         map[string]string `protobuf:"bytes,4,rep,name=where,proto3" json:"where,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -561,7 +562,9 @@ type PurgeTrashResponse struct {
 	// Rows.
 	Rows int64 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
 	// Entries of which nothing is left.
-	Entries       int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	// The tables of the rows: quoted, with their schemas.
+	Tables        []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +611,13 @@ func (x *PurgeTrashResponse) GetEntries() int64 {
 		return x.Entries
 	}
 	return 0
+}
+
+func (x *PurgeTrashResponse) GetTables() []string {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
 }
 
 var File_cleanup_v1_restore_proto protoreflect.FileDescriptor
@@ -658,10 +668,11 @@ const file_cleanup_v1_restore_proto_rawDesc = "" +
 	"\n" +
 	"WhereEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Z\n" +
 	"\x12PurgeTrashResponse\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x18\n" +
-	"\aentries\x18\x02 \x01(\x03R\aentries*\x81\x01\n" +
+	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x16\n" +
+	"\x06tables\x18\x03 \x03(\tR\x06tables*\x81\x01\n" +
 	"\tTrashKind\x12\x1a\n" +
 	"\x16TRASH_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTRASH_KIND_ROWS\x10\x01\x12\x14\n" +
