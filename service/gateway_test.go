@@ -194,42 +194,43 @@ func refusals(t *testing.T, s *server) {
 		name, method, path, body string
 		headers                  []string
 		code                     int
+		streams                  bool // the error is within {"error": …}
 	}{
-		{"unknown field", "POST", "/v1/runs", `{"dryrun": true}`, nil, 400},
-		{"text after the value", "POST", "/v1/runs", `{"dryRun": true} x`, nil, 400},
-		{"a second value", "POST", "/v1/runs", `{"dryRun": true}{}`, nil, 400},
-		{"malformed", "POST", "/v1/runs", `{"dryRun": tru`, nil, 400},
-		{"no object", "POST", "/v1/runs", `[]`, nil, 400},
-		{"wrong type", "POST", "/v1/runs", `{"tasks": "sessions"}`, nil, 400},
-		{"unknown task", "POST", "/v1/runs", `{"tasks": ["x"]}`, nil, 400},
-		{"query parameter on a POST", "POST", "/v1/runs?dry_run=true", `{}`, nil, 400},
-		{"too large", "POST", "/v1/runs", `{"tasks": ["` + strings.Repeat("x", 1<<20) + `"]}`, nil, 400},
-		{"unknown query parameter", "GET", "/v1/runs?size=1", "", nil, 400},
-		{"query parameter twice", "GET", "/v1/runs?page_size=1&page_size=2", "", nil, 400},
-		{"query parameter of the wrong type", "GET", "/v1/runs?page_size=x", "", nil, 400},
-		{"bad page token", "GET", "/v1/runs?page_token=x", "", nil, 400},
-		{"bad page token of leftovers", "GET", "/v1/mid-sourcing/leftovers?page_token=x", "", nil, 400},
-		{"negative page size of leftovers", "GET", "/v1/mid-sourcing/leftovers?pageSize=-1", "", nil, 400},
-		{"an account that no text can be", "GET", "/v1/mid-sourcing/leftovers?account=%00", "", nil, 400},
-		{"an account that is not UTF-8", "GET", "/v1/mid-sourcing/leftovers?account=%ff", "", nil, 400},
-		{"leftovers of another parameter", "GET", "/v1/mid-sourcing/leftovers?name=x", "", nil, 400},
-		{"leftovers in a body", "GET", "/v1/mid-sourcing/leftovers", `{"account": "x"}`, nil, 400},
-		{"wrong method on leftovers", "DELETE", "/v1/mid-sourcing/leftovers", "", nil, 405},
-		{"query parameter where there are none", "GET", "/v1/tasks?x=1", "", nil, 400},
-		{"negative sequence", "GET", unknown + "/events?after_sequence=-1", "", nil, 400},
-		{"unknown run", "GET", unknown, "", nil, 404},
-		{"unknown run's events", "GET", unknown + "/events", "", nil, 404},
-		{"cancelling an unknown run", "POST", unknown + ":cancel", "", nil, 404},
-		{"a body where there is none", "POST", unknown + ":cancel", `{"nonsense": 1}`, nil, 400},
-		{"text where there is no body", "POST", unknown + ":cancel", "xyz", nil, 400},
-		{"a body far behind", "POST", unknown + ":cancel", strings.Repeat(" ", 1000) + "xyz", nil, 400},
-		{"a body of a GET", "GET", "/v1/tasks", `{"x": 1}`, nil, 400},
-		{"an empty message where there is no body", "POST", unknown + ":cancel", "{ }\n", nil, 404},
-		{"no id", "GET", "/v1/runs/x", "", nil, 404},
-		{"unknown path", "GET", "/v1/nothing", "", nil, 404},
-		{"unknown path outside the API", "GET", "/nothing", "", nil, 404},
-		{"wrong method", "DELETE", "/v1/runs", "", nil, 405},
-		{"wrong method on a verb", "GET", "/v1/runs/x:cancel", "", nil, 405},
+		{"unknown field", "POST", "/v1/runs", `{"dryrun": true}`, nil, 400, true},
+		{"text after the value", "POST", "/v1/runs", `{"dryRun": true} x`, nil, 400, true},
+		{"a second value", "POST", "/v1/runs", `{"dryRun": true}{}`, nil, 400, true},
+		{"malformed", "POST", "/v1/runs", `{"dryRun": tru`, nil, 400, true},
+		{"no object", "POST", "/v1/runs", `[]`, nil, 400, true},
+		{"wrong type", "POST", "/v1/runs", `{"tasks": "sessions"}`, nil, 400, true},
+		{"unknown task", "POST", "/v1/runs", `{"tasks": ["x"]}`, nil, 400, true},
+		{"query parameter on a POST", "POST", "/v1/runs?dry_run=true", `{}`, nil, 400, true},
+		{"too large", "POST", "/v1/runs", `{"tasks": ["` + strings.Repeat("x", 1<<20) + `"]}`, nil, 400, true},
+		{"unknown query parameter", "GET", "/v1/runs?size=1", "", nil, 400, false},
+		{"query parameter twice", "GET", "/v1/runs?page_size=1&page_size=2", "", nil, 400, false},
+		{"query parameter of the wrong type", "GET", "/v1/runs?page_size=x", "", nil, 400, false},
+		{"bad page token", "GET", "/v1/runs?page_token=x", "", nil, 400, false},
+		{"bad page token of leftovers", "GET", "/v1/mid-sourcing/leftovers?page_token=x", "", nil, 400, false},
+		{"negative page size of leftovers", "GET", "/v1/mid-sourcing/leftovers?pageSize=-1", "", nil, 400, false},
+		{"an account that no text can be", "GET", "/v1/mid-sourcing/leftovers?account=%00", "", nil, 400, false},
+		{"an account that is not UTF-8", "GET", "/v1/mid-sourcing/leftovers?account=%ff", "", nil, 400, false},
+		{"leftovers of another parameter", "GET", "/v1/mid-sourcing/leftovers?name=x", "", nil, 400, false},
+		{"leftovers in a body", "GET", "/v1/mid-sourcing/leftovers", `{"account": "x"}`, nil, 400, false},
+		{"wrong method on leftovers", "DELETE", "/v1/mid-sourcing/leftovers", "", nil, 405, false},
+		{"query parameter where there are none", "GET", "/v1/tasks?x=1", "", nil, 400, false},
+		{"negative sequence", "GET", unknown + "/events?after_sequence=-1", "", nil, 400, true},
+		{"unknown run", "GET", unknown, "", nil, 404, false},
+		{"unknown run's events", "GET", unknown + "/events", "", nil, 404, true},
+		{"cancelling an unknown run", "POST", unknown + ":cancel", "", nil, 404, false},
+		{"a body where there is none", "POST", unknown + ":cancel", `{"nonsense": 1}`, nil, 400, false},
+		{"text where there is no body", "POST", unknown + ":cancel", "xyz", nil, 400, false},
+		{"a body far behind", "POST", unknown + ":cancel", strings.Repeat(" ", 1000) + "xyz", nil, 400, false},
+		{"a body of a GET", "GET", "/v1/tasks", `{"x": 1}`, nil, 400, false},
+		{"an empty message where there is no body", "POST", unknown + ":cancel", "{ }\n", nil, 404, false},
+		{"no id", "GET", "/v1/runs/x", "", nil, 404, false},
+		{"unknown path", "GET", "/v1/nothing", "", nil, 404, false},
+		{"unknown path outside the API", "GET", "/nothing", "", nil, 404, false},
+		{"wrong method", "DELETE", "/v1/runs", "", nil, 405, false},
+		{"wrong method on a verb", "GET", "/v1/runs/x:cancel", "", nil, 405, false},
 		{
 			"a form is no GET",
 			"POST",
@@ -237,9 +238,10 @@ func refusals(t *testing.T, s *server) {
 			"",
 			[]string{"Content-Type", "application/x-www-form-urlencoded"},
 			405,
+			false,
 		},
-		{"no override", "POST", "/v1/options", "{}", []string{"X-HTTP-Method-Override", "PATCH"}, 405},
-		{"wrong method on a probe", "POST", "/healthz", "", nil, 405},
+		{"no override", "POST", "/v1/options", "{}", []string{"X-HTTP-Method-Override", "PATCH"}, 405, false},
+		{"wrong method on a probe", "POST", "/healthz", "", nil, 405, false},
 		{
 			"a page of another origin",
 			"POST",
@@ -247,10 +249,11 @@ func refusals(t *testing.T, s *server) {
 			`{}`,
 			[]string{"Origin", "https://example.com", "Content-Type", "text/plain"},
 			403,
+			true,
 		},
-		{"a fetch of another site", "POST", "/v1/runs", `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{"a cross-origin GET", "GET", "/v1/runs", "", []string{"Origin", "https://example.com"}, 403},
-		{"a foreign host", "POST", "/v1/runs", `{}`, []string{"Host", "rebound.example.com"}, 403},
+		{"a fetch of another site", "POST", "/v1/runs", `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, true},
+		{"a cross-origin GET", "GET", "/v1/runs", "", []string{"Origin", "https://example.com"}, 403, false},
+		{"a foreign host", "POST", "/v1/runs", `{}`, []string{"Host", "rebound.example.com"}, 403, true},
 		{
 			"a run as a form",
 			"POST",
@@ -258,9 +261,10 @@ func refusals(t *testing.T, s *server) {
 			`{}`,
 			[]string{"Content-Type", "application/x-www-form-urlencoded"},
 			415,
+			true,
 		},
-		{"a run as text", "POST", "/v1/runs", `{}`, []string{"Content-Type", "text/plain"}, 415},
-		{"a run of no type", "POST", "/v1/runs", "", []string{"Content-Type", ""}, 415},
+		{"a run as text", "POST", "/v1/runs", `{}`, []string{"Content-Type", "text/plain"}, 415, true},
+		{"a run of no type", "POST", "/v1/runs", "", []string{"Content-Type", ""}, 415, true},
 		{
 			"a malformed type",
 			"PATCH",
@@ -268,6 +272,7 @@ func refusals(t *testing.T, s *server) {
 			`{}`,
 			[]string{"Content-Type", "application/json; application/json"},
 			400,
+			false,
 		},
 		{
 			"a type that begins like JSON",
@@ -276,6 +281,7 @@ func refusals(t *testing.T, s *server) {
 			`{}`,
 			[]string{"Content-Type", "application/json-patch+json"},
 			415,
+			false,
 		},
 		{
 			"a person searched for as text",
@@ -284,6 +290,7 @@ func refusals(t *testing.T, s *server) {
 			`{"userId": "x"}`,
 			[]string{"Content-Type", "text/plain"},
 			415,
+			false,
 		},
 		{
 			"an erasure as text",
@@ -292,18 +299,20 @@ func refusals(t *testing.T, s *server) {
 			`{"userId": "x"}`,
 			[]string{"Content-Type", "text/plain"},
 			415,
+			true,
 		},
 		{
 			"an output-only option", "PATCH", "/v1/options", `{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, nil, 400,
+			false,
 		},
-		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400},
-		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400},
+		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400, false},
+		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400, false},
 		{
 			"an unspecified enum", "PATCH", "/v1/options",
-			`{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`, nil, 400,
+			`{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`, nil, 400, false,
 		},
-		{"a mask in the query", "PATCH", "/v1/options?update_mask=visitorPurgeDelayDays", `{}`, nil, 400},
-		{"a stale etag", "PATCH", "/v1/options?etag=x", `{"visitorPurgeDelayDays": 1}`, nil, 409},
+		{"a mask in the query", "PATCH", "/v1/options?update_mask=visitorPurgeDelayDays", `{}`, nil, 400, false},
+		{"a stale etag", "PATCH", "/v1/options?etag=x", `{"visitorPurgeDelayDays": 1}`, nil, 409, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -311,7 +320,10 @@ func refusals(t *testing.T, s *server) {
 			if got.code != c.code || len(got.lines) != 1 {
 				t.Fatalf("%d %s", got.code, got.body)
 			}
-			status := got.lines[0]
+			status := any(got.lines[0])
+			if c.streams {
+				status = at(status, "error")
+			}
 			if at(status, "message") == nil || at(status, "message") == "" || at(status, "code") == nil {
 				t.Errorf("the error: %s", got.body)
 			}

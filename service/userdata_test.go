@@ -251,8 +251,8 @@ func TestUserDataErrors(t *testing.T) {
 		},
 	} {
 		got := s.call(t, http.MethodPost, "/v1/userdata:erase", c.body)
-		message, _ := at(got.lines[0], "message").(string)
-		if at(got.lines[0], "code") != float64(c.want) || !strings.Contains(message, c.says) {
+		message, _ := at(got.lines[0], "error", "message").(string)
+		if at(got.lines[0], "error", "code") != float64(c.want) || !strings.Contains(message, c.says) {
 			t.Errorf("%s: %+v", c.body, got)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"github.com/klauspost/compress/gzhttp"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -113,7 +112,7 @@ func negotiate(next http.Handler) http.Handler {
 			if !accepts(r, "application/json") {
 				r.Header.Set("Accept", ndjson)
 			}
-			next.ServeHTTP(&streamWriter{w, r, false}, r)
+			next.ServeHTTP(w, r)
 			return
 		}
 		compressed.ServeHTTP(w, r)
@@ -130,31 +129,6 @@ func accepts(r *http.Request, want string) bool {
 	}
 	return false
 }
-
-// streamWriter answers with an error before the first message of a stream as the other routes do. The library writes it
-// in {"error": …}, as in mid-stream.
-type streamWriter struct {
-	http.ResponseWriter
-	request *http.Request
-	failed  bool
-}
-
-func (w *streamWriter) WriteHeader(code int) {
-	w.failed = code != http.StatusOK
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *streamWriter) Write(p []byte) (int, error) {
-	var chunk struct{ Error json.RawMessage }
-	var s spb.Status
-	if !w.failed || json.Unmarshal(p, &chunk) != nil || protojson.Unmarshal(chunk.Error, &s) != nil {
-		return w.ResponseWriter.Write(p)
-	}
-	_, err := w.ResponseWriter.Write(statusBody(violation(w.request, status.FromProto(&s))))
-	return len(p), err
-}
-
-func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // headOnly ends a stream once its headers are written. The HTTP server itself drops the body of an answer to HEAD.
 type headOnly struct {
@@ -189,7 +163,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
 		case route.body && given != "application/json":
-			writeStatus(w, http.StatusUnsupportedMediaType,
+			writeStatus(w, r, http.StatusUnsupportedMediaType,
 				status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
 			return
 		}
@@ -276,11 +250,11 @@ func routingError(
 			slices.Sort(allowed)
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 		}
-		writeStatus(w, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
+		writeStatus(w, r, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
 	case http.StatusNotFound:
-		writeStatus(w, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
+		writeStatus(w, r, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
 	default:
-		writeStatus(w, code, status.New(codes.InvalidArgument, http.StatusText(code)))
+		writeStatus(w, r, code, status.New(codes.InvalidArgument, http.StatusText(code)))
 	}
 }
 
@@ -290,21 +264,21 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &routing) {
 		s = status.Convert(routing.Err)
 	}
-	writeStatus(w, runtime.HTTPStatusFromCode(s.Code()), violation(r, s))
+	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), violation(r, s))
 }
 
-func writeStatus(w http.ResponseWriter, code int, s *status.Status) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(statusBody(s), '\n'))
-}
-
-func statusBody(s *status.Status) []byte {
+// writeStatus wraps the status in {"error": …} if the route streams, as the gateway does in mid-stream.
+func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
 	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {
-		return []byte(`{"code":13,"message":"the error cannot be written as JSON"}`)
+		body = []byte(`{"code":13,"message":"the error cannot be written as JSON"}`)
 	}
-	return body
+	if operationsOf(r.URL)[r.Method].stream {
+		body = slices.Concat([]byte(`{"error":`), body, []byte("}"))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
 }
 
 // operation is a method of a path, as the OpenAPI description defines it.

@@ -204,7 +204,7 @@ func (g *gate) methods(w http.ResponseWriter, r *http.Request) {
 // exchange has the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
 func (g *gate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
-		writeStatus(w, http.StatusUnsupportedMediaType,
+		writeStatus(w, r, http.StatusUnsupportedMediaType,
 			status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
 		return
 	}

@@ -115,7 +115,7 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   if (answer.ok) return answer
   if (answer.status === 401) session.signedOut()
   const problem = await answer.json().catch(() => ({ message: answer.statusText }))
-  throw apiError(problem, answer.status)
+  throw apiError(problem.error ?? problem, answer.status)
 }
 
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
