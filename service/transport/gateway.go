@@ -50,6 +50,9 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
 		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
 		runtime.WithErrorHandler(callError),
+		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status {
+			return violation(ctx.Value(streamed{}).(*http.Request), status.Convert(err))
+		}),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(callerMetadata),
@@ -85,6 +88,9 @@ func (c gatewayConn) RemoteAddr() net.Addr { return gatewayAddr{c.Conn.RemoteAdd
 
 type gatewayAddr struct{ net.Addr }
 
+// streamed is the key of the request of a stream in its context.
+type streamed struct{}
+
 // setRequestID sets the header with the id of the call that produced the response.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
@@ -108,7 +114,7 @@ func negotiate(next http.Handler) http.Handler {
 		}
 		if operationsOf(r.URL)[r.Method].stream {
 			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
-			r = r.Clone(r.Context())
+			r = r.Clone(context.WithValue(r.Context(), streamed{}, r))
 			if !accepts(r, "application/json") {
 				r.Header.Set("Accept", ndjson)
 			}
