@@ -51,7 +51,10 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
 		runtime.WithErrorHandler(callError),
 		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status {
-			return violation(ctx.Value(streamed{}).(*http.Request), status.Convert(err))
+			if r, ok := ctx.Value(streamed{}).(*http.Request); ok {
+				return violation(r, status.Convert(err))
+			}
+			return status.Convert(err) // of a path that only the gateway knows, such as /v1/runs/x%2fevents
 		}),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
