@@ -13,6 +13,7 @@ import (
 // Databases in any encoding are cleaned, with any characters in their names, in the texts of callers, and in the
 // service's own messages.
 func TestEncodings(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for encoding, c := range map[string]struct {
 		letter string // an SQL expression for the character in the names of tables and of a delivery

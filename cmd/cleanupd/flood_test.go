@@ -265,6 +265,7 @@ func TestFloodOfReaders(t *testing.T) {
 
 // A slow read is cancelled after five seconds, without slowing down a run or the health checks.
 func TestSlowReads(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t))

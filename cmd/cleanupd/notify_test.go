@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 func secretFile(t *testing.T) string {
@@ -65,6 +66,7 @@ func TestNotifyTest(t *testing.T) {
 // If a server is killed after a receiver got an event, but before the event is stored as sent, the next server sends it
 // again with the same id. The logs of both contain no secrets.
 func TestNotificationOfAKilledServer(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('1', '2000-01-01');

@@ -33,6 +33,7 @@ func putPolicy(t *testing.T, r *replica, name, body string) {
 // A server is killed again and again while it carries out policies. Each row that it deleted or changed is counted,
 // exactly once.
 func TestKilledServerOfPolicies(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE TABLE login (id int PRIMARY KEY, customer int, at timestamptz, address text);

@@ -65,6 +65,7 @@ func TestFewConnections(t *testing.T) {
 
 // Poolers and settings with which a run cannot work are refused at the start, with the reason.
 func TestPoolsThatWillNotDo(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		settings []string

@@ -107,6 +107,7 @@ func TestInterruptedClient(t *testing.T) {
 // A client reports that the database lost events, and continues after the last one that remains. It ends if the run
 // itself is lost.
 func TestClientOfALogThatIsReplaced(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
@@ -270,6 +271,7 @@ func TestDemoKeepsServing(t *testing.T) {
 
 // A client reconnects by itself when the server that it watches is replaced.
 func TestRunSurvivesADeploy(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	release := db.Sessions(2000)

@@ -295,6 +295,7 @@ func killed(
 // Without a server, interrupting the command stops the erasure. Read-only commands do not resume it; the next erasure
 // does, before its own work.
 func TestErasureWithoutServerIsResumed(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	forms := formsOf(t, 300, "")
 	forms.Do(`CREATE FUNCTION slow() RETURNS trigger
@@ -383,6 +384,7 @@ func TestErasureOfAFrozenServer(t *testing.T) {
 
 // A server that is killed during an erasure finishes it after its next start.
 func TestErasureOfAKilledServer(t *testing.T) {
+	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
 		forms.Do(forms.slow)
 		tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
