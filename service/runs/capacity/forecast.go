@@ -391,13 +391,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 	if !m.due.Known {
 		return o
 	}
-	if m.disabled {
-		if m.hasWork() {
-			o.Bound = NotScheduled
-		}
-		return o
-	}
-	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 {
+	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 && !m.disabled {
 		o.Bound, o.FailingTask = bound, m.nights[0].FailingTask
 		done, comes := m.usual(), m.arrivals()
 		if bound == Failing || bound == NotReached || done <= comes {
@@ -408,7 +402,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
 		return o
 	}
-	if !runs && m.hasWork() {
+	if (m.disabled || !runs) && m.hasWork() {
 		o.Bound = NotScheduled
 		return o
 	}

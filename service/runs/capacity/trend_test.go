@@ -180,6 +180,7 @@ func TestNothingIsScheduled(t *testing.T) {
 		"refused":          {member{due: insight.Due{Known: true, Now: 1}, refused: true}, true, FallingBehind, Failing},
 		"refused later":    {member{due: work, refused: true}, true, FallingBehind, Failing},
 		"disabled":         {member{due: work, disabled: true, refused: true, nights: run(1)}, true, Unknown, NotScheduled},
+		"disabled, idle":   {member{due: known, disabled: true}, true, InBalance, ""},
 		"nothing to do":    {member{due: known}, false, InBalance, ""},
 		"obsolete already": {member{due: insight.Due{Known: true, Now: 1}}, false, Unknown, NotScheduled},
 	} {
