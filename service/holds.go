@@ -47,11 +47,13 @@ func (s *Service) CreateHold(
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.CreateHoldResponse{Hold: holdMessage(stored), RowsNow: stored.RowsNow}
+	warnings := stored.Hidden
 	if stored.RowsNow != nil && *stored.RowsNow == 0 {
-		out.Warnings = messages([]message.Message{message.HoldOfNoRows.With("table", stored.Rows.Table)})
+		warnings = append(warnings, message.HoldOfNoRows.With("table", stored.Rows.Table))
 	}
-	return out, nil
+	return &cleanupv1.CreateHoldResponse{
+		Hold: holdMessage(stored), RowsNow: stored.RowsNow, Warnings: messages(warnings),
+	}, nil
 }
 
 func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest) (*cleanupv1.ListHoldsResponse, error) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -447,6 +448,33 @@ func TestHoldsOfRows(t *testing.T) {
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE details #>> '{rows,table}' = 'shop.order_line'"); n != 2 {
 		t.Errorf("%d entries of the audit trail", n)
+	}
+}
+
+// The answer to a hold of rows says which tables are retained with all rows, since the role cannot follow the hold, and
+// the GRANT that would help, without what the role has.
+func TestHoldThatCannotBeFollowed(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Superuser(`CREATE TABLE shop.driver (id int PRIMARY KEY); INSERT INTO shop.driver VALUES (20);
+		CREATE TABLE shop.trip (id int PRIMARY KEY, driver int REFERENCES shop.driver);
+		CREATE TABLE shop.toll (trip int REFERENCES shop.trip, at timestamptz);
+		GRANT SELECT ON shop.driver TO PUBLIC; GRANT SELECT, DELETE ON shop.toll TO PUBLIC`)
+	setPolicy(t, s, &cleanupv1.Policy{
+		Name: "tolls", Table: "shop.toll", OlderThan: &cleanupv1.OlderThan{Column: "at", Age: &cleanupv1.OlderThan_Days{Days: 30}},
+	})
+	out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
+		Reason: "a test", What: &cleanupv1.Hold_Rows{Rows: &cleanupv1.HeldTableRows{
+			Table: "shop.driver", Columns: []*cleanupv1.HeldColumn{{Column: "id", Value: "20"}},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := out.GetWarnings(); len(w) != 1 || w[0].GetCode() != message.HoldHidden.Code ||
+		!strings.Contains(w[0].GetText(), `all rows of shop.toll are retained`) ||
+		!strings.HasSuffix(w[0].GetText(), `: GRANT SELECT ON "shop"."trip" TO "neolane"`) {
+		t.Errorf("the warnings are %v, want that all rows of toll are retained, and one GRANT", w)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					t.Fatal(err)
 				}
 				warned := slices.ContainsFunc(j.logs,
-					func(line string) bool { return strings.Contains(line, "while there are holds, rows of") })
+					func(line string) bool { return strings.Contains(line, "while there are holds, ") })
 				if got := j.retained["visitors"].OnHold; got != int64(len(c.retained)) {
 					t.Errorf("%d rows are on hold, want %d", got, len(c.retained))
 				}

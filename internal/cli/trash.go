@@ -178,7 +178,7 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 			"to them by foreign keys, without which these cannot come back.",
 		Example: "  cleanupd trash purge --run 4f1044\n  cleanupd trash purge --table customer --where id=17\n" +
 			"  cleanupd trash purge --all",
-		Args:    flags.NoArguments,
+		Args: flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) (err error) {
 			req := &cleanupv1.PurgeTrashRequest{Table: table, Where: map[string]string{}}
 			if len(where) > 0 && table == "" {

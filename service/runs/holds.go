@@ -99,7 +99,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 			return nil, err
 		}
 	}
-	stored.RowsNow = h.RowsNow
+	stored.RowsNow, stored.Hidden = h.RowsNow, h.Hidden
 	return stored, m.awaitBatches(ctx, "")
 }
 
@@ -280,10 +280,13 @@ func countRows(ctx context.Context, db *pgxpool.Pool, t *campaign.Table, h *stor
 func checkConcerned(ctx context.Context, config cleanup.Config, pool *pgxpool.Pool, h *store.Hold) error {
 	config.DryRun = true // so that missing rights on tables do not matter
 	env, err := cleanup.LoadEnv(ctx, config, pool, rules.Holds{Names: []string{""}, Rows: []rules.HeldRows{*h.Rows}})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case rules.HoldsConcern(env):
+	}
+	concerns, hidden := rules.HoldsConcern(env)
+	h.Hidden = hidden
+	switch {
+	case concerns:
 		return nil
 	case mayBeDropped(campaign.BaseName(h.Rows.Table)):
 		return failure.Field("hold.rows.table", "is a work table, which is dropped as a whole: hold the table")

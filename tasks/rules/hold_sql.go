@@ -328,11 +328,10 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	if child.CanSelect && !child.RowSecurity {
 		return true
 	}
-	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
-	remedy := fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
-		pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted())
+	grants, _ := missing(env, child.Schema, child.Quoted(), child.Rights, []string{"SELECT"})
+	remedy := strings.Join(grants, "; ")
 	if child.CanSelect {
-		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
+		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", pgx.Identifier{env.Catalog.Role}.Sanitize())
 	}
 	schema := env.Catalog.Schema
 	p.note(message.HoldHidden.With("table", parent.NameIn(schema), "child", child.NameIn(schema), "statement", remedy))

@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -276,18 +277,25 @@ func MayHold(env Env, table string) (bool, error) {
 	return len(found) > 0, err
 }
 
-// HoldsConcern reports whether a task changes rows that the environment's holds keep. A task that cannot be compiled
-// changes none.
-func HoldsConcern(env Env) bool {
-	return slices.ContainsFunc(env.Pipeline, func(t Task) bool {
+// HoldsConcern reports whether a task changes rows that the environment's holds keep, and returns messages about tables
+// whose rows are all retained because the role cannot follow the holds. A task that cannot be compiled changes none.
+func HoldsConcern(env Env) (concerns bool, hidden []message.Message) {
+	for _, t := range env.Pipeline {
 		p, err := Compile(t, env)
 		if err != nil {
-			return false
+			continue
 		}
 		isConcerned := func(j Job) bool { return len(j.OnHold) > 0 }
-		return p.RollUpOnHold || (p.Parents != nil && !p.Parents.OnHold.IsZero()) ||
+		concerns = concerns || p.RollUpOnHold || (p.Parents != nil && !p.Parents.OnHold.IsZero()) ||
 			slices.ContainsFunc(slices.Concat(p.Jobs, p.Partitionless), isConcerned)
-	})
+		for _, n := range p.Notes {
+			isSame := func(m message.Message) bool { return m.Text == n.Text }
+			if n.Code == message.HoldHidden.Code && !slices.ContainsFunc(hidden, isSame) {
+				hidden = append(hidden, n)
+			}
+		}
+	}
+	return concerns, hidden
 }
 
 func reachesRecipients(t *campaign.Table) bool {

@@ -571,7 +571,8 @@ type CreateHoldResponse struct {
 	// Of a hold of rows: how many rows of its table it holds now, without those that refer to them; 10,000 stands for
 	// any larger number. Absent if counting them took longer than three seconds.
 	RowsNow *int64 `protobuf:"varint,2,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
-	// Warnings, such as that no row has these values now.
+	// Warnings, such as that no row has these values now, or that tasks keep all rows of a table, because the role cannot
+	// read a table through which they may refer to rows on hold, with the GRANT.
 	Warnings      []*Message `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/rules"
@@ -45,7 +46,10 @@ type Hold struct {
 	// than iRecipientId.
 	NotCovered []string
 	// RowsNow is how many rows of its table a new hold of rows has; nil if that is unknown. It is not stored.
-	RowsNow     *int64 `db:"-"`
+	RowsNow *int64 `db:"-"`
+	// Hidden says which tables are retained with all rows, because the role cannot follow a new hold of rows. It is not
+	// stored.
+	Hidden      []message.Message `db:"-"`
 	Reason      connection.Text
 	CreatedBy   connection.Text
 	CreateTime  time.Time

@@ -52,7 +52,7 @@ export const messages: Record<string, string> = {
   HOLD_TOO_DEEP:
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn mehr Fremdschlüssel, als verfolgt werden, von ihnen zu Zeilen von {last} führen',
   HOLD_HIDDEN:
-    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
+    'Alle Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
   HOLD_UNUSABLE: 'Zeilen von {table} bleiben erhalten, solange es eine Sperre von {held} gibt: {problem}',
   HOLD_OF_NO_ROWS: 'Keine Zeile von {table} hat derzeit diese Werte; die Sperre erhält Zeilen, die sie später bekommen',
   HOLD_OF_NO_TABLE: 'Eine Sperre gilt der Tabelle {held}, die es nicht mehr gibt: Sie erhält nichts',

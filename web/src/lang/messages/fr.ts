@@ -52,7 +52,7 @@ export const messages: Record<string, string> = {
   HOLD_TOO_DEEP:
     'Des lignes de {table} sont conservées tant qu’il y a des blocages, si plus de clés étrangères qu’il n’en est suivi mènent d’elles à des lignes de {last}',
   HOLD_HIDDEN:
-    'Des lignes de {table} sont conservées tant qu’il y a des blocages : des clés étrangères les relient à des lignes de {child}, peut-être bloquées et non visibles : {statement}',
+    'Toutes les lignes de {table} sont conservées tant qu’il y a des blocages : des clés étrangères les relient à des lignes de {child}, peut-être bloquées et non visibles : {statement}',
   HOLD_UNUSABLE: 'Des lignes de {table} sont conservées tant qu’il y a un blocage de {held} : {problem}',
   HOLD_OF_NO_ROWS:
     'Aucune ligne de {table} n’a ces valeurs actuellement ; le blocage conserve les lignes qui les auront plus tard',

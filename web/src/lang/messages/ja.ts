@@ -41,7 +41,7 @@ export const messages: Record<string, string> = {
   EVERYTHING_ON_HOLD: 'すべてが保留中です：{table} の {rows} 行は、属するものすべてとともに保持されます',
   HOLD_TOO_DEEP: '保留がある間、たどる数を超える外部キーを経て {last} の行に至る {table} の行は保持されます',
   HOLD_HIDDEN:
-    '保留がある間、{table} の行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
+    '保留がある間、{table} のすべての行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
   HOLD_UNUSABLE: '{held} の保留がある間、{table} の行は保持されます：{problem}',
   HOLD_OF_NO_ROWS: '現在これらの値を持つ {table} の行はありません。後でこの値を持つ行は保持されます',
   HOLD_OF_NO_TABLE: '保留の対象の表 {held} はもう存在しません：この保留は何も保持しません',
