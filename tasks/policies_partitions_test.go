@@ -298,3 +298,26 @@ func TestPartitionsThatTheRunHasRemoved(t *testing.T) {
 		})
 	}
 }
+
+// Old rows of a default partition, which no policy can detach, are counted by the preview and by the run.
+func TestDefaultPartitionIsNeverDetached(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(months + `CREATE TABLE event_rest PARTITION OF event DEFAULT;
+		INSERT INTO event SELECT i, timestamptz '2020-01-01' + i % 2 * interval '20 years' FROM generate_series(1, 14) i`)
+	p := oldEvents(purge.DetachPartitions)
+	const stay = "7 rows of the default partition event_rest are older than the cutoff, and stay"
+	for _, isDry := range []bool{true, false} {
+		j, err := runPolicies(t, db, isDry, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.checkLog(t, "WARNING", stay)
+		if shown := j.previews[p.TaskName()]; isDry && (len(shown) != 1 || shown[0].Rows != 90 ||
+			!slices.ContainsFunc(shown[0].Remarks, func(text string) bool { return strings.Contains(text, stay) })) {
+			t.Errorf("the preview is %+v, want 90 rows and the remark", shown)
+		}
+		j.checkState(t, p.TaskName(), cleanup.Succeeded)
+	}
+	checkCount(t, db, 14, "SELECT count(*) FROM event_rest")
+}

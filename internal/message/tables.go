@@ -42,6 +42,14 @@ var (
 		"A lock on the table, a foreign key, a hold, or a missing right prevents it.",
 		"Fix the reported problem. After a lock, none: the next run tries again.",
 	)
+	DefaultPartitionStays = tables.warning(
+		"DEFAULT_PARTITION_STAYS",
+		"{rows} {rows|row|rows} of the default partition {table} {rows|is|are} older than the cutoff, and stay: it is never "+
+			"detached",
+		"The policy detaches partitions that end before the cutoff. The default partition has no end.",
+		"Make partitions for the dates of these rows and move the rows there, or delete them by a policy of the default "+
+			"partition, whose table is its name.",
+	)
 	PartitionsToDetach = tables.info(
 		"PARTITIONS_TO_DETACH",
 		"{table}: {partitions} {partitions|partition has|partitions have} only obsolete rows and would be detached: {names}",

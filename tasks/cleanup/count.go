@@ -113,8 +113,37 @@ func (t *countedTask) countRefused(ctx context.Context, j rules.Job, s purge.Swe
 	return t.Uncounted(ctx, j, s, err)
 }
 
+// oldInDefault counts and logs the rows of a default partition that are older than the cutoff of a sweep that detaches
+// partitions, which leaves them there.
+func (a *Attempt) oldInDefault(ctx context.Context, j rules.Job, s purge.Sweep) (rows int64, err error) {
+	if s.Partitions != purge.DetachPartitions || s.Older == nil {
+		return 0, nil
+	}
+	var is bool
+	const isDefault = "SELECT EXISTS (SELECT FROM pg_partitioned_table WHERE partdefid = to_regclass($1))"
+	if err := a.Binder.Pool.QueryRow(ctx, isDefault, j.Relation).Scan(&is); err != nil || !is {
+		return 0, err
+	}
+	s.Where = sqlexpr.Format("r.%s < %s", pgx.Identifier{s.Older.Column}.Sanitize(),
+		sqlexpr.Arg(s.Older.Than, "timestamptz"))
+	err = a.Binder.Engine.Count(ctx, s, func(ctx context.Context, n purge.Tally) error {
+		rows += n.Rows
+		return a.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
+	})
+	if rows > 0 {
+		a.Log(ctx, message.DefaultPartitionStays.With("table", j.Name, "rows", rows))
+	}
+	return rows, err
+}
+
 // countDetached counts the partition of a sweep, with its rows, if it would be detached.
 func (t *countedTask) countDetached(ctx context.Context, j rules.Job, s purge.Sweep) error {
+	if rows, err := t.oldInDefault(ctx, j, s); err != nil {
+		return t.Uncounted(ctx, j, s, err)
+	} else if rows > 0 {
+		t.table(j).remark(message.DefaultPartitionStays.With("table", j.Name, "rows", rows).Text)
+		return nil
+	}
 	removed, problem, err := t.Binder.Engine.Removes(ctx, s)
 	switch {
 	case err != nil:

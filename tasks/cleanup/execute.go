@@ -302,6 +302,9 @@ func (t *executedTask) sweep(
 	if err != nil {
 		return nil, err
 	}
+	if rows, err := t.oldInDefault(ctx, j, s); err != nil || rows > 0 {
+		return nil, err
+	}
 	if saved := t.Saved(); saved != nil && j.Partitions == purge.DetachPartitions &&
 		!slices.Contains(saved.Dropped, j.Relation) {
 		return nil, t.retainUnplanned(ctx, j, s)

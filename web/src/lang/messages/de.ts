@@ -26,6 +26,8 @@ export const messages: Record<string, string> = {
   PARTITION_NOT_DROPPED:
     '{table}: Die Partition endet vor dem Stichtag und wurde nicht gelöscht, stattdessen werden ihre Zeilen gelöscht: {problem}',
   PARTITION_NOT_DETACHED: '{table}: Die Partition endet vor dem Stichtag und wird nicht abgehängt: {problem}',
+  DEFAULT_PARTITION_STAYS:
+    '{table}: {rows} {rows|Zeile|Zeilen} dieser Standardpartition {rows|ist|sind} älter als der Stichtag und {rows|bleibt|bleiben}: Sie wird nie abgehängt',
   PARTITIONS_TO_DETACH:
     '{table}: {partitions} {partitions|Partition hat|Partitionen haben} nur veraltete Zeilen und {partitions|würde|würden} abgehängt: {names}',
   PARTITIONS_TO_DROP:

@@ -26,6 +26,8 @@ export const messages: Record<string, string> = {
   PARTITION_NOT_DROPPED:
     '{table} : la partition finit avant la date limite et n’a pas été supprimée, ses lignes le sont à sa place : {problem}',
   PARTITION_NOT_DETACHED: '{table} : la partition finit avant la date limite et n’est pas détachée : {problem}',
+  DEFAULT_PARTITION_STAYS:
+    '{table} : {rows} {rows|ligne|lignes} de cette partition par défaut {rows|est plus ancienne que la date limite et reste|sont plus anciennes que la date limite et restent} : elle n’est jamais détachée',
   PARTITIONS_TO_DETACH:
     '{table} : {partitions} {partitions|partition n’a|partitions n’ont} que des lignes obsolètes et {partitions|serait détachée|seraient détachées} : {names}',
   PARTITIONS_TO_DROP:

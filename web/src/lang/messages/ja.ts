@@ -20,6 +20,8 @@ export const messages: Record<string, string> = {
   PARTITION_NOT_DROPPED:
     '{table}: パーティションは期限より前に終わりますが削除できず、代わりに行が削除されます: {problem}',
   PARTITION_NOT_DETACHED: '{table}: パーティションは期限より前に終わりますが、切り離されません: {problem}',
+  DEFAULT_PARTITION_STAYS:
+    '{table}: この既定のパーティションの {rows} 行は期限より古く、残ります: 切り離されることはありません',
   PARTITIONS_TO_DETACH: '{table}: {partitions} 個のパーティションは全行が不要で、切り離されます: {names}',
   PARTITIONS_TO_DROP: '{table}: {partitions} 個のパーティションは全行が不要で、丸ごと削除されます: {names}',
   PARTITION_DROPPED: '{table}: パーティションの全行が不要でした: 削除しました',
