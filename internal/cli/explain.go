@@ -42,7 +42,7 @@ func NewExplain() *cobra.Command {
 			"Nothing is changed or locked.",
 		Example: "  cleanupd explain shop.order_line order_id=5,no=7\n" +
 			"  cleanupd explain policy/old-orders -o json | jq -r '.statements[].sql'\n" +
-			"  cleanupd explain delivery-logs\n  cleanupd explain nmsbroadlogrcp 4711",
+			"  cleanupd explain policy/old-orders\n  cleanupd explain shop.orders 4711",
 		Args:              taskOrRow,
 		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(&server, knownTasks, knownTables)),
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {

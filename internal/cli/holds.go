@@ -88,8 +88,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Create a hold, and wait until it applies to active runs",
 		Example: "  cleanupd holds create --rows shop.orders.user_id=17,region=EU --reason 'lawsuit 12/2026'\n" +
 			"  cleanupd holds create --table shop.payments --reason 'being migrated'\n" +
-			"  cleanupd holds create --everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
-			"  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 13/2026'",
+			"  cleanupd holds create --everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z",
 		Args: flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			message, err := hold.message()

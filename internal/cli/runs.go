@@ -211,16 +211,19 @@ const maxListedError = 100
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "ERROR"}}
 	for _, r := range runs {
-		var deleted int64
+		var deleted, restored int64
 		for _, t := range r.GetResults() {
-			deleted += t.GetRowsDeleted()
+			deleted, restored = deleted+t.GetRowsDeleted(), restored+t.GetRowsRestored()
 		}
 		state, done, foreseen := format.EnumName(r.GetState()), humanize.Comma(deleted), ""
 		if r.GetInterrupted() {
 			state = "interrupted"
 		}
-		if r.GetDryRun() {
+		switch {
+		case r.GetDryRun():
 			state, done, foreseen = state+" (dry)", "", done
+		case r.GetRestoredRunId() != "":
+			state, done = state+" (restore)", humanize.Comma(restored)+" restored"
 		}
 		if retained := watch.RowsRetained(r.GetResults()...); retained != "0" {
 			state += ", " + retained + " retained"

@@ -5,7 +5,7 @@ const tables = theme("Tables that a task skips, or cleans only in part")
 var (
 	TableLocked = tables.warning(
 		"TABLE_LOCKED",
-		"{table}: locks of other sessions could not be skipped, so the rest of the table was",
+		"{table}: locks of other sessions could not be skipped, so the rest of the table was skipped",
 		"A statement such as ALTER TABLE, VACUUM FULL or LOCK TABLE kept the table locked through every attempt. Or several "+
 			"sessions had locked one row, and the role may not lock rows itself.",
 		"Usually none: the next run continues. If it recurs, find what locks the table at that hour, or `GRANT UPDATE` of "+

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -130,8 +132,8 @@ func planExceeded(of bound, planned, limit int64) error {
 	return &failure.Refusal{
 		Reason:   failure.ReasonPlanExceeded,
 		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
-		Message: fmt.Sprintf("%s: the plan has %d rows to %s, but more than %d are due: stopped before the rest", of.table,
-			planned, strings.ToLower(string(of.action)), limit),
+		Message: fmt.Sprintf("%s: the plan has %s rows to %s, but more than %s are due: stopped before the rest", of.table,
+			humanize.Comma(planned), strings.ToLower(string(of.action)), humanize.Comma(limit)),
 	}
 }
 

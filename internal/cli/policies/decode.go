@@ -1,10 +1,12 @@
 package policies
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -51,7 +53,11 @@ func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 // parse reads YAML documents. Each one is a policy, a list of policies, or a list under `policies`.
 func parse(file string, r io.Reader) ([]entry, error) {
 	p := parser{file: file, lines: map[string]string{}}
-	documents := yaml.NewDecoder(r)
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, flags.Errorf("%s: %w", file, err)
+	}
+	documents := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
 		err := documents.Decode(&document)
@@ -59,7 +65,7 @@ func parse(file string, r io.Reader) ([]entry, error) {
 			break
 		}
 		if err != nil {
-			return nil, flags.Errorf("%s: %w", file, err)
+			return nil, flags.Errorf("%s:%d: %s", file, wrongLine(text), yamlPrefix.ReplaceAllString(err.Error(), ""))
 		}
 		p.document(document.Content[0])
 	}
@@ -67,6 +73,25 @@ func parse(file string, r io.Reader) ([]entry, error) {
 		p.wrong = append(p.wrong, flags.Errorf("%s has no policy", file))
 	}
 	return p.found, errors.Join(p.wrong...)
+}
+
+// yamlPrefix is where an error of the package yaml begins. Its line is that of the mapping or list around the error.
+var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// wrongLine returns the line after which no text is YAML any more.
+func wrongLine(text []byte) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for n := len(lines) - 1; n > 0; n-- {
+		documents := yaml.NewDecoder(bytes.NewReader(bytes.Join(lines[:n], nil)))
+		err := error(nil)
+		for err == nil {
+			err = documents.Decode(&yaml.Node{})
+		}
+		if errors.Is(err, io.EOF) {
+			return n + 1
+		}
+	}
+	return 1
 }
 
 type parser struct {

@@ -138,7 +138,11 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 		return nil
 	}
 	v.progressTime = time.Now()
-	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
+	text := describeProgress(p)
+	if text == p.GetObject() {
+		text = "working on " + text
+	}
+	return v.Note(v.taskLabel(p.GetTask()) + " " + text)
 }
 
 func (v *View) bar(share float64) string {

@@ -229,3 +229,20 @@ func TestPartitionsOfARun(t *testing.T) {
 		}
 	}
 }
+
+// Where lines are not redrawn, progress without figures says what is being worked on.
+func TestProgressLine(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	v := &View{
+		Screen: &terminal.Screen{Writer: &out, Width: func() int { return 0 }},
+		task:   &cleanupv1.TaskStarted{Position: 12, TaskCount: 12},
+	}
+	e := &cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskProgress{
+		TaskProgress: &cleanupv1.TaskProgress{Task: "policy/token", Object: "token"},
+	}}
+	const want = "[12/12] policy/token         working on token\n"
+	if err := v.Event(e); err != nil || out.String() != want {
+		t.Errorf("%q, %v; want %q", out.String(), err, want)
+	}
+}
