@@ -2,7 +2,7 @@
 import type { TrippedGuard } from './api'
 import { bytes, number, percent, t, type Key } from './i18n'
 
-const kinds = ['SHARE', 'CUTOFF', 'GROWTH', 'TABLES', 'BYTES']
+const kinds = ['SHARE', 'CUTOFF', 'GROWTH', 'TABLES', 'BYTES', 'POLICY']
 
 /** Says what a guard that trips refuses, and what its number contains. */
 export function tripOf(g: TrippedGuard) {

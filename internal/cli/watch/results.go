@@ -54,7 +54,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	for _, t := range r.GetResults() {
 		for _, text := range []string{t.GetDetail(), t.GetError()} {
 			if text != "" {
-				fmt.Fprintln(s, s.Wrap(t.GetTask()+": "+terminal.OneLine(text), 2))
+				fmt.Fprintln(s, s.Wrap(t.GetTask()+": "+spellOut(server, t.GetTask(), terminal.OneLine(text)), 2))
 			}
 		}
 	}
@@ -66,6 +66,16 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		fmt.Fprintln(s, s.Wrap("Error: "+rest, 2))
 	}
 	return err
+}
+
+// spellOut completes the command that the error of a task refused by a guard advises, since the server does not know
+// how its client reaches it. server is nil in the demo.
+func spellOut(server *rpc.Server, task, text string) string {
+	if server == nil {
+		return text
+	}
+	return strings.ReplaceAll(text, "cleanupd run --preview",
+		server.Command("run", "--preview --task "+format.ShellWord(task)))
 }
 
 func describePause(r *cleanupv1.Run, server *rpc.Server) string {

@@ -60,7 +60,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += rowsOf(r)
-		text := summary(r, v.dryRun, estimatesOf(r), v.removed[r.GetTask()])
+		text := spellOut(v.server, r.GetTask(), summary(r, v.dryRun, estimatesOf(r), v.removed[r.GetTask()]))
 		if text == "" && r.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && v.lastInfo != "" {
 			text = "; " + terminal.OneLine(v.lastInfo)
 		}

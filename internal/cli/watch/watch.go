@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -129,7 +130,7 @@ func (r *Run) Follow(p Printer) error {
 		return fmt.Errorf("%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
 			r.server.Command("runs", "--limit 1"))
 	case r.finished:
-		return oneEach(err)
+		return oneEach(r.server, err)
 	case r.id == "":
 		return err
 	case r.missing:
@@ -176,8 +177,10 @@ func (r *Run) Print(p Printer) error {
 	}
 }
 
+var ofTask = regexp.MustCompile(`^task (\S+) failed: `)
+
 // oneEach splits the error of a run into one for each failed task.
-func oneEach(err error) error {
+func oneEach(server *rpc.Server, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
 		return err
@@ -190,11 +193,14 @@ func oneEach(err error) error {
 		}
 		tasks = append(tasks, line)
 	}
-	if len(tasks) == 1 {
-		return err
-	}
 	var all []error
 	for _, text := range tasks {
+		if of := ofTask.FindStringSubmatch(text); of != nil {
+			text = spellOut(server, of[1], text)
+		}
+		if len(tasks) == 1 && text == s.Message() {
+			return err
+		}
 		all = append(all, status.Error(s.Code(), text))
 	}
 	return errors.Join(all...)

@@ -324,6 +324,7 @@ export const words: Words = {
   'trip.TABLES': 'Sie würde ungewöhnlich viele Arbeitstabellen entfernen: {number}, der Grenzwert ist {limit}.',
   'trip.BYTES':
     'Sie würde Arbeitstabellen entfernen, die einen großen Teil der Datenbank belegen: {number}, der Grenzwert ist {limit}.',
+  'trip.POLICY': 'Diese Regel wurde noch nie ausgeführt und braucht zuerst eine Vorschau.',
   'trip.other': 'Ihre Zahl ist {number}, der Grenzwert ist {limit}.',
   'trip.recent':
     'Darin enthalten sind {rows} Zeilen, die frühere Aufgaben löschen oder die Ausführungen binnen eines Tages gelöscht haben.',
@@ -421,8 +422,10 @@ export const words: Words = {
   'forecast.takes': 'Dauer',
   'forecast.trend': 'Trend',
   'forecast.trend.IN_BALANCE': 'im Gleichgewicht',
-  'forecast.trend.CATCHING_UP': 'holt auf bis',
-  'forecast.trend.FALLING_BEHIND': 'fällt zurück seit',
+  'forecast.trend.CATCHING_UP': 'holt auf',
+  'forecast.trend.CATCHING_UP.at': 'holt auf bis',
+  'forecast.trend.FALLING_BEHIND': 'fällt zurück',
+  'forecast.trend.FALLING_BEHIND.at': 'fällt zurück seit',
   'forecast.trend.UNSPECIFIED': 'unbekannt',
   'forecast.bound.MAX_DURATION': 'Ausführungen enden nach ihrer Höchstdauer.',
   'forecast.bound.THROTTLED': 'Batches warten auf die Last des Servers.',

@@ -328,6 +328,7 @@ export const words: Words = {
   'trip.TABLES': 'Elle supprimerait un nombre inhabituel de tables de travail : {number}, pour une limite de {limit}.',
   'trip.BYTES':
     'Elle supprimerait des tables de travail qui occupent une grande part de la base : {number}, pour une limite de {limit}.',
+  'trip.POLICY': 'Cette règle n’a jamais été exécutée : il lui faut d’abord un aperçu.',
   'trip.other': 'Son nombre est {number}, pour une limite de {limit}.',
   'trip.recent':
     'Ce nombre comprend {rows} lignes que des tâches précédentes suppriment, ou que des exécutions ont supprimées en un jour.',
@@ -426,8 +427,10 @@ export const words: Words = {
   'forecast.takes': 'Durée',
   'forecast.trend': 'Tendance',
   'forecast.trend.IN_BALANCE': 'en équilibre',
-  'forecast.trend.CATCHING_UP': 'rattrape son retard jusqu’au',
-  'forecast.trend.FALLING_BEHIND': 'prend du retard depuis le',
+  'forecast.trend.CATCHING_UP': 'rattrape son retard',
+  'forecast.trend.CATCHING_UP.at': 'rattrape son retard jusqu’au',
+  'forecast.trend.FALLING_BEHIND': 'prend du retard',
+  'forecast.trend.FALLING_BEHIND.at': 'prend du retard depuis le',
   'forecast.trend.UNSPECIFIED': 'inconnue',
   'forecast.bound.MAX_DURATION': 'Les exécutions s’arrêtent à leur durée maximale.',
   'forecast.bound.THROTTLED': 'Les lots attendent à cause de la charge du serveur.',

@@ -83,11 +83,12 @@ const shades: Record<string, string> = { IN_BALANCE: 'good', CATCHING_UP: 'warn'
 function Trend({ task }: { task: TaskForecast }) {
   if (task.problem) return <span lang="en">{task.problem}</span>
   const trend = (task.trend ?? '').replace('TREND_', '')
+  const dated = task.trendTime && ['CATCHING_UP', 'FALLING_BEHIND'].includes(trend)
   const bound = (task.bound ?? '').replace('FORECAST_BOUND_', '')
   return (
     <>
-      <span class={`badge ${shades[trend] ?? ''}`}>{t(`forecast.trend.${trend}` as Key)}</span>{' '}
-      {task.trendTime && <Moment at={task.trendTime} dayOnly />}{' '}
+      <span class={`badge ${shades[trend] ?? ''}`}>{t(`forecast.trend.${trend}${dated ? '.at' : ''}` as Key)}</span>{' '}
+      {dated && <Moment at={task.trendTime} dayOnly />}{' '}
       {bound !== 'UNSPECIFIED' && bound !== '' && t(`forecast.bound.${bound}` as Key)}{' '}
       {task.failingTask && <Code>{task.failingTask}</Code>}
     </>

@@ -76,7 +76,11 @@ export function GuardsPage({ context }: { context: Context }) {
                     numeric: true,
                     cell: l => (l.guard?.guard === 'GUARD_KIND_POLICY' ? t('guards.some') : number(l.guard?.number)),
                   },
-                  { title: t('guards.limit'), numeric: true, cell: l => number(l.guard?.limit) },
+                  {
+                    title: t('guards.limit'),
+                    numeric: true,
+                    cell: l => (l.guard?.guard === 'GUARD_KIND_POLICY' ? '' : number(l.guard?.limit)),
+                  },
                   {
                     title: t('guards.when'),
                     cell: l => (
