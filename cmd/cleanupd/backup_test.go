@@ -21,6 +21,13 @@ func TestBackupsByTheApplication(t *testing.T) {
 	) {
 		t.Errorf("no warning: %s", r.log)
 	}
+	db.Superuser("DROP SCHEMA cleanupd CASCADE")
+	for i, command := range []string{"policies list", "policies list", "run --dry-run"} { // without a server, once
+		args := append(strings.Fields(command), "--database-url", server.URL("postgres", db.Name))
+		if code, _, errs := cleanupd(t, args...); code != 0 || strings.Contains(errs, "pg_dump -N cleanupd") != (i == 0) {
+			t.Errorf("%s: %d %s", command, code, errs)
+		}
+	}
 	for _, command := range []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"} {
 		for exclude, works := range map[string]bool{"": false, " -N cleanupd": true} {
 			args := strings.Fields(command + exclude)

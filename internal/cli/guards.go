@@ -66,8 +66,8 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off or 0, " +
 			"or default.\nOn a terminal, ask for confirmation if a guard would refuse less than before.\nTasks that a " +
 			"guard refused before it was changed are judged again in the next run.",
-		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
-			"maxDropPercent=default --reason 'archived in May'",
+		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxGrowth=off " +
+			"maxSharePercent=default --reason 'archived in May'",
 		Args:              atLeastOneSetting,
 		ValidArgsFunction: completeGuards(server),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {

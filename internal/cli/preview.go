@@ -68,6 +68,7 @@ func NewPreview() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			policies.WarnOfEveryRow(cmd, look.Policies)
 			if output != format.Table {
 				err = printLooked(cmd, output, found)
 			} else {

@@ -414,7 +414,7 @@ func undone(undo *durationpb.Duration) string {
 	if undo.AsDuration() > 0 {
 		return "can be undone for " + format.Period(undo.AsDuration()) + "."
 	}
-	return "cannot be undone."
+	return "cannot be undone (--undo keeps what it deletes for a time)."
 }
 
 // printTasks prints how many tasks a run would have, and their names if tasks were selected.

@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -170,6 +171,19 @@ func printScheduleWarnings(cmd *cobra.Command, s *cleanupv1.Schedule) {
 	}
 }
 
+// waits says until when the next run waits for a window to open; "" if it does not.
+func waits(s *cleanupv1.Schedule) string {
+	of := schedule.Schedule{TimeZone: s.GetTimeZone()}
+	for _, w := range s.GetWindows() {
+		of.Windows = append(of.Windows, schedule.Window{Days: w.GetDays(), Start: w.GetStart(), End: w.GetEnd()})
+	}
+	phase, err := of.Phase(s.GetNextRunTime().AsTime())
+	if s.GetNextRunTime() == nil || err != nil || phase == nil || phase.Open {
+		return ""
+	}
+	return ", waits until " + format.Time(timestamppb.New(phase.Until)) + " for a window"
+}
+
 func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	when := strings.Join(append([]string{s.GetCron()}, s.GetMoreCrons()...), "; ")
 	if s.GetOnce() != nil {
@@ -209,7 +223,7 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 		rows = append(rows, terminal.Row{label, "always"})
 	}
 	rows = append(rows, terminal.Row{"after an error", afterError},
-		terminal.Row{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
+		terminal.Row{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none") + waits(s)},
 		terminal.Row{"last run", s.GetLastRunId()})
 	if s.GetNextPlan() != "" {
 		rows = append(rows, terminal.Row{"next plan", s.GetNextPlan()})

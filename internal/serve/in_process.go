@@ -62,6 +62,14 @@ func StartInProcess(ctx context.Context, databaseURL string, create bool, w io.W
 	if p.server, err = New(ctx, c, log); err != nil {
 		return nil, err
 	}
+	if p.server.created { // serve says so whenever it starts
+		p.level.Set(slog.LevelWarn)
+		err = warnOfBackups(ctx, p.server.log, p.server.pool)
+		p.level.Set(silent)
+		if err != nil {
+			return nil, err
+		}
+	}
 	// the end of the command's context ends its calls; the server then ends in Close, after the current batch
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	p.end = end

@@ -37,6 +37,7 @@ type Server struct {
 	api            *transport.Server
 	log            *slog.Logger
 	endStreams     context.CancelFunc
+	created        bool // whether it has created the schema cleanupd
 }
 
 // New opens the listeners, connects to the databases, and updates the schema cleanupd.
@@ -69,15 +70,14 @@ func (s *Server) start(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	apiConfig.Console = c.console
-	var created bool
 	migrate := func() (err error) {
-		created, err = migrateDatabase(ctx, c.database, c.published)
+		s.created, err = migrateDatabase(ctx, c.database, c.published)
 		return err
 	}
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
 		return err
 	}
-	if created && c.created != nil {
+	if s.created && c.created != nil {
 		c.created(c.database.ConnConfig.Database)
 	}
 	if err := s.connect(ctx, c); err != nil {
@@ -176,7 +176,7 @@ FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 // checkDatabase calls warn, and reads the default of --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config) error {
 	if !c.inProcess { // it warns when it begins to work
-		if err := s.warn(ctx); err != nil {
+		if err := errors.Join(s.warn(ctx), warnOfBackups(ctx, s.log, s.pool)); err != nil {
 			return err
 		}
 	}
@@ -196,9 +196,6 @@ func (s *Server) warn(ctx context.Context) error {
 		return err
 	}
 	if err := warnOfOwners(ctx, s.log, s.pool); err != nil {
-		return err
-	}
-	if err := warnOfBackups(ctx, s.log, s.pool); err != nil {
 		return err
 	}
 	return warnOfPublishedSchema(ctx, s.log, s.pool)

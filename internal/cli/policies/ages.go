@@ -12,6 +12,8 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -71,6 +73,17 @@ func (a *Ages) Set(text string) error {
 	}
 	*a = append(*a, Age{p})
 	return nil
+}
+
+// WarnOfEveryRow warns of policies that match every row of the past, as the server does when it stores them.
+func WarnOfEveryRow(cmd *cobra.Command, list []*cleanupv1.Policy) {
+	for _, p := range list {
+		a := p.GetOlderThan()
+		if a != nil && a.GetDays() == 0 && a.GetHours() == 0 && !capacity.IsExpiry(a.GetColumn()) {
+			m := message.PolicyOfEveryRow.With("table", p.GetTable(), "column", a.GetColumn())
+			fmt.Fprint(cmd.ErrOrStderr(), warning(p, &cleanupv1.Message{Text: m.Text}))
+		}
+	}
 }
 
 // ReadFile reads the policies of a file, or of the standard input if the name is "-".

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"errors"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,8 +38,11 @@ func (server *Server) Explain(err error) error {
 			return status.Errorf(codes.Unavailable, "cannot reach %s: %s (%s)", server.Address, h.hint, s.Message())
 		}
 	}
-	return status.Errorf(codes.Unavailable, "cannot reach %s: %s (--database-url works without a server)", server.Address,
-		s.Message())
+	hint := "--database-url works without a server"
+	if os.Getenv("CLEANUPD_DATABASE_URL") != "" { // so that nobody changes a database that only the variable names
+		hint += "; this command does not read CLEANUPD_DATABASE_URL"
+	}
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s (%s)", server.Address, s.Message(), hint)
 }
 
 // hints explain connection errors that contain part.

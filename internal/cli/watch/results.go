@@ -366,10 +366,10 @@ func printMore(s *terminal.Screen, n int, how string) {
 	}
 }
 
-// sizeIfKnown returns "?" if the size is unknown.
+// sizeIfKnown returns "" if the size is unknown, as that of a table that no longer has rows or was never analyzed.
 func sizeIfKnown(n *int64) string {
 	if n == nil {
-		return "?"
+		return ""
 	}
 	return format.Size(*n)
 }

@@ -246,3 +246,13 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("%q, %v; want %q", out.String(), err, want)
 	}
 }
+
+// An unknown size, such as that of a partition that was dropped, is empty.
+func TestUnknownSizes(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	sizes := []*cleanupv1.TableSpace{{Table: "event_2019", DeadBytes: proto.Int64(0)}}
+	if err := printTableSizes(terminal.ScreenOf(&out), sizes, 1, ""); err != nil || strings.Contains(out.String(), "?") {
+		t.Errorf("%v %s", err, out.String())
+	}
+}

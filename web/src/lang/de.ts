@@ -528,6 +528,8 @@ export const words: Words = {
   'policies.rows': 'Zeilen mit allen Bedingungen',
   'policies.then': 'Was mit ihnen geschieht',
   'policies.delete': 'Sie werden gelöscht.',
+  'policies.detach': 'Partitionen, deren Zeilen alle veraltet sind, werden abgetrennt und behalten sie.',
+  'policies.partitions.rows': 'Partitionen werden nicht als Ganzes entfernt: Ihre Zeilen werden gelöscht.',
   'policies.edit': 'Bearbeiten',
   'policies.remove': 'Richtlinie {name} entfernen?',
   'policies.create': 'Richtlinie anlegen',

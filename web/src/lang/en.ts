@@ -518,6 +518,8 @@ export const en = {
   'policies.rows': 'Rows that meet all of',
   'policies.then': 'What happens to them',
   'policies.delete': 'They are deleted.',
+  'policies.detach': 'Partitions whose rows are all obsolete are detached, and keep them.',
+  'policies.partitions.rows': 'Partitions are not dropped whole: their rows are deleted.',
   'policies.edit': 'Edit',
   'policies.remove': 'Remove the policy {name}?',
   'policies.create': 'Create a policy',

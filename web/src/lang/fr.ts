@@ -533,6 +533,8 @@ export const words: Words = {
   'policies.rows': 'Lignes qui remplissent toutes les conditions',
   'policies.then': 'Ce qu’elles deviennent',
   'policies.delete': 'Elles sont supprimées.',
+  'policies.detach': 'Les partitions dont toutes les lignes sont obsolètes sont détachées et les conservent.',
+  'policies.partitions.rows': 'Les partitions ne sont pas supprimées en bloc : leurs lignes sont effacées.',
   'policies.edit': 'Modifier',
   'policies.remove': 'Supprimer la règle {name} ?',
   'policies.create': 'Créer une règle',

@@ -521,6 +521,8 @@ export const words: Words = {
   'policies.rows': 'すべての条件を満たす行',
   'policies.then': '行の扱い',
   'policies.delete': '削除されます。',
+  'policies.detach': 'すべての行が不要になったパーティションは切り離され、行は残ります。',
+  'policies.partitions.rows': 'パーティションは丸ごと削除されず、行が削除されます。',
   'policies.edit': '編集',
   'policies.remove': 'ポリシー {name} を削除しますか？',
   'policies.create': 'ポリシーを作成',

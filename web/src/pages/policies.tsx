@@ -5,7 +5,9 @@ import { Code, Confirm, isStale, Page, SaveProblem, Show, Table, useAction, useL
 import type { Context } from '../context'
 import { t } from '../i18n'
 import { conditionsOf } from '../policies'
+import { secondsOf } from '../runs'
 import { pathOf, PolicyPage, preview } from './policy'
+import { effectOf } from './undo'
 
 export function Policies({ context, argument }: { context: Context; argument: string[] }) {
   if (argument.length > 0 && context.may('ADMIN')) return <PolicyPage context={context} argument={argument} />
@@ -79,7 +81,11 @@ function List({ context }: { context: Context }) {
                       </div>
                     ))
                   ) : (
-                    <>{t(p.partitions === 'PARTITIONS_DETACH' ? 'preview.detach' : 'policies.delete')}</>
+                    <>
+                      <p>{t(p.partitions === 'PARTITIONS_DETACH' ? 'policies.detach' : 'policies.delete')}</p>
+                      {p.partitions === 'PARTITIONS_DELETE' && <p>{t('policies.partitions.rows')}</p>}
+                      {p.undo && <p>{effectOf(secondsOf(p.undo))}</p>}
+                    </>
                   ),
               },
               {

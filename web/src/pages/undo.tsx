@@ -6,7 +6,7 @@ import { period, t } from '../i18n'
 export const undoOf = (hours: string) => (hours === '' ? undefined : `${Math.round(Number(hours) * 3600)}s`)
 
 /** Says what becomes of what is deleted. */
-function effectOf(seconds: number) {
+export function effectOf(seconds: number) {
   return seconds > 0 ? t('undo.possible', { period: period(seconds) }) : t('undo.never')
 }
 
