@@ -461,7 +461,8 @@ func TestHoldThatCannotBeFollowed(t *testing.T) {
 		CREATE TABLE shop.toll (trip int REFERENCES shop.trip, at timestamptz);
 		GRANT SELECT ON shop.driver TO PUBLIC; GRANT SELECT, DELETE ON shop.toll TO PUBLIC`)
 	setPolicy(t, s, &cleanupv1.Policy{
-		Name: "tolls", Table: "shop.toll", OlderThan: &cleanupv1.OlderThan{Column: "at", Age: &cleanupv1.OlderThan_Days{Days: 30}},
+		Name: "tolls", Table: "shop.toll",
+		OlderThan: &cleanupv1.OlderThan{Column: "at", Age: &cleanupv1.OlderThan_Days{Days: 30}},
 	})
 	out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
 		Reason: "a test", What: &cleanupv1.Hold_Rows{Rows: &cleanupv1.HeldTableRows{

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
@@ -978,6 +979,34 @@ func TestPolicyWarnsOfOwners(t *testing.T) {
 		want := map[string]string{"table": table, "owner": owner, "others": "neolane"}
 		if got := set.GetWarnings()[at].GetParams(); !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
+
+// DROP with further conditions, which can never drop a partition, has a warning.
+func TestPartitionsThatAreNeverDropped(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	for _, c := range []struct {
+		partitions cleanupv1.Partitions
+		alone      bool
+	}{
+		{cleanupv1.Partitions_PARTITIONS_DROP, false},
+		{cleanupv1.Partitions_PARTITIONS_DROP, true},
+		{cleanupv1.Partitions_PARTITIONS_UNSPECIFIED, false},
+		{cleanupv1.Partitions_PARTITIONS_DELETE, false},
+	} {
+		p := oldOrders()
+		p.Partitions = c.partitions
+		if c.alone {
+			p.Filters = nil
+		}
+		want := c.partitions == cleanupv1.Partitions_PARTITIONS_DROP && !c.alone
+		warned := slices.ContainsFunc(setPolicy(t, s, p).GetWarnings(), func(m *cleanupv1.Message) bool {
+			return m.GetCode() == message.PolicyDropsNothing.Code
+		})
+		if warned != want {
+			t.Errorf("%v, by age alone %t: warned is %t", c.partitions, c.alone, warned)
 		}
 	}
 }

@@ -23,6 +23,14 @@ var (
 			"is retained if deleting it would also delete rows that the rule does not match.",
 		"None if the keys are meant to do so. A hold on a dependent table retains its rows and the rows they refer to.",
 	)
+	PolicyDropsNothing = policies.warning(
+		"POLICY_DROPS_NOTHING",
+		"partitions: DROP has no effect: only with olderThan alone can all rows of a partition of {table} be obsolete by "+
+			"its bounds",
+		"A partition is dropped whole only if its bounds prove that all of its rows are obsolete. Other conditions than an "+
+			"age may not match some of them.",
+		"None if rows are to be deleted one by one. Otherwise leave out the other conditions.",
+	)
 	PolicyRefused = policies.warning(
 		"POLICY_REFUSED",
 		"rows of {table} are retained while {tables} refer to them (no ON DELETE action)",

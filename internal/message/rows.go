@@ -147,8 +147,8 @@ var (
 	)
 	HoldHidden = rows.warning(
 		"HOLD_HIDDEN",
-		"while there are holds, all rows of {table} are retained: foreign keys connect them to rows of {child} that the role "+
-			"cannot read and that may be on hold: {statement}",
+		"while there are holds, all rows of {table} are retained: foreign keys connect them to rows of {child} that the "+
+			"role cannot read and that may be on hold: {statement}",
 		"The role cannot read all rows of a table that foreign keys reach, so a row on hold might be deleted.",
 		"Have a database administrator run the statement in the message.",
 	)

@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -217,6 +218,9 @@ func policyWarnings(
 	found = s.Unproven()
 	if a := s.OlderThan; a != nil && *cmp.Or(a.Days, a.Hours) == 0 && !capacity.IsExpiry(a.Column) {
 		found = append(found, message.PolicyOfEveryRow.With("table", s.Table, "column", a.Column))
+	}
+	if s.Partitions == purge.DropPartitions && !s.RemovesPartitions() {
+		found = append(found, message.PolicyDropsNothing.With("table", s.Table))
 	}
 	if table == nil {
 		return found, nil

@@ -103,6 +103,12 @@ func (p Policy) Basis() string {
 	return etag.Of([]any{p, p.Relations})
 }
 
+// RemovesPartitions reports whether the rule can match all rows of a partition by its bounds: an age alone.
+func (p Policy) RemovesPartitions() bool {
+	alone := p.Filters == nil && p.OrphanOf == nil && p.KeepNewest == nil && !p.Unreferenced
+	return p.OlderThan != nil && alone && p.Assign == nil
+}
+
 func (p Policy) TaskName() string { return Prefix + p.Name }
 
 func (p Policy) orderBy() string {

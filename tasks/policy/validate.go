@@ -59,8 +59,7 @@ func (p Policy) Validate() error {
 	switch p.Partitions {
 	case "", purge.DropPartitions, purge.DeleteRows:
 	case purge.DetachPartitions:
-		alone := p.Filters == nil && p.OrphanOf == nil && p.KeepNewest == nil && !p.Unreferenced
-		if p.OlderThan == nil || !alone || p.Assign != nil {
+		if !p.RemovesPartitions() {
 			wrong.Add("policy.partitions", "can be DETACH only with olderThan alone, and without assign: a partition leaves "+
 				"with all of its rows")
 		}

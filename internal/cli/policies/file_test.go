@@ -147,7 +147,8 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\ntable: t\nenabled: true: false\nlimit: 1\n": "f:3: mapping values are not allowed",
 		"name: a\ntable: t\n olderThan: {\n":                  "f:3: ",
 		"policies:\n- name: a\n  table: t\n enabled: true\n":  "f:4: did not find expected",
-		"name: a\nx: 1\ny: 2":                                 "f:2: policy a: x is not a field|f:3: policy a: y is not a field",
+		"name: a\nx: 1\ny: 2": "f:2: policy a: x is not a field|" +
+			"f:3: policy a: y is not a field",
 	} {
 		_, err := parse("f", strings.NewReader(text))
 		if err == nil {

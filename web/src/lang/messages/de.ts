@@ -183,6 +183,8 @@ export const messages: Record<string, string> = {
   SCHEDULE_REFUSED: 'Die Schutzregel {guard} wird geplante Ausführungen verweigern: {problem}',
   POLICY_TABLE_PROTECTED: '{table} kann nicht die Tabelle einer Richtlinie sein: {problem}; übersprungen',
   POLICY_TABLE_COVERED: 'Zeilen von {table} werden auch von {tasks} gelöscht oder geändert: beide Regeln gelten',
+  POLICY_DROPS_NOTHING:
+    'partitions: DROP hat keine Wirkung: Nur mit olderThan allein können alle Zeilen einer Partition von {table} nach ihren Grenzen veraltet sein',
   POLICY_CASCADES: 'Fremdschlüssel löschen oder ändern mit Zeilen von {table} auch Zeilen von {tables}',
   POLICY_UNPROVEN:
     'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',

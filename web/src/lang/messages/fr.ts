@@ -186,6 +186,8 @@ export const messages: Record<string, string> = {
   POLICY_TABLE_PROTECTED: '{table} ne peut pas être la table d’une règle de conservation : {problem} ; ignorée',
   POLICY_TABLE_COVERED:
     'Des lignes de {table} sont aussi supprimées ou modifiées par {tasks} : les deux règles s’appliquent',
+  POLICY_DROPS_NOTHING:
+    'partitions: DROP est sans effet : seul olderThan sans autre condition permet de juger toutes les lignes d’une partition de {table} par ses bornes',
   POLICY_CASCADES: 'Des clés étrangères suppriment ou modifient des lignes de {tables} avec les lignes de {table}',
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',

@@ -163,6 +163,8 @@ export const messages: Record<string, string> = {
   SCHEDULE_REFUSED: 'ガード {guard} はスケジュールされた実行を拒否します：{problem}',
   POLICY_TABLE_PROTECTED: '{table} はポリシーの対象にできません：{problem}。スキップされました',
   POLICY_TABLE_COVERED: '{table} の行は {tasks} でも削除または更新されます。両方のルールが適用されます',
+  POLICY_DROPS_NOTHING:
+    'partitions: DROP は効果がありません: olderThan だけの場合に限り、{table} のパーティションの全行を境界から不要と判断できます',
   POLICY_CASCADES: '外部キーにより、{table} の行とともに {tables} の行が削除または変更されます',
   POLICY_UNPROVEN:
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
