@@ -4,9 +4,12 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,6 +44,10 @@ func Main(m *testing.M, stops ...func()) {
 
 func run(m *testing.M, stops ...func()) int {
 	ctx := context.Background()
+	if err := runMoreAtOnce(); err != nil {
+		fmt.Fprintln(os.Stderr, "set -parallel:", err)
+		return 1
+	}
 	removeTemp, err := useTempDir()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "make a temporary folder:", err)
@@ -79,6 +86,17 @@ func run(m *testing.M, stops ...func()) int {
 		return 1
 	}
 	return code
+}
+
+// runMoreAtOnce sets -parallel, unless it is given: tests wait for their servers half of the time.
+func runMoreAtOnce() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 }
 
 func runOn(ctx context.Context, m *testing.M) (code int) {
