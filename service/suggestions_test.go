@@ -39,7 +39,8 @@ func TestSuggestions(t *testing.T) {
 		CREATE TABLE cusindexed (id int, tsA timestamptz, tsB timestamptz, tsCreated timestamptz);
 		CREATE INDEX ON cusindexed (tsB);
 		CREATE TABLE custenants (id int, created_at timestamptz, updated_at timestamptz, cancelled_at timestamptz);
-		CREATE TABLE cuscopies (id int, bought_at timestamptz, discarded_at timestamptz); CREATE INDEX ON cuscopies (bought_at);
+		CREATE TABLE cuscopies (id int, bought_at timestamptz, discarded_at timestamptz);
+		CREATE INDEX ON cuscopies (bought_at);
 		CREATE INDEX ON custenants (created_at); CREATE TABLE cusdeletions (id int, deleted_at timestamptz);
 		CREATE TABLE cusnodate (id int);
 		CREATE TABLE cussmall (id int, tsCreated timestamptz);

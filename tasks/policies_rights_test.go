@@ -396,7 +396,8 @@ GRANT SELECT, DELETE ON "Shop"."event" TO "~"
 GRANT SELECT ON "Shop"."account" TO "~"
 GRANT SELECT, DELETE ON "Shop"."event_old" TO "~"
 `, "~", role)
-	future := `ALTER DEFAULT PRIVILEGES FOR ROLE "neolane" IN SCHEMA "Shop" GRANT SELECT, DELETE ON TABLES TO "` + role + `"`
+	future := `ALTER DEFAULT PRIVILEGES FOR ROLE "neolane" IN SCHEMA "Shop" GRANT SELECT, DELETE ON TABLES TO "` +
+		role + `"`
 	if got := strings.Join(before, "\n"); got != want+future {
 		t.Errorf("got the grants\n%s\nwant\n%s", got, want)
 	}

@@ -492,7 +492,11 @@ func (x *counting) remarkUndated(ctx context.Context, a *Attempt) {
 		case err != nil:
 			remark("rows without %s in %s, which could not be counted: %s", what, column, sqlstate.Text(err))
 		case rows > 0:
-			remark("%s%s rows without %s in %s", about, humanize.Comma(rows), what, column)
+			noun := "rows"
+			if rows == 1 {
+				noun = "row"
+			}
+			remark("%s%s %s without %s in %s", about, humanize.Comma(rows), noun, what, column)
 		}
 	}
 }

@@ -259,9 +259,11 @@ SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))
       UNION SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.oid)
     SELECT max(found.effect) FROM up, LATERAL (
       SELECT CASE WHEN t.tgtype & 3 = 3 OR t.tgtype & 1 = 0 AND up.oid <> c.oid THEN 2 ELSE 1 END
-        FROM pg_trigger t WHERE t.tgrelid = up.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & $3 <> 0
+        FROM pg_trigger t WHERE t.tgrelid = up.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+          AND t.tgtype & $3 <> 0
       UNION ALL SELECT CASE WHEN w.is_instead OR up.oid <> c.oid THEN 2 ELSE 1 END
-        FROM pg_rewrite w WHERE w.ev_class = up.oid AND c.relkind IN ('r', 'p') AND w.ev_enabled IN ('O', 'A') AND w.ev_type::text = $4) AS found (effect)) END),
+        FROM pg_rewrite w WHERE w.ev_class = up.oid AND c.relkind IN ('r', 'p') AND w.ev_enabled IN ('O', 'A')
+          AND w.ev_type::text = $4) AS found (effect)) END),
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery())
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 

@@ -19,7 +19,8 @@ import (
 
 func newForecaster(t *testing.T, db *pgtest.DB) *insight.Forecaster {
 	t.Helper()
-	f, err := insight.NewForecaster(t.Context(), cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}, rules.Holds{}, time.Time{})
+	c := cleanup.Config{Pool: db.Pool, Pipeline: tasks.Pipeline}
+	f, err := insight.NewForecaster(t.Context(), c, rules.Holds{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,10 +98,10 @@ const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inheri
 // inspectSQL returns, for a table $1 and the relation $2 that the command names ($1 itself or its partitioned
 // table): whether the relation has a DO INSTEAD or a DO ALSO rule for the command ($3, as in pg_rewrite); which
 // tables above it have a rule, or a trigger of statements ($4, as in pg_trigger), that a command on the relation
-// itself bypasses; whether the table has triggers, and some that fire for the command; which foreign keys without an index refer to it, with partitioned
-// tables in place of their partitions; its size in blocks; how many rows per block make it worth visiting every block;
-// and its owner, if that is another role which the session may become. The number of rows per block is two, so that few
-// blocks have none, or half of a full block if rows are large.
+// itself bypasses; whether the table has triggers, and some that fire for the command; which foreign keys without an
+// index refer to it, with partitioned tables in place of their partitions; its size in blocks; how many rows per block
+// make it worth visiting every block; and its owner, if that is another role which the session may become. The number
+// of rows per block is two, so that few blocks have none, or half of a full block if rows are large.
 const inspectSQL = aboveSQL + `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
     AND ` + ruleFires + `),

@@ -226,8 +226,8 @@ func (e Entry) Has(ctx context.Context, db campaign.Querier, columns []string) (
 }
 
 // Purge permanently deletes the rows of an entry whose columns have the given values, and those of others (Referring)
-// that refer to them, directly or through others, and could not come back without them; without values, the whole entry.
-// Values are compared by the type of the column, or as text if that is not a built-in type with an order.
+// that refer to them, directly or through others, and could not come back without them. Without values, it deletes the
+// whole entry. Values are compared by the type of the column, or as text if that is not a built-in type with an order.
 func (e Entry) Purge(
 	ctx context.Context, tx pgx.Tx, values map[string]string, others []Entry,
 ) (p Purged, err error) {

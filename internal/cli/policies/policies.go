@@ -267,8 +267,8 @@ const aboutSuggestions = `# Suggested policies, all of them disabled. Correct th
 #   %s
 `
 
-// Suggested returns a file for apply with the suggested policies of tables, and comments that say why there is no policy
-// for others.
+// Suggested returns a file for apply with the suggested policies of tables, and comments that say why there is none for
+// others.
 func Suggested(server *rpc.Server, tables []*cleanupv1.Table) (string, error) {
 	var (
 		suggested []*cleanupv1.Policy

@@ -171,7 +171,7 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 }
 
 // readDeletions includes runs that have not ended. Recent rows exclude runs in which the share guard was accepted for
-// the table, and no rows count that were restored, unless some of their run's may have been restored into another schema.
+// the table. Restored rows do not count, unless some of their run may have been restored into another schema.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
