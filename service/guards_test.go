@@ -55,7 +55,7 @@ func TestGuards(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if got := s.call(t, "PUT", "/v1/guards", `{"maxSharePercent": 200}`); got.code != 400 ||
-		!strings.Contains(got.body, "guards.max_share_percent") {
+		!strings.Contains(got.body, `"field":"maxSharePercent"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}})

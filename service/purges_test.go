@@ -451,7 +451,7 @@ func TestPurgeErrors(t *testing.T) {
 		},
 		{
 			http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 0}`, 400,
-			"purge.days",
+			`"field":"days"`,
 		},
 		{
 			http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 5}`, 400,
@@ -459,20 +459,20 @@ func TestPurgeErrors(t *testing.T) {
 		},
 		{
 			http.MethodPut, "/v1/forms/purges/OLD", `{"application": "Loans", "dateColumn": "ended", "days": 5}`, 400,
-			"purge.name",
+			`"field":"name"`,
 		},
 		{
 			http.MethodPut, "/v1/forms/purges/old",
 			`{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`, 409, "etag",
 		},
 		{http.MethodGet, "/v1/forms/purges?pageSize=1", "", 200, `"nextPageToken":""`},
-		{http.MethodGet, "/v1/forms/purges?pageSize=-1", "", 400, "page_size"},
-		{http.MethodGet, "/v1/forms/purges?pageToken=x", "", 400, "page_token"},
+		{http.MethodGet, "/v1/forms/purges?pageSize=-1", "", 400, "pageSize"},
+		{http.MethodGet, "/v1/forms/purges?pageToken=x", "", 400, "pageToken"},
 		{http.MethodPut, "/v1/forms/purges/old", `{"applicaton": "Loans"}`, 400, "applicaton"},
 		{http.MethodPut, "/v1/forms/purges/old?x=1", `{}`, 400, "x"},
 		{
 			http.MethodPut, "/v1/forms/purges/old",
-			`{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name",
+			`{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`, 400, `"field":"name"`,
 		},
 		{http.MethodPost, "/v1/forms/purges", `{}`, 405, ""},
 		{http.MethodGet, "/v1/forms/purges", "", 200, `"name":"old"`},
