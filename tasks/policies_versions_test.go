@@ -128,7 +128,7 @@ func TestTemporalKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.checkDeleted(t, p.TaskName(), 90)
-	j.checkRetained(t, p.TaskName(), purge.Retained{Dependent: 10})
+	j.checkRetained(t, p.TaskName(), purge.Retained{Failed: 10, Kept: 10})
 	left := db.Strings("SELECT DISTINCT id::text FROM price ORDER BY 1")
 	if !slices.Equal(left, []string{"1", "2", "3", "4", "5"}) {
 		t.Errorf("left: %v", left)
