@@ -92,7 +92,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	}
 	p.fill("User ID", "bob")
 	p.press("Verify")
-	p.until("it is somebody else", "document.querySelector('[role=alert]')?.textContent.includes('user_id')")
+	p.until("it is somebody else", "document.querySelector('[role=alert]')?.textContent.includes('userId')")
 	p.fill("User ID", "ann")
 	p.press("Verify")
 	p.sees(": Nothing found.")

@@ -236,7 +236,7 @@ func TestMeasureOfManyTables(t *testing.T) {
 	db.Int("SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relname LIKE 'many%' AND relkind = 'r'")
 	exact := time.Since(start)
 	t.Logf("their sizes alone, by pg_total_relation_size, in %v", exact)
-	if suite.Long.Requested() && took > exact {
+	if suite.Long.Requested() && took > 2*exact { // other tests run at the same time
 		t.Errorf("the estimates take %v, and pg_total_relation_size %v", took, exact)
 	}
 }
