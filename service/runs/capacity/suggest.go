@@ -163,27 +163,25 @@ const maxAge = 40 * 365 * 24 * time.Hour
 func noAge(dates []insight.DateColumn, now time.Time) string {
 	var why []string
 	for _, d := range dates {
-		switch {
-		case otherDate.MatchString(d.Column):
-			why = append(why, d.Column+", by its name a plan or a date of somebody's life")
-		case d.Newest != nil && !d.Newest.Before(now.Add(tomorrow)):
-			why = append(why, d.Column+" has dates in the future")
-		default:
-			why = append(why, d.Column+" has dates of more than 40 years ago")
-		}
+		why = append(why, d.Column+unlikeAge(d, now))
 	}
 	return "none of its dates tells the age of a row: " + strings.Join(why, "; ")
 }
 
-const tomorrow = 24 * time.Hour
-
-// tellsAge reports whether a date may show the age of rows. It must not be the date of a plan or of a person's life,
-// nor be in the future.
-func tellsAge(d insight.DateColumn, now time.Time) bool {
+// unlikeAge says why a date does not show the age of rows: it is that of a plan or of a person's life, in the future,
+// or too old. It is empty if the date may show it.
+func unlikeAge(d insight.DateColumn, now time.Time) string {
 	ended := endedDate.MatchString(d.Column)
 	known := ended || changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
-	return (ended || !otherDate.MatchString(d.Column)) && (d.Newest == nil || d.Newest.Before(now.Add(tomorrow))) &&
-		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
+	switch {
+	case !ended && otherDate.MatchString(d.Column):
+		return ", by its name a plan or a date of somebody's life"
+	case d.Newest != nil && !d.Newest.Before(now.Add(24*time.Hour)):
+		return " has dates in the future"
+	case !known && d.Oldest != nil && !d.Oldest.After(now.Add(-maxAge)):
+		return " has dates of more than 40 years ago"
+	}
+	return ""
 }
 
 // bestDate returns nil if no column shows the age of a row.
@@ -207,7 +205,7 @@ func bestDate(dates []insight.DateColumn, now time.Time) *insight.DateColumn {
 		return points
 	}
 	for i := range dates {
-		if d := &dates[i]; tellsAge(*d, now) && (best == nil || score(d) > score(best)) {
+		if d := &dates[i]; unlikeAge(*d, now) == "" && (best == nil || score(d) > score(best)) {
 			best = d
 		}
 	}
