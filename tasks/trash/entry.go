@@ -65,11 +65,11 @@ func (e Entry) Belongs() string {
 	return e.Root
 }
 
-// rowsLeft is how many rows of an entry are in the trash.
-const rowsLeft = "rows_trashed - rows_restored - rows_purged - rows_expired"
+// RowsLeft is the SQL of how many rows of an entry, a row of cleanupd.trash, are in the trash.
+const RowsLeft = "rows_trashed - rows_restored - rows_purged - rows_expired"
 
 // selectEntries selects the entries of the run $1, or of all runs if it is "".
-const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns, ` + rowsLeft + `,
+const selectEntries = `SELECT id, run_id::text, task, kind, root, name, columns, ` + RowsLeft + `,
   COALESCE(pg_total_relation_size(to_regclass('cleanupd_trash.' || name)), 0), create_time, expire_time,
   parse_ident(root), parse_ident(relation ->> 'parent'), parse_ident(relation ->> 'top'),
   kind = 'ROWS' AND to_regclass(root) IS NULL
@@ -206,7 +206,7 @@ func Drop(ctx context.Context, tx pgx.Tx, e Entry, column string) (rows int64, e
 	err = tx.QueryRow(ctx, fmt.Sprintf(`UPDATE cleanupd.trash AS t
 		SET %[1]s = %[1]s + was.rows, end_time = clock_timestamp()
 		FROM (SELECT id, %[2]s AS rows FROM cleanupd.trash WHERE id = $1) AS was
-		WHERE t.id = was.id RETURNING was.rows`, column, rowsLeft), e.ID).Scan(&rows)
+		WHERE t.id = was.id RETURNING was.rows`, column, RowsLeft), e.ID).Scan(&rows)
 	return rows, err
 }
 

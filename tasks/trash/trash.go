@@ -47,7 +47,7 @@ type Size struct {
 
 func ReadSize(ctx context.Context, db campaign.Querier) (s Size, err error) {
 	err = db.QueryRow(ctx, "SELECT ("+BytesSQL+`),
-			COALESCE(sum(`+rowsLeft+`), 0)::bigint, min(expire_time)
+			COALESCE(sum(`+RowsLeft+`), 0)::bigint, min(expire_time)
 		FROM cleanupd.trash WHERE end_time IS NULL`).Scan(&s.Bytes, &s.Rows, &s.NextExpiry)
 	return s, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/trash"
 )
 
 var ErrNotFound = failure.New(failure.NotFound, "no such run")
@@ -222,7 +223,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
 	tables_retained, 'RowsOnHold',
         rows_on_hold, 'RowsRestored', rows_restored, 'RowsExisting', rows_existing,
 	'UndoExpireTime', (SELECT min(expire_time) FROM cleanupd.trash AS w WHERE w.run_id = r.id AND w.task = t.name
-	  AND w.end_time IS NULL AND (kind <> 'ROWS' OR rows_trashed - w.rows_restored - rows_purged - rows_expired > 0)),
+	  AND w.end_time IS NULL AND (kind <> 'ROWS' OR ` + trash.RowsLeft + ` > 0)),
 	'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
 	start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
