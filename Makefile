@@ -30,8 +30,9 @@ race: ## All tests, the heavy suites too, under the race detector; PKG, RUN, ARG
 	CLEANUPD_SUITES=all go test -race -timeout 45m $(only) $(PKG) $(ARGS)
 
 # Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
-browser: ## The console in Chromium; RUN=TestConsolePages
-	CLEANUPD_SUITES=browser go test -timeout 30m -run '$(or $(RUN),Console)' ./service $(ARGS)
+browser: ## The console in Chromium, web/test; RUN='a plan' for the tests with that in their names
+	npm --prefix web ci --no-audit --no-fund --silent
+	CLEANUPD_SUITES=browser go test -timeout 30m -count 1 -v -run '^TestConsole$$' ./cmd/cleanupd -console '$(RUN)' $(ARGS)
 
 flood: ## Thousands of connections and calls
 	CLEANUPD_SUITES=flood go test -timeout 30m -run '$(or $(RUN),Flood)' ./cmd/cleanupd $(ARGS)
@@ -81,7 +82,7 @@ console: ## web/dist, after a change of the console or of the REST API
 	$(built)
 
 pictures: ## docs/how-to/console, the pictures of the console in the documents
-	CLEANUPD_SUITES=browser go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/how-to/console
+	@$(MAKE) browser RUN='more events than are loaded' ARGS='-pictures $(CURDIR)/docs/how-to/console'
 
 check-console: ## Whether web/dist is what the sources of the console make
 	$(built)

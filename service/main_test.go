@@ -1,10 +1,13 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -21,6 +24,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/capacity"
@@ -32,13 +36,6 @@ import (
 func TestMain(m *testing.M) {
 	if given := os.Getenv("WATCH"); given != "" { // the process of TestWatchers
 		if err := watch(given); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if given := os.Getenv(replicaOf); given != "" {
-		if err := replicaProcess(given); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -69,13 +66,31 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, co
 	t.Helper()
 	migrate(t, db)
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := newReplica(ctx, "test", db.Pool, forms, config)
-	if err != nil {
+	log := slog.New(slog.DiscardHandler)
+	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
+	own := runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log}
+	if forms != nil && forms.Forms != nil {
+		forms.Record, own.Tasks.External = db.Pool, forms.Tasks
+		forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, db.Pool) }
+	}
+	manager := runs.New(own)
+	calls := service.New(ctx, db.Pool, manager)
+	served, err := service.NewServer(calls, service.NewUserData(ctx, forms), config)
+	grpcListener, refused := net.Listen("tcp", "127.0.0.1:0")
+	httpListener, alsoRefused := net.Listen("tcp", "127.0.0.1:0")
+	if err := errors.Join(err, refused, alsoRefused); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { r.serve(ctx, idle) })
-	conn, err := grpc.NewClient(r.grpc.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	wg.Go(func() { _ = served.Serve(ctx, grpcListener, httpListener) })
+	wg.Go(func() { manager.Listen(ctx) })
+	if forms != nil {
+		wg.Go(func() { forms.Work(ctx, log) })
+	}
+	if !idle {
+		wg.Go(func() { manager.Work(ctx) })
+	}
+	conn, err := grpc.NewClient(grpcListener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +103,8 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, co
 	if config.TLS != nil {
 		scheme = "https://"
 	}
-	return &server{
-		cleanupd.NewClient(conn),
-		conn,
-		scheme + r.http.Addr().String(),
-		db,
-		r.manager,
-		r.tables,
-	}
+	url := scheme + httpListener.Addr().String()
+	return &server{cleanupd.NewClient(conn), conn, url, db, manager, calls.Tables}
 }
 
 func migrate(t testing.TB, db *pgtest.DB) {
