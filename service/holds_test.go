@@ -402,6 +402,33 @@ func TestHoldsFollowTheirTables(t *testing.T) {
 	}
 }
 
+// A hold of rows does not go over to another column that gets the name of its column: all rows are on hold then.
+func TestHoldsOfRowsWhoseColumnWasReplaced(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{
+		"ALTER TABLE shop.order_line DROP note, ADD note varchar(20)",
+		"ALTER TABLE shop.order_line RENAME note TO remark; ALTER TABLE shop.order_line ADD note varchar(20), DROP remark",
+	} {
+		s := shop(t)
+		setPolicy(t, s, oldOrders())
+		if got := s.call(t, "POST", "/v1/holds", `{"reason": "a lawsuit",
+			"rows": {"table": "shop.order_line", "columns": [{"column": "note", "value": "note 98"}]}}`); got.code != 200 {
+			t.Fatalf("%d %s", got.code, got.body)
+		}
+		obsolete := s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - interval '730 days'")
+		s.db.Do(change)
+		events, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+		if err != nil || dry.GetResults()[0].GetRowsOnHold() != obsolete || dry.GetResults()[0].GetRowsDeleted() != 0 {
+			t.Errorf("%s: %v, %v; want %d rows on hold", change, dry.GetResults(), err, obsolete)
+		}
+		if !slices.ContainsFunc(events, func(e *cleanupv1.RunEvent) bool {
+			return e.GetLog().GetCode() == "HOLD_UNUSABLE" && strings.Contains(e.GetLog().GetMessage(), "no longer exists")
+		}) {
+			t.Errorf("%s: the log does not say it: %v", change, events)
+		}
+	}
+}
+
 // A hold of rows is listed as it was checked, with the full name of its table, over REST, too. A run of a policy keeps
 // its rows, an explanation says so, and the audit trail has it.
 func TestHoldsOfRows(t *testing.T) {

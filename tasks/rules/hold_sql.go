@@ -355,6 +355,8 @@ type HeldColumn struct {
 	// Type is the type of the column when the hold was created.
 	Type  string `json:"type"`
 	Value string `json:"value"`
+	// Gone is whether the column was dropped, also if the table has another one of its name now.
+	Gone bool `json:"-"`
 }
 
 // TablesOfRows returns the tables that have rows on hold.
@@ -369,7 +371,7 @@ func (h Holds) TablesOfRows() (names []string) {
 func (h HeldRows) changed(t *campaign.Table) string {
 	for _, c := range h.Columns {
 		switch column, ok := t.Column(c.Column); {
-		case !ok:
+		case c.Gone || !ok:
 			return fmt.Sprintf("its column %s no longer exists", c.Column)
 		case column.Type != c.Type:
 			return fmt.Sprintf("its column %s now has the type %s, not %s", c.Column, column.Type, c.Type)

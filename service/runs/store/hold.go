@@ -156,12 +156,12 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
-// selectEffective also reads the current names of the relation and the columns of a hold, and the object id of another
-// relation that has the stored name now.
+// selectEffective also reads the current names of the relation and the columns of a hold, NULL for columns that were
+// dropped, and the object id of another relation that has the stored name now.
 const selectEffective = `
 SELECT last, id::text, reason, kind, ids, COALESCE(relation, 0), COALESCE(schema_name, ''), COALESCE(table_name, ''),
   rows, COALESCE(now.schema, ''), COALESCE(now.name, ''), COALESCE(namesake.oid, 0),
-  ARRAY(SELECT COALESCE(a.attname, held.of ->> 'column')
+  ARRAY(SELECT a.attname
     FROM jsonb_array_elements(rows -> 'columns') WITH ORDINALITY AS held (of, place)
       LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = (held.of ->> 'number')::int
         AND NOT a.attisdropped
@@ -201,7 +201,7 @@ func ListEffectiveHolds(
 		table            rules.HeldTable
 		held             *rules.HeldRows
 		namesake         uint32
-		columns          []string
+		columns          []*string
 	)
 	scan := []any{
 		&last, &id, &reason, &kind, &ids, &table.OID, &table.Schema, &table.Name, &held, &table.NowSchema, &table.NowName,
@@ -228,7 +228,9 @@ func ListEffectiveHolds(
 			if table.NowName != "" {
 				now := rules.HeldRows{OID: table.OID, Table: campaign.FullName(table.NowSchema, table.NowName)}
 				for i, c := range held.Columns {
-					c.Column = columns[i]
+					if c.Gone = columns[i] == nil; !c.Gone {
+						c.Column = *columns[i]
+					}
 					now.Columns = append(now.Columns, c)
 				}
 				h.Rows = append(h.Rows, now)
