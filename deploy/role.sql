@@ -43,7 +43,7 @@ SELECT coalesce(max(o.rolname::text), '') AS owner FROM pg_class c JOIN pg_roles
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
 SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'nmsdelivery' AND relkind IN ('r', 'p')) AS campaign \gset
 
--- After first runs as another role, -v from=ROLE gives what they stored to the new one.
+-- After first runs as another role, -v from=ROLE gives what they stored to the new one; the sequences of tables go with them.
 \if :{?from}
 SELECT format('CREATE ROLE %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') \gexec
 SELECT format('ALTER SCHEMA %I OWNER TO %I', nspname, :'role') FROM pg_namespace
@@ -53,7 +53,7 @@ SELECT format('ALTER %s %s OWNER TO %I', o.type, o.identity, :'role')
 FROM pg_shdepend d CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) AS o
 WHERE d.deptype = 'o' AND d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND d.refobjid = (SELECT oid FROM pg_roles WHERE rolname = :'from') AND o.schema = 'cleanupd'
-  AND NOT EXISTS (SELECT FROM pg_depend s WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype IN ('a', 'i')) \gexec -- the sequences of tables go with them
+  AND NOT EXISTS (SELECT FROM pg_depend s WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype IN ('a', 'i')) \gexec
 \endif
 
 -- What another role made is not adopted: it would keep its grants and dependencies, and its triggers would run with the service's rights.
@@ -69,8 +69,9 @@ WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_n
     SELECT 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own' WHERE :'campaign' AND :'owner' = ''
     UNION ALL SELECT 'that role is the application''s own, or a superuser: the service must have another one'
       WHERE :'role' = :'owner' OR EXISTS (SELECT FROM pg_roles WHERE rolname = :'role' AND rolsuper)
-    UNION ALL SELECT format('that role owns %s: the service must have another one', min(c.oid::regclass::text)) FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
-      WHERE NOT :'campaign' AND r.rolname = :'role' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relpersistence <> 't' HAVING count(*) > 0
+    UNION ALL SELECT format('that role owns %1$s: the service must have another one; if cleanupd trash restore --into has made that table, ALTER TABLE %1$s OWNER TO …', min(c.oid::regclass::text)) FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
+      WHERE NOT :'campaign' AND r.rolname = :'role' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+        AND c.relnamespace NOT IN (SELECT oid FROM pg_namespace WHERE nspname IN ('cleanupd', 'cleanupd_trash')) HAVING count(*) > 0
     UNION ALL SELECT format('the application''s role is a member of that role, and would see what all sessions do: REVOKE %I FROM %I', :'role', :'owner')
       FROM pg_roles r JOIN pg_roles o ON pg_has_role(o.oid, r.oid, 'MEMBER') WHERE r.rolname = :'role' AND o.rolname = :'owner' AND r.oid <> o.oid
     UNION ALL SELECT format('the event trigger %I would call a function of %I with your rights: drop or disable it', evtname, pg_get_userbyid(proowner))

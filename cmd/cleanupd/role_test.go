@@ -510,8 +510,15 @@ func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 	f.db.Superuser(schema)
+	if out, err := psql(t, f.db, "role.sql", "postgres", "-v", "role="+role); err != nil {
+		t.Errorf("with rows in the trash: %v %s", err, out)
+	}
 	if code, out, errs := f.run(t, restore+" --into restored"); code != 0 || !strings.Contains(out, "71 rows restored") {
 		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if out, err := psql(t, f.db, "role.sql", "postgres", "-v", "role="+role); err == nil ||
+		!strings.Contains(out, "ALTER TABLE restored.orders OWNER TO") {
+		t.Errorf("with a restored table: %v %s", err, out)
 	}
 }
 
@@ -546,7 +553,7 @@ func TestLeastPrivilegedRoleAfterRunsAsTheOwner(t *testing.T) {
 	if out, err = script(); err == nil || !strings.Contains(out, "-v "+from+" gives it to "+role) {
 		t.Errorf("%v %s", err, out)
 	}
-	if out, err = script("-v", from); err != nil {
+	if out, err = script("-v", from); err != nil || strings.Contains(out, "warning") {
 		t.Fatalf("%v %s", err, out)
 	}
 	f.replica = startServer(t, "--database-url", f.db.As(role))
