@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/terminal"
@@ -34,15 +35,16 @@ type storedAges struct {
 func storeAges(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, ages policies.Ages) (
 	*storedAges, error,
 ) {
+	var look service.Look
+	for _, p := range ages {
+		look.Policies = append(look.Policies, p.Policy)
+	}
 	if server.InProcess() && len(ages) > 0 { // a mistake must not create the schema cleanupd
-		look := service.Look{}
-		for _, p := range ages {
-			look.Policies = append(look.Policies, p.Policy)
-		}
 		if err := policies.LookAt(cmd.Context(), server.DatabaseURL(), look, service.Look.Check); err != nil {
 			return nil, err
 		}
 	}
+	policies.WarnOfEveryRow(cmd, look.Policies)
 	s := &storedAges{client: client}
 	for _, p := range ages {
 		if err := s.store(cmd.Context(), p); err != nil {
@@ -124,4 +126,17 @@ func (s *storedAges) keep(cmd *cobra.Command) {
 			"deletes it.\n", done, p.GetName())
 	}
 	s.stored = nil
+}
+
+// lookCommand returns the command that shows what policies by age would delete, and stores nothing.
+func lookCommand(server *rpc.Server, ages policies.Ages) string {
+	command := "cleanupd preview"
+	for _, p := range ages {
+		command += " --older-than " + format.ShellWord(policies.AgeOf(p.Policy))
+	}
+	url := "URL"
+	if server.InProcess() {
+		url = format.ShellWord(rpc.WithoutPassword(server.DatabaseURL()))
+	}
+	return command + " --database-url " + url
 }

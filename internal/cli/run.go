@@ -93,12 +93,18 @@ func NewRun() *cobra.Command {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
 			}
-			preview = preview || ages != nil && !req.GetDryRun()
+			if ages != nil && req.GetDryRun() { // a server runs what is stored, and a dry run stores no policy
+				return flags.Errorf("a dry run stores nothing, and with --older-than a run has to store a policy: see %s, "+
+					"or give --preview, which asks", lookCommand(&server, ages))
+			}
+			preview = preview || ages != nil
 			if preview && !yes && !terminal.CanAsk() { // before anything is stored
-				return flags.Errorf(
-					"the run needs confirmation, and there is no terminal to ask on: see with --dry-run what a run " +
-						"would do, and do that with --plan; or give --yes",
-				)
+				see := "with --dry-run what a run would do, and do that with --plan"
+				if ages != nil {
+					see = lookCommand(&server, ages)
+				}
+				return flags.Errorf("the run needs confirmation, and there is no terminal to ask on: see %s; or give --yes",
+					see)
 			}
 			stored, err := storeAges(cmd, &server, client, ages)
 			if err != nil {
