@@ -98,7 +98,9 @@ func (l Look) prepare(ctx context.Context) (p prepared, err error) {
 		return p, err
 	}
 	for _, m := range l.Policies {
-		p.stored.replace(m)
+		if policyOf(m).Validate() == nil { // eachPolicy reports the others, of which no task can be made
+			p.stored.replace(m)
+		}
 	}
 	p.source = runs.TaskSource{Profile: l.Profile}
 	if p.list, err = p.source.With(ctx, l.Pool, p.stored.policies); err != nil {
