@@ -301,6 +301,69 @@ func TestExplainRowOfPolicies(t *testing.T) {
 	check("shop.order_line", line("min"), retained, "the task is disabled")
 }
 
+// A row that goes with one to which it refers is explained by the task that deletes that one. A row that foreign keys
+// will keep is retained, unless a task deletes those that refer to it; the tables with them are named, even if their
+// rows refer to others that would go with the row.
+func TestExplainRowAmongForeignKeys(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE SCHEMA f; SET search_path = f;
+		CREATE TABLE thread (id int PRIMARY KEY, at timestamptz) PARTITION BY RANGE (id);
+		CREATE TABLE thread_1 PARTITION OF thread FOR VALUES FROM (1) TO (100);
+		CREATE TABLE post (id int PRIMARY KEY, thread int REFERENCES thread ON DELETE CASCADE, at timestamptz);
+		CREATE TABLE reply (id int PRIMARY KEY, post int REFERENCES post ON DELETE CASCADE, at timestamptz);
+		CREATE TABLE proof (post int REFERENCES post, at timestamptz);
+		CREATE TABLE vote (id int PRIMARY KEY, at timestamptz);
+		CREATE TABLE ballot (id int PRIMARY KEY, vote int REFERENCES vote, at timestamptz);
+		INSERT INTO thread SELECT i, now() - CASE i WHEN 2 THEN interval '8 days' ELSE interval '30 days' END
+			FROM generate_series(1, 3) i;
+		INSERT INTO post SELECT i, i, now() FROM generate_series(1, 3) i;
+		INSERT INTO reply SELECT i, i, now() FROM generate_series(1, 3) i;
+		INSERT INTO proof VALUES (3, now()); INSERT INTO post VALUES (4, NULL, now()), (5, NULL, now());
+		INSERT INTO proof VALUES (4, now()); INSERT INTO vote VALUES (1, now()); INSERT INTO ballot VALUES (1, 1, now())`)
+	for table, days := range map[string]int32{"thread": 9, "post": 90, "reply": 300, "vote": 5, "ballot": 5} {
+		setPolicy(t, s, &cleanupv1.Policy{
+			Name: table + "s", Table: "f." + table, Enabled: table != "reply", OlderThan: olderThan("at", days),
+		})
+	}
+	const (
+		next     = cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN
+		later    = cleanupv1.Verdict_VERDICT_DELETE_LATER
+		retained = cleanupv1.Verdict_VERDICT_RETAINED
+	)
+	for _, c := range []struct {
+		table, key string
+		verdict    cleanupv1.Verdict
+		task       string
+		days       float64
+		why        string
+	}{
+		{"thread", "1", next, "policy/threads", 0, ""},
+		{"post", "1", next, "policy/threads", 0, ""},
+		{"reply", "1", next, "policy/threads", 0, ""},
+		{"post", "2", later, "policy/threads", 1, ""},
+		{"reply", "2", later, "policy/threads", 1, ""},
+		{"thread", "3", retained, "", 0, "foreign keys of rows of f.proof refer to it"},
+		{"post", "3", retained, "", 0, "its row of f.thread is retained: foreign keys of rows of f.proof refer to it"},
+		{"post", "4", retained, "", 0, "policy/posts does not delete it, since foreign keys of rows of f.proof refer to it"},
+		{"post", "5", later, "policy/posts", 90, ""},
+		{"vote", "1", later, "policy/votes", 5, "unless foreign keys of rows of f.ballot still refer to it"},
+	} {
+		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "f." + c.table, Key: rowkey.Parse(c.key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := 0.0
+		if x.GetVerdict() == later {
+			in = time.Until(x.GetDeleteAfterTime().AsTime()).Hours() / 24
+		}
+		if x.GetVerdict() != c.verdict || x.GetTask() != c.task || in < c.days-0.1 || in > c.days+0.1 ||
+			!strings.Contains(x.GetWhy(), c.why) {
+			t.Errorf("%s %s: %v", c.table, c.key, x)
+		}
+	}
+}
+
 // A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is
 // one whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {

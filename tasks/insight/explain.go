@@ -1,6 +1,7 @@
 package insight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,6 +233,7 @@ type explanation struct {
 func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err error) {
 	relevant := map[string]bool{x.row.relation: true}
 	plans := map[string]*rules.Plan{}
+	above := map[*campaign.Table][]row{}
 	for _, t := range x.config.Pipeline {
 		p, err := x.simulation.Database().Compile(t)
 		if err != nil {
@@ -240,6 +242,14 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 		plans[t.Name] = p
 		for _, j := range p.Jobs {
 			relevant[j.Relation] = relevant[j.Relation] || x.isPaired(j)
+			if _, known := above[j.Table]; !known && takesAlong(j, x.row.table) {
+				if above[j.Table], err = x.above(ctx, j.Table, x.row); err != nil {
+					return nil, err
+				}
+			}
+			for _, r := range above[j.Table] {
+				relevant[r.relation] = true
+			}
 		}
 	}
 	all, err := x.simulation.Candidates(ctx, relevant)
@@ -259,6 +269,16 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 	for _, t := range x.config.Pipeline {
 		p := plans[t.Name]
 		for _, j := range p.Jobs {
+			for _, r := range above[j.Table] {
+				if r.relation != j.Relation || !takesAlong(j, x.row.table) {
+					continue
+				}
+				s, err := x.stepAbove(ctx, p, j, all, r)
+				if err != nil {
+					return nil, err
+				}
+				add(s, rules.Candidates{Task: t.Name, Job: j})
+			}
 			if j.Relation != x.row.relation && !x.isPaired(j) {
 				continue
 			}
@@ -287,6 +307,56 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 // isPaired reports whether the job deletes the explained row together with one of the job's table.
 func (x *explanation) isPaired(j rules.Job) bool {
 	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
+}
+
+// takesAlong reports whether foreign keys may delete rows of another table with those that the job deletes.
+func takesAlong(j rules.Job, t *campaign.Table) bool {
+	return j.Table != t && j.Set == nil && j.Partitions != purge.DetachPartitions && slices.Contains(j.Table.Going(), t)
+}
+
+// above returns the rows of a table with which foreign keys delete r. path has the tables from which keys were
+// followed.
+func (x *explanation) above(ctx context.Context, top *campaign.Table, r row, path ...*campaign.Table) ([]row, error) {
+	var rows []row
+	path = append(slices.Clone(path), r.table)
+	for _, k := range r.table.ForeignKeys {
+		if k.Action != campaign.Deletes || slices.Contains(path, k.Parent) || !k.Parent.CanSelect ||
+			!slices.Contains(top.Going(), k.Parent) {
+			continue
+		}
+		parent := row{table: k.Parent, relation: k.Parent.Quoted(), key: r.linked(k.On("r", "other"))}
+		exists, err := parent.find(ctx, x.tx)
+		if err != nil {
+			return nil, err
+		}
+		further := []row{parent}
+		if exists && k.Parent != top {
+			further, err = x.above(ctx, top, parent, path...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			rows = append(rows, further...)
+		}
+	}
+	return rows, nil
+}
+
+// stepAbove is the step that deletes the row with one above it.
+func (x *explanation) stepAbove(
+	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Candidates, r row,
+) (StepExplanation, error) {
+	s, err := (&explanation{Explainer: x.Explainer, tx: x.tx, row: r}).step(ctx, p, j, all)
+	name := j.Table.FullName()
+	s.Rule = fmt.Sprintf("by foreign keys, with its row of %s: %s", name, s.Rule)
+	for i := range s.Conditions {
+		s.Conditions[i].Of = cmp.Or(s.Conditions[i].Of, name)
+	}
+	if s.Verdict == Kept {
+		s.Why = fmt.Sprintf("its row of %s is retained: %s", name, strings.TrimPrefix(s.Why, matchesBut))
+	}
+	return s, err
 }
 
 func skipped(task string, s rules.Skip) StepExplanation {
@@ -359,8 +429,8 @@ func (x *explanation) step(
 		s.Verdict, s.Since, s.Why = Kept, nil, "the task is disabled"
 		return s, nil
 	}
-	if s.Verdict == Kept && due != nil && !due.After(x.config.Now) && !s.OnHold && !x.row.zero {
-		return s, x.addReferring(ctx, &s, j, judged)
+	if (s.Verdict == Kept && s.matches && !s.OnHold && !x.row.zero || s.Verdict == DeletedLater) && j.Set == nil {
+		return s, x.addReferring(ctx, &s, judged)
 	}
 	return s, nil
 }
@@ -397,27 +467,72 @@ func (x *explanation) nameHolds(
 	return nil
 }
 
-// addReferring sets the reason to the tables with rows whose foreign keys keep the row.
-func (x *explanation) addReferring(ctx context.Context, s *StepExplanation, j rules.Job, r row) error {
+// addReferring says which tables have rows whose foreign keys keep the row. A row that is due later is retained if no
+// task deletes theirs.
+func (x *explanation) addReferring(ctx context.Context, s *StepExplanation, r row) error {
+	tables, err := x.referring(ctx, r)
+	if sqlstate.Is(err, pgerrcode.QueryCanceled) && ctx.Err() == nil {
+		return nil // the table is large, and the key has no index
+	}
+	if err != nil || tables == nil {
+		return err
+	}
 	var names []string
-	for _, k := range j.Table.KeysTo() {
-		name := k.Table.FullName()
-		if k.Action != campaign.Refuses || !k.Table.CanSelect || slices.Contains(names, name) {
+	stay := false
+	for _, t := range tables {
+		names = append(names, t.FullName())
+		deleting, err := x.simulation.Concerning(func(p *rules.Plan) bool {
+			return !p.Task.Disabled && slices.ContainsFunc(p.Jobs, func(j rules.Job) bool {
+				return j.Set == nil && rules.Deletes(j, t)
+			})
+		})
+		if err != nil {
+			return err
+		}
+		stay = stay || len(deleting) == 0
+	}
+	refer := "foreign keys of rows of " + strings.Join(names, ", ")
+	switch {
+	case s.Verdict == Kept:
+		s.Why = refer + " refer to it"
+	case stay:
+		s.Verdict, s.Since, s.Why, s.matches = Kept, nil, refer+" refer to it", true
+	default:
+		s.Why = "unless " + refer + " still refer to it"
+	}
+	return nil
+}
+
+// referring returns the tables with rows whose foreign keys keep the row, or one that foreign keys would delete with
+// it. path has the tables from which keys were followed.
+func (x *explanation) referring(
+	ctx context.Context, r row, path ...*campaign.Table,
+) (tables []*campaign.Table, err error) {
+	path = append(slices.Clone(path), r.table)
+	for _, k := range r.table.KeysTo() {
+		if k.Action == campaign.Clears || !k.Table.CanSelect || slices.Contains(path, k.Table) {
+			continue
+		}
+		child := row{table: k.Table, relation: k.Table.Quoted(), key: r.linked(k.On("other", "r"))}
+		if k.Action == campaign.Deletes {
+			further, err := x.referring(ctx, child, path...)
+			if err != nil {
+				return nil, err
+			}
+			tables = append(tables, further...)
 			continue
 		}
 		var refers bool
-		exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS c WHERE %s)", k.Table.Quoted(), k.On("r", "c"))
-		if err := x.ask(ctx, &refers, exists, r); err != nil {
-			return err
+		exists := sqlexpr.Format("SELECT EXISTS (SELECT FROM %s AS r WHERE %s)", child.relation, child.key)
+		err := pgx.BeginFunc(ctx, x.tx, func(tx pgx.Tx) error { return exists.QueryRow(ctx, tx).Scan(&refers) })
+		if err != nil {
+			return nil, err
 		}
-		if refers {
-			names = append(names, name)
+		if refers && !slices.Contains(tables, k.Table) {
+			tables = append(tables, k.Table)
 		}
 	}
-	if names != nil {
-		s.Why = "foreign keys of rows of " + strings.Join(names, ", ") + " refer to it"
-	}
-	return nil
+	return tables, nil
 }
 
 func (x *explanation) idOfPaired(ctx context.Context, j rules.Job) (id *int64, err error) {

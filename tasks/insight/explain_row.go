@@ -64,7 +64,7 @@ type StepExplanation struct {
 	Since   *time.Time
 	Why     string
 
-	matches bool // whether a rule matches the row now
+	matches bool // whether a rule matches the row now, or will if nothing else changes
 }
 
 // RowExplanation explains why a row is deleted or not.
@@ -128,7 +128,10 @@ func NewExplainer(ctx context.Context, c cleanup.Config, holds rules.Holds, tabl
 		e.uncovered = err
 		return e, nil
 	}
-	concerning, err := e.simulation.Concerning(func(p *rules.Plan) bool { return e.covers(p, e.table) })
+	concerning, err := e.simulation.Concerning(func(p *rules.Plan) bool {
+		return e.covers(p, e.table) ||
+			slices.ContainsFunc(p.Jobs, func(j rules.Job) bool { return takesAlong(j, e.table) })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -300,6 +303,13 @@ type row struct {
 	relation string
 	key      sqlexpr.Expr
 	zero     bool
+}
+
+// linked returns the condition that a row r of another table is linked with the row, given the one on both, where the
+// row is named other.
+func (r row) linked(on string) sqlexpr.Expr {
+	return sqlexpr.Format("EXISTS (SELECT FROM (SELECT r.* FROM %s AS r WHERE %s) AS other WHERE %s)", r.relation, r.key,
+		on)
 }
 
 // KeyColumn is a column of a key with its value.

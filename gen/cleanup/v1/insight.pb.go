@@ -1099,7 +1099,8 @@ func (x *ExplainedHold) GetReason() string {
 // ExplainedPart is a part of a rule, evaluated for a row.
 type ExplainedPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The row that the part is about, as TABLE ID, such as the delivery of a log; empty for the row itself.
+	// The row that the part is about, as TABLE ID, such as the delivery of a log, or as TABLE, if foreign keys delete the
+	// explained row with it; empty for the row itself.
 	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
 	// The number of the rule, from 1, among the alternative rules of the step. All parts of one rule must be true.
 	Alternative int32 `protobuf:"varint,2,opt,name=alternative,proto3" json:"alternative,omitempty"`
