@@ -67,6 +67,9 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 	}
 	const setUpKept = `ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer;
 		UPDATE purchase SET placed = '2025-01-01' WHERE customer % 3 = 0`
+	const chains = `; ALTER TABLE purchase ADD after int REFERENCES purchase;
+		UPDATE purchase SET after = 2 WHERE id = 32; UPDATE purchase SET after = 32 WHERE id = 4;
+		UPDATE purchase SET after = 35 WHERE id = 6; UPDATE purchase SET after = 38 WHERE id = 8`
 	newestOfAll := policy.Policy{
 		Name: "e-newest", Table: "purchase", KeepNewest: &policy.KeepNewest{OrderBy: "placed", Count: 150},
 	}
@@ -193,6 +196,32 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 				Name: "b", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)}, Unreferenced: true,
 			}},
 		},
+		"rows to which dependent rows refer": {
+			setUp: setUpKept + chains, policies: []policy.Policy{oldPurchases, oldCustomers},
+		},
+		"orphans of dependent rows": {setUp: setUpKept + chains, policies: []policy.Policy{oldPurchases, orphanLines}},
+		"orphans of rows that would be deleted with dependent rows": {
+			setUp:    setUpKept + strings.Replace(chains, "purchase;", "purchase ON DELETE CASCADE;", 1),
+			policies: []policy.Policy{oldPurchases, orphanLines},
+		},
+		"rows to which dependent rows refer after another policy": {
+			setUp: setUpKept + chains,
+			policies: []policy.Policy{{
+				Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)},
+				Filters: []policy.Filter{{Column: "customer", Op: "EQUAL", Values: []string{"5"}}},
+			}, {
+				Name: "b", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: new(50)},
+				Filters: []policy.Filter{{Column: "customer", Op: "IN", Values: []string{"3", "6", "9"}}},
+			}, oldCustomers},
+			estimates: []string{"policy/b"},
+		},
+		"orphans of rows that other tables make dependent": {
+			setUp: setUpKept + `; CREATE TABLE part (id int PRIMARY KEY, purchase int REFERENCES purchase ON DELETE CASCADE);
+				INSERT INTO part VALUES (1, 2); ALTER TABLE purchase ADD part int REFERENCES part;
+				UPDATE purchase SET part = 1 WHERE id = 4`,
+			policies:  []policy.Policy{oldPurchases, orphanLines},
+			estimates: []string{orphanLines.TaskName()},
+		},
 		"the newest after rows on hold": {held: "9", policies: []policy.Policy{oldPurchases, newest}},
 		"rows to which the newest refer": {
 			setUp:     setUpKept,
@@ -210,7 +239,7 @@ func TestDryRunOfPoliciesInARow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "rows that a foreign key deletes", "rows to which the newest refer",
-				"orphans in a tree", "rows to which those on hold refer")
+				"orphans in a tree", "rows to which those on hold refer", "rows to which dependent rows refer")
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Do(family + ";" + test.setUp)

@@ -62,8 +62,10 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 	}
 	for i, t := range tables { // not where other keys delete, since PostgreSQL's result would depend on the order of keys
 		cascaded := slices.ContainsFunc(t.keys, func(k tableKey) bool { return k.deletes() && k.parent != i })
-		if !cascaded && rng.IntN(3) == 0 {
-			t.keys = append(t.keys, tableKey{i, choose(rng, []string{"", "RESTRICT"})})
+		for _, parent := range []int{i, rng.IntN(len(tables))} {
+			if !cascaded && rng.IntN(2) == 0 {
+				t.keys = append(t.keys, tableKey{parent, choose(rng, []string{"", "RESTRICT"})})
+			}
 		}
 	}
 	for _, t := range tables { // not where keys delete, which would leave rows without a parent
@@ -276,7 +278,10 @@ func TestRandomKeys(t *testing.T) {
 	seeded(t, *firstPolicySeed, *keySeeds, 5, func(t *testing.T, rng *rand.Rand, _ uint64) {
 		tables, db := newKeyedTables(rng), pgtest.Empty(t)
 		tables.create(db)
-		refusing := slices.ContainsFunc(tables, func(t *keyTable) bool { return t.name == "refusing" })
+		refusing := false
+		for i, t := range tables {
+			refusing = refusing || slices.ContainsFunc(t.keys, func(k tableKey) bool { return k.refuses() && k.parent != i })
+		}
 		limit := choose(rng, []int{1, 3, 0})
 		for i := range min(len(tables), 2) {
 			p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
@@ -350,8 +355,12 @@ func TestRandomKeyChains(t *testing.T) {
 			t.trigger = "" // whose effect no dry run knows
 		}
 		tables.create(db)
-		var policies []policy.Policy
-		for i, t := range tables {
+		db.Do("CREATE TABLE loose AS SELECT 1 + i % 60 AS id FROM generate_series(1, 90) i")
+		policies := []policy.Policy{{
+			Name: "orphans", Table: "loose",
+			OrphanOf: &policy.OrphanOf{Column: "id", ParentTable: choose(rng, tables).name, ParentColumn: "id"},
+		}}
+		for i, t := range append(slices.Clone(tables), choose(rng, tables)) { // two policies have the same table
 			p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: t.name, Unreferenced: rng.IntN(4) == 0}
 			if rng.IntN(4) == 0 {
 				p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: 1 + rng.IntN(20)}

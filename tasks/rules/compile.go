@@ -381,7 +381,6 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
-	job.Estimates = c.estimates(s.step)
 	job.ReadsOthers = c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {
@@ -401,6 +400,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.retain(table)
 		return nil
 	}
+	job.Estimates = c.estimates(s.step, job)
 	job.Refused = c.refused(s.step, row{"r", table})
 	job.Companion, job.CompanionWrites = c.companion(s.step)
 	rights := s.step.Rights()

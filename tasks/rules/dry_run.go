@@ -62,9 +62,10 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 // followed.
 func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted sqlexpr.Expr, exact bool) {
 	deleted, exact = c.deletedAlone(task, r)
-	var going []*campaign.Table
+	var swept, going []*campaign.Table
 	for _, step := range task.Steps {
 		if tables, err := step.On(c.env, &Plan{Task: task}); err == nil && step.Update == nil && task.Basis != "" {
+			swept = append(swept, tables...)
 			for _, t := range tables {
 				going = append(going, t.Going()...)
 			}
@@ -74,6 +75,7 @@ func (c *compiler) deleted(task Task, r row, path ...*campaign.Table) (deleted s
 	for _, k := range r.table.ForeignKeys {
 		switch {
 		case k.Action != campaign.Deletes || !slices.Contains(going, k.Parent):
+		case k.Parent == r.table && slices.Contains(swept, r.table): // its rows go only if the rule matches them
 		case slices.Contains(path, k.Parent) || !k.Parent.CanSelect || !k.Parent.ShowsAllRows() || k.Parent.Location != "":
 			exact = false
 		default:
@@ -113,7 +115,11 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 			exact = false
 			continue
 		}
-		if rules, _ := alone.anyRule(step.Rules, r); !rules.IsZero() {
+		if rules, _ := alone.anyRule(step.Rules, r); rules.IsZero() {
+			continue
+		}
+		matches := func(r row) sqlexpr.Expr {
+			rules, _ := alone.anyRule(step.Rules, r)
 			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
 			for _, h := range onHold { // whose condition names the row r
 				rules = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM (SELECT %s.tableoid, %[2]s.*) AS r WHERE %[3]s)", rules,
@@ -122,13 +128,61 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 			if refused := alone.refused(step, r); !refused.IsZero() {
 				rules = sqlexpr.Format("%s AND (%s) IS NOT TRUE", rules, refused)
 			}
-			deleted = sqlexpr.Or(deleted, rules)
+			return rules
 		}
+		rules := matches(r)
+		dependent, isExact := alone.dependent(step, r.table, matches)
+		if exact = exact && isExact; !dependent.IsZero() {
+			rules = sqlexpr.Format("%s AND (%s.tableoid, %[2]s.ctid) NOT IN (%[3]s)", rules, r.alias, dependent)
+		}
+		deleted = sqlexpr.Or(deleted, rules)
 	}
 	if deleted.Size() > maxForeseen {
 		return sqlexpr.Expr{}, false
 	}
 	return deleted, exact
+}
+
+// dependent returns a query for the rows of a table, by table and TID, that a step must leave because other rows of the
+// table, which it does not match or leaves as well, refer to them. It is empty if no key leads back to the table. It is
+// not exact if a key does so through other tables.
+func (c *compiler) dependent(
+	step Step, t *campaign.Table, matches func(r row) sqlexpr.Expr,
+) (query sqlexpr.Expr, exact bool) {
+	var keys []*campaign.Cascade
+	exact = true
+	for _, parent := range t.Going() {
+		for _, k := range slices.Concat(parent.Cascades, parent.Refusals) {
+			switch {
+			case k.Table != t || k.Action == campaign.Clears:
+			case parent == t:
+				keys = append(keys, k)
+			default:
+				exact = exact && step.childless()
+			}
+		}
+	}
+	if keys == nil {
+		return query, exact
+	}
+	lower := row{"lower", t}
+	stays := sqlexpr.Format("(%s) IS NOT TRUE", matches(lower))
+	for _, before := range c.env.Predecessors {
+		deleted, isExact := c.deleted(before, lower)
+		if exact = exact && (isExact || before.Basis == ""); !deleted.IsZero() {
+			stays = sqlexpr.Format("%s AND (%s) IS NOT TRUE", stays, deleted)
+		}
+	}
+	var first, next []sqlexpr.Expr
+	for _, k := range keys {
+		upper := fmt.Sprintf("SELECT upper.tableoid, upper.ctid FROM %s AS lower JOIN %[1]s AS upper ON %[2]s WHERE ",
+			t.Quoted(), k.On("upper", "lower"))
+		first = append(first, sqlexpr.Format("%s%s", upper, stays))
+		next = append(next, sqlexpr.SQL(upper+"lower.tableoid = staying.rel AND lower.ctid = staying.place"))
+	}
+	return sqlexpr.Format("WITH RECURSIVE staying (rel, place) AS (%s UNION SELECT up.* FROM staying, "+
+		"LATERAL (%s) AS up) SELECT rel, place FROM staying", sqlexpr.Join(" UNION ", first...),
+		sqlexpr.Join(" UNION ALL ", next...)), exact
 }
 
 type tableColumns struct {
@@ -162,8 +216,8 @@ func (rs Rules) columns() (columns []string) {
 	return columns
 }
 
-// estimates returns why the number of rows in a dry run of a policy may differ from that of a run.
-func (c *compiler) estimates(step Step) (why []string) {
+// estimates returns why the number of rows of a job in a dry run of a policy may differ from that of a run.
+func (c *compiler) estimates(step Step, job Job) (why []string) {
 	if c.plan.Task.Basis == "" || !c.env.DryRun {
 		return nil
 	}
@@ -192,7 +246,12 @@ func (c *compiler) estimates(step Step) (why []string) {
 			continue
 		}
 		p, err := Compile(task, alone)
-		if err == nil && c.depends(p, append(reads, tableColumns{columns: step.Rules.columns()})) {
+		// if keys lead back to the table, the rows to follow are read as they are before the predecessors
+		fewer := func(j Job) bool {
+			return job.Cascade.Circular() && j.Set == nil && slices.Contains(j.Table.Going(), c.table)
+		}
+		if err == nil && (slices.ContainsFunc(p.Jobs, fewer) ||
+			c.depends(p, append(reads, tableColumns{columns: step.Rules.columns()}))) {
 			why = append(why, fmt.Sprintf("an estimate: %s changes rows that this rule reads", task.Name))
 		}
 	}
