@@ -64,6 +64,13 @@ var (
 			"After `GRANT` of the owner `TO` the service's role, batches of policies run as the owner, unless the code resets "+
 			"the role.",
 	)
+	PolicyTriggers = policies.warning(
+		"POLICY_TRIGGERS",
+		"triggers run with the rights of the service's role, which needs what their functions need: {triggers}",
+		"A trigger that deleting or updating rows fires runs as the role that does it, unless its function is SECURITY "+
+			"DEFINER. If it lacks a right, the row fails and is retained.",
+		"Grant the service's role what the functions do to other tables, or make them SECURITY DEFINER.",
+	)
 	PolicyOfEveryRow = policies.warning(
 		"POLICY_OF_EVERY_ROW",
 		"the age is 0, so the rule matches every row of {table} whose {column} is in the past, unless another condition "+

@@ -232,6 +232,13 @@ func policyWarnings(
 	for _, o := range owners {
 		found = append(found, message.SeveralOwners.With("table", o.Table, "owner", o.Name, "others", o.Others))
 	}
+	triggers, err := campaign.TriggersAsRole(ctx, tx, table.OID, s.Assign != nil)
+	if err != nil {
+		return found, err
+	}
+	if len(triggers) > 0 {
+		found = append(found, message.PolicyTriggers.With("triggers", strings.Join(triggers, ", ")))
+	}
 	if covering := covering(env, s.TaskName(), table); covering != nil {
 		found = append(found,
 			message.PolicyTableCovered.With("table", table.Quoted(), "tasks", strings.Join(covering, ", ")))

@@ -49,3 +49,38 @@ WHERE t.tgrelid = ANY ($1::oid[]) AND NOT t.tgisinternal AND t.tgenabled IN ('O'
 	}
 	return nil
 }
+
+// Triggers that deleting rows of the table $1, or updating them ($2, as in pg_trigger.tgtype), fires on it, on its
+// partitions and children, and on the tables whose rows foreign keys delete or change with theirs, and whose functions
+// run with the rights of the session's role. A batch runs as the owner of its table where the session may become that
+// role. Of what foreign keys do, only triggers AFTER run as the session's role, before PostgreSQL 18.
+const selectTriggersAsRole = `
+WITH RECURSIVE fired (oid, event, cascaded) AS (SELECT $1::oid, $2::int, false
+  UNION SELECT more.oid, more.event, more.cascaded FROM fired CROSS JOIN LATERAL (
+    SELECT inhrelid, fired.event, fired.cascaded FROM pg_inherits WHERE inhparent = fired.oid
+    UNION SELECT f.conrelid, CASE f.confdeltype WHEN 'c' THEN 8 ELSE 16 END, true
+    FROM pg_trigger t JOIN pg_constraint f ON f.oid = t.tgconstraint
+    WHERE fired.event = 8 AND t.tgrelid = fired.oid AND t.tgconstrrelid <> 0 AND f.contype = 'f'
+      AND f.confrelid = fired.oid AND f.confdeltype IN ('c', 'n', 'd')) AS more (oid, event, cascaded))
+SELECT DISTINCT format('%I of %I.%I (%s)', t.tgname, n.nspname, c.relname, p.oid::regprocedure)
+FROM fired JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_trigger t ON t.tgrelid = c.oid JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled IN ('O', 'A') AND t.tgtype & event <> 0
+  AND NOT p.prosecdef AND NOT pg_has_role(c.relowner, 'MEMBER')
+  AND (NOT cascaded OR t.tgtype & 2 = 0 AND current_setting('server_version_num')::int < 180000)
+ORDER BY 1`
+
+// TriggersAsRole returns the triggers, with their tables and functions, that run with the rights of the session's role
+// when rows of a table, given by its object id, are deleted or, if update is set, updated.
+func TriggersAsRole(ctx context.Context, db Querier, table uint32, update bool) ([]string, error) {
+	event := 8
+	if update {
+		event = 16
+	}
+	rows, _ := db.Query(ctx, selectTriggersAsRole, table, event)
+	triggers, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the triggers: %w", err)
+	}
+	return triggers, nil
+}

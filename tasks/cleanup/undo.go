@@ -112,10 +112,11 @@ func (a *Attempt) checkTables(ctx context.Context, parents rules.ChosenParents) 
 	}
 	for _, s := range strangers {
 		tables := strings.Join(s.Tables, ", ")
-		m := message.UndoNeedsOwner.With("tables", tables, "owner", s.Owner, "statement", s.Grant())
+		m := message.UndoNeedsOwner.With("tables", tables, "owner", s.Owner,
+			"statement", s.Grant()+s.OnlyForRestores())
 		if s.Database != "" {
-			m = message.UndoNeedsGrant.With("tables", tables, "owner", s.Owner, "statement", s.Grant(),
-				"into_statement", s.GrantSchema())
+			m = message.UndoNeedsGrant.With("tables", tables, "owner", s.Owner,
+				"statement", s.Grant()+s.OnlyForRestores(), "into_statement", s.GrantSchema())
 		}
 		a.Log(ctx, m)
 	}

@@ -97,15 +97,24 @@ func (c *checker) toUndo(ctx context.Context, db campaign.Querier, jobs []rules.
 	strangers, err := trash.Strangers(ctx, db, tables)
 	for _, s := range strangers {
 		grants = append(grants, fmt.Sprintf("-- %s; -- optional: undo inserts rows into %s as their owner; without it, "+
-			"rows can be restored only into another schema, which needs GRANT CREATE ON DATABASE",
-			s.Grant(), strings.Join(s.Tables, ", ")))
+			"rows can be restored only into another schema, which needs GRANT CREATE ON DATABASE%s",
+			s.Grant(), strings.Join(s.Tables, ", "), s.OnlyForRestores()))
 	}
 	return grants, err
 }
 
+// triggers returns comments on triggers that need rights of the role, of which the catalog does not say which.
+func (c *checker) triggers(ctx context.Context, db campaign.Querier) ([]string, error) {
+	triggers, err := campaign.TriggersAsRole(ctx, db, c.table.OID, c.Assign != nil)
+	for i, t := range triggers {
+		triggers[i] = fmt.Sprintf("-- the trigger %s runs with the rights of %s: grant what it needs as well", t, c.role())
+	}
+	return triggers, err
+}
+
 // Grants returns the statements that grant the role everything a policy needs, including what it already has, and what
-// complete counts, holds, forecasts and undo need. Memberships that the role can do without are comments. Validate must
-// have accepted the policy. Grants fails with failure.Violations if the policy is not allowed for its table.
+// complete counts, holds, forecasts and undo need. Memberships that the role can do without, and what triggers need, are
+// comments. Validate must have accepted the policy. Grants fails with failure.Violations if the policy is not allowed for its table.
 func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
 	c := &checker{Policy: p, env: env, similar: hints(ctx, db)}
 	if !c.checkTable() {
@@ -136,7 +145,11 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 		return nil, err
 	}
 	back, err := c.toUndo(ctx, db, compiled.Jobs)
-	return rules.AddGrants(compiled.Rights, slices.Concat(sequences, future, members, back)...), err
+	if err != nil {
+		return nil, err
+	}
+	triggers, err := c.triggers(ctx, db)
+	return rules.AddGrants(compiled.Rights, slices.Concat(sequences, future, members, back, triggers)...), err
 }
 
 // missing returns the GRANT statements among those of Grants that the role lacks.

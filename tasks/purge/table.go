@@ -197,16 +197,16 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	var why string
 	switch {
 	case info.also: // the command cannot be part of the statement that fills the trash
-		why = "has a rule DO ALSO"
+		why = "has a rule DO ALSO:"
 	case info.owner != "" && info.triggers:
-		why = fmt.Sprintf("has triggers, so its rows are deleted as its owner %s, who has no right to the trash",
-			info.owner)
+		why = fmt.Sprintf("has triggers, so its rows are deleted as its owner %[1]s, of which the role is a member and "+
+			"which has no right to the trash: REVOKE the membership in %[1]s except while rows are restored, or", info.owner)
 	}
 	if why != "" {
 		return info, &failure.Refusal{
 			Reason:   failure.ReasonNotUndoable,
 			Metadata: map[string]string{"table": s.Name},
-			Message:  fmt.Sprintf("%s %s: run the task without undo", s.Name, why),
+			Message:  fmt.Sprintf("%s %s run the task without undo", s.Name, why),
 		}
 	}
 	info.owner = ""

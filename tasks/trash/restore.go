@@ -204,11 +204,22 @@ const (
 type Stranger struct {
 	Owner, Role string   // quoted
 	Tables      []string // the quoted names
+	Triggered   []string // those of them with triggers
 	Database    string   // quoted, if this role may not create a schema there; otherwise empty
 }
 
 // Grant is the statement that lets rows be restored.
 func (s Stranger) Grant() string { return fmt.Sprintf("GRANT %s TO %s", s.Owner, s.Role) }
+
+// OnlyForRestores says, with a leading semicolon, of tables with triggers that the grant is in the way of deleting with
+// undo: their rows are deleted as their owner then, who has no right to the trash. It is empty without such tables.
+func (s Stranger) OnlyForRestores() string {
+	if s.Triggered == nil {
+		return ""
+	}
+	return fmt.Sprintf("; only for the time of a restore: meanwhile rows of %s cannot be deleted with undo, for its triggers",
+		strings.Join(s.Triggered, ", "))
+}
 
 // GrantSchema is the statement that lets rows be restored into a new schema.
 func (s Stranger) GrantSchema() string {
@@ -219,6 +230,8 @@ func (s Stranger) GrantSchema() string {
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
 			array_agg(DISTINCT name ORDER BY name),
+			array_agg(DISTINCT name ORDER BY name) FILTER (WHERE EXISTS (SELECT FROM pg_trigger t
+				WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)),
 			CASE WHEN has_database_privilege(current_database(), 'CREATE') THEN '' ELSE quote_ident(current_database()) END
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass needs USAGE on the schema

@@ -201,6 +201,8 @@ export const messages: Record<string, string> = {
     'Code von {owner}, Eigentümer von {table}, läuft mit den Rechten des Dienstes, auch denen an Tabellen von {others}',
   RUN_LACKS_RIGHTS:
     'Eine Ausführung würde hier scheitern, weil der Rolle Rechte fehlen, die ein Testlauf nicht braucht; ein Eigentümer der Tabellen führt aus: {grants}',
+  POLICY_TRIGGERS:
+    'Trigger laufen mit den Rechten der Rolle des Dienstes; sie braucht, was deren Funktionen brauchen: {triggers}',
   POLICY_OF_EVERY_ROW:
     'Das Alter ist 0: Die Regel trifft jede Zeile von {table}, deren {column} in der Vergangenheit liegt, soweit keine andere Bedingung sie erhält',
   POLICY_UNINDEXED: 'Kein Index von {table} dient keepNewest, daher liest jeder Batch die ganze Tabelle: {statement}',

@@ -204,6 +204,8 @@ export const messages: Record<string, string> = {
     'le code de {owner}, propriétaire de {table}, s’exécute avec les droits du service, y compris sur les tables de {others}',
   RUN_LACKS_RIGHTS:
     'Une exécution échouerait ici, car il manque au rôle des droits dont une simulation n’a pas besoin ; un propriétaire des tables exécute : {grants}',
+  POLICY_TRIGGERS:
+    'Des déclencheurs s’exécutent avec les droits du rôle du service, auquel il faut ce qu’exigent leurs fonctions : {triggers}',
   POLICY_OF_EVERY_ROW:
     'L’âge est 0 : la règle concerne toute ligne de {table} dont {column} est dans le passé, sauf si une autre condition la conserve',
   POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keepNewest, donc chaque lot lit toute la table : {statement}',

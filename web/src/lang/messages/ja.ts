@@ -180,6 +180,8 @@ export const messages: Record<string, string> = {
     '{table} の所有者 {owner} のコードは、{others} のテーブルへの権限も含め、サービスの権限で実行されます',
   RUN_LACKS_RIGHTS:
     'ドライランには不要な権限がロールにないため、実行するとここで失敗します。テーブルの所有者が次を実行してください: {grants}',
+  POLICY_TRIGGERS:
+    'トリガーはサービスのロールの権限で実行されるため、その関数に必要な権限がロールに必要です: {triggers}',
   POLICY_OF_EVERY_ROW:
     '経過期間が 0 のため、他の条件で保持されない限り、{column} が過去である {table} のすべての行が対象になります',
   POLICY_UNINDEXED:
