@@ -60,7 +60,7 @@ type call struct {
 
 // Every RPC, with the lowest role that the API documents.
 var calls = []call{
-	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
+	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs", body: "{}"},
 	{
 		rpc:     "CleanupService/RunCleanup",
 		role:    access.Viewer,
@@ -94,8 +94,8 @@ var calls = []call{
 	{rpc: "InsightService/ExplainTask", role: access.Viewer, method: "GET", path: "/v1/tasks/x:explain"},
 	{rpc: "InsightService/ExplainRow", role: access.Viewer, method: "GET", path: "/v1/explain?table=x&key=1"},
 	{rpc: "GuardService/GetGuards", role: access.Admin, method: "GET", path: "/v1/guards"},
-	{rpc: "GuardService/SetGuards", role: access.Admin, method: "PUT", path: "/v1/guards"},
-	{rpc: "GuardService/CreateHold", role: access.Admin, method: "POST", path: "/v1/holds"},
+	{rpc: "GuardService/SetGuards", role: access.Admin, method: "PUT", path: "/v1/guards", body: "{}"},
+	{rpc: "GuardService/CreateHold", role: access.Admin, method: "POST", path: "/v1/holds", body: "{}"},
 	{rpc: "GuardService/ListHolds", role: access.Admin, method: "GET", path: "/v1/holds"},
 	{rpc: "GuardService/ReleaseHold", role: access.Admin, method: "POST", path: "/v1/holds/x:release"},
 	{rpc: "PolicyService/ListPolicies", role: access.Viewer, method: "GET", path: "/v1/policies"},
@@ -110,8 +110,8 @@ var calls = []call{
 	{rpc: "RestoreService/ListTrash", role: access.Viewer, method: "GET", path: "/v1/trash"},
 	{rpc: "RestoreService/RestoreTrash", role: access.Admin, method: "POST", path: "/v1/trash:restore", body: "{}"},
 	{rpc: "RestoreService/PurgeTrash", role: access.Admin, method: "POST", path: "/v1/trash:purge", body: "{}"},
-	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
-	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
+	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find", body: "{}"},
+	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase", body: "{}"},
 	{
 		rpc:     "UserDataService/EraseUserData",
 		role:    access.Admin,
@@ -120,7 +120,7 @@ var calls = []call{
 		path:    "/v1/userdata:erase",
 		body:    `{"dryRun":true}`,
 	},
-	{rpc: "UserDataService/SweepDocuments", role: access.Admin, method: "POST", path: "/v1/userdata:sweep"},
+	{rpc: "UserDataService/SweepDocuments", role: access.Admin, method: "POST", path: "/v1/userdata:sweep", body: "{}"},
 	{rpc: "UserDataService/ListFormsPurges", role: access.Admin, method: "GET", path: "/v1/forms/purges"},
 	{
 		rpc:    "UserDataService/SetFormsPurge",
@@ -130,7 +130,7 @@ var calls = []call{
 		body:   "{}",
 	},
 	{rpc: "UserDataService/DeleteFormsPurge", role: access.Admin, method: "DELETE", path: "/v1/forms/purges/loans"},
-	{rpc: "UserDataService/VerifyErasure", role: access.Admin, method: "POST", path: "/v1/userdata/receipts/x:verify"},
+	{rpc: "UserDataService/VerifyErasure", role: access.Admin, method: "POST", path: "/v1/userdata/receipts/x:verify", body: "{}"},
 	{rpc: "UserDataService/GetReceipt", role: access.Admin, method: "GET", path: "/v1/userdata/receipts/x"},
 	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
 }

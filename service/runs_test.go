@@ -553,7 +553,7 @@ func TestLostDatabase(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/options", ""); got.code != 503 {
 		t.Errorf("GET /v1/options: %d %s", got.code, got.body)
 	}
-	if got := s.call(t, "POST", "/v1/runs", ""); got.code != 503 || at(got.lines[0], "error", "code") != float64(14) {
+	if got := s.call(t, "POST", "/v1/runs", "{}"); got.code != 503 || at(got.lines[0], "error", "code") != float64(14) {
 		t.Errorf("POST /v1/runs: %d %s", got.code, got.body)
 	}
 }

@@ -256,7 +256,7 @@ func TestUpdatesOverREST(t *testing.T) {
 		{"PUT", "/v1/schedule?etag=x", `{}`, 409, "the schedule changed"},
 		{"PATCH", "/v1/schedule", `{"nextRunTime": "2999-01-01T00:00:00Z"}`, 400, "next_run_time is output only"},
 		{"PATCH", "/v1/schedule", `{"crons": []}`, 400, "crons"},
-		{"PATCH", "/v1/schedule", ``, 400, "body:is missing"},
+		{"PATCH", "/v1/schedule", ``, 400, "the body is missing"},
 		{"PATCH", "/v1/schedule?updateMask=cron", `{}`, 400, "updateMask"},
 		{"PUT", "/v1/schedule?updateMask=cron", `{}`, 400, "updateMask"},
 		{"GET", "/v1/schedule", "", 200, `"enabled":true`},
@@ -268,7 +268,7 @@ func TestUpdatesOverREST(t *testing.T) {
 		{"PATCH", "/v1/guards", `{}`, 200, `"maxIdle":"60s"`},
 		{"PATCH", "/v1/guards?etag=x", `{"minRows": 1}`, 409, "the guards changed"},
 		{"PUT", "/v1/guards?etag=x", `{}`, 409, "the guards changed"},
-		{"PATCH", "/v1/guards", ``, 400, "body:is missing"},
+		{"PATCH", "/v1/guards", ``, 400, "the body is missing"},
 		{"PUT", "/v1/guards?updateMask=cutoff", `{}`, 400, "updateMask"},
 		{"PUT", "/v1/guards", `{}`, 200, `"maxIdle":"3888000s"`},
 

@@ -34,8 +34,8 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		switch {
 		case err != nil:
 			return err
-		case len(strings.TrimSpace(string(body))) == 0:
-			return io.EOF // an empty body means an empty message
+		case len(strings.TrimSpace(string(body))) == 0: // such as an empty variable of a script; {} starts a run of everything
+			return errors.New("the body is missing: send a JSON object, {} for one without fields")
 		}
 		var value json.RawMessage
 		var wrong *json.SyntaxError
