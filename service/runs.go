@@ -71,7 +71,7 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 var (
 	errDetached = errors.New("the caller has detached")
 	errStopping = status.Error(codes.Unavailable,
-		"this replica is shutting down: resume with WatchRun and after_sequence on another replica")
+		"this replica is shutting down: watch the run on another replica, from the last sequence on")
 )
 
 type watcher struct {

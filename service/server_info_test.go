@@ -173,11 +173,13 @@ func TestListRunsByFilter(t *testing.T) {
 	}
 	// A wrong parameter is a field violation, as a wrong field of a body is.
 	for bad, want := range map[string]string{
-		"state=FAILD":   `state: \"FAILD\" is not a valid value: use one of RUN_STATE_QUEUED, RUN_STATE_RUNNING`,
-		"page_size=ten": `page_size: strconv.ParseInt: parsing \"ten\": invalid syntax`,
-		"stat=x":        "stat: there is no such parameter (did you mean state?)",
-		"task=a&task=b": "task: is given 2 times",
-		"task=%FF":      "task: is not UTF-8",
+		"state=FAILD":                 "state: must be one of RUN_STATE_QUEUED, RUN_STATE_RUNNING",
+		"page_size=ten":               "page_size: must be a whole number",
+		"dryRun=yes":                  "dryRun: must be true or false",
+		"created_from_time=yesterday": "created_from_time: must be a time, such as 2026-02-28T12:00:00Z",
+		"stat=x":                      "stat: there is no such parameter (did you mean state?)",
+		"task=a&task=b":               "task: is given 2 times",
+		"task=%FF":                    "task: is not UTF-8",
 	} {
 		got := s.call(t, "GET", "/v1/runs?"+bad, "")
 		field, _, _ := strings.Cut(want, ":")

@@ -81,7 +81,7 @@ func (s *Service) PurgeTrash(
 ) (*cleanupv1.PurgeTrashResponse, error) {
 	switch {
 	case in.GetRunId() == "" && in.GetTable() == "" && in.GetOlderThan() == nil:
-		return nil, failure.Field("run_id", "is missing: give run_id, table or older_than")
+		return nil, failure.Field("run_id", "is missing: say what to delete by a run, a table or an age")
 	case len(in.GetWhere()) > 0 && in.GetTable() == "":
 		return nil, failure.Field("table", "is missing, which where needs")
 	case in.GetOlderThan() != nil && (!in.GetOlderThan().IsValid() || in.GetOlderThan().AsDuration() < 0):

@@ -257,7 +257,7 @@ func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err e
 	byUser := in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0
 	switch {
 	case byID && byUser:
-		wrong.Add("user_id", "must not be given together with ids (nor variables, nor principal_ids): give either")
+		wrong.Add("user_id", "cannot be given, nor variables or principals, beside ids of process instances or tasks")
 	case !byID && !byUser:
 		wrong.Add("user_id", "is required unless ids of process instances or tasks are given")
 	}

@@ -234,7 +234,7 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 	filtered, unknown := oldEvents(purge.DetachPartitions), oldEvents("MOVE")
 	filtered.Filters = []policy.Filter{{Column: "id", Op: "EQUAL", Values: []string{"1"}}}
 	checkError(t, filtered.Validate(), "policy.partitions", "only with olderThan alone")
-	checkError(t, unknown.Validate(), "policy.partitions", "must be DROP, DETACH or DELETE")
+	checkError(t, unknown.Validate(), "policy.partitions", "is unknown")
 }
 
 // A partition on hold (itself, its table, or everything) stays, even if it is empty.

@@ -36,7 +36,7 @@ type Request struct {
 
 // ErrManyPrincipals means that the user id has several principals, and the query does not choose among them.
 var ErrManyPrincipals = failure.New(failure.Precondition,
-	"the user id has several principals; choose among them by principal_ids")
+	"the user id has several principals; choose among them by their ids")
 
 // ErrNoStorage means that the document storage is unknown, so that there is nothing to sweep.
 var ErrNoStorage = failure.New(

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -228,10 +229,8 @@ func (p queryParser) Parse(message proto.Message, values url.Values, filter *uti
 	for name, value := range values {
 		err := p.DefaultQueryParser.Parse(message, url.Values{name: value}, filter)
 		if err != nil {
-			if inner := errors.Unwrap(err); inner != nil { // without the name
-				err = inner
-			}
-			return wrongField("query", name, err.Error()+hint(message.ProtoReflect().Descriptor(), name, false))
+			problem := cmp.Or(expected(message.ProtoReflect().Descriptor(), name, false), err.Error())
+			return wrongField("query", name, problem)
 		}
 	}
 	return nil

@@ -120,12 +120,17 @@ func explainJSON(body []byte, into any, err error) error {
 	if !is {
 		m, is = reflect.ValueOf(into).Elem().Interface().(proto.Message)
 	}
-	unknown := unknownField.MatchString(problem)
-	if unknown {
-		problem = "there is no such field"
+	if !is {
+		return wrongField("body", path, problem)
 	}
-	if is {
-		problem += hint(m.ProtoReflect().Descriptor(), path, unknown)
+	d := m.ProtoReflect().Descriptor()
+	switch {
+	case unknownField.MatchString(problem):
+		problem = "there is no such field" + similarField(d, path)
+	case strings.HasPrefix(problem, "duplicate field "):
+		problem = "is given twice"
+	default:
+		problem = cmp.Or(expected(d, path, strings.HasSuffix(problem, " is already set")), problem)
 	}
 	return wrongField("body", path, problem)
 }
@@ -260,35 +265,87 @@ func pathAt(text []byte, line, column int) string {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// hint lists the values of the path's last field if it is an enum. If that field is unknown, hint suggests fields with
-// similar names.
-func hint(m protoreflect.MessageDescriptor, path string, unknown bool) string {
-	byName := func(name string) protoreflect.FieldDescriptor {
-		if f := m.Fields().ByJSONName(name); f != nil {
-			return f
+// find returns the message around the last field of a path, and that field; nil if there is none.
+func find(m protoreflect.MessageDescriptor, path string) (
+	around protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor, name string,
+) {
+	for part := range strings.SplitSeq(indexes.ReplaceAllString(path, ""), ".") {
+		if f != nil {
+			m = f.Message()
 		}
-		return m.Fields().ByName(protoreflect.Name(name))
-	}
-	parts := strings.Split(indexes.ReplaceAllString(path, ""), ".")
-	for _, part := range parts[:len(parts)-1] {
-		f := byName(part)
-		if f == nil || f.Message() == nil || f.IsMap() {
-			return ""
+		if m == nil || (f != nil && f.IsMap()) {
+			return nil, nil, part
 		}
-		m = f.Message()
-	}
-	var names []string
-	if f := byName(parts[len(parts)-1]); f != nil && f.Enum() != nil {
-		for i := range f.Enum().Values().Len() {
-			names = append(names, string(f.Enum().Values().Get(i).Name()))
+		if f = m.Fields().ByJSONName(part); f == nil {
+			f = m.Fields().ByName(protoreflect.Name(part))
 		}
-		return ": use one of " + strings.Join(names[1:], ", ")
+		if around, name = m, part; f == nil {
+			m = nil
+		}
 	}
-	if !unknown {
+	return around, f, name
+}
+
+// similarField suggests a field for one that does not exist.
+func similarField(m protoreflect.MessageDescriptor, path string) string {
+	around, _, unknown := find(m, path)
+	if around == nil {
 		return ""
 	}
-	for i := range m.Fields().Len() {
-		names = append(names, m.Fields().Get(i).JSONName())
+	return flags.Similar(unknown, namesOf(around.Fields()))
+}
+
+func namesOf(fields interface {
+	Len() int
+	Get(i int) protoreflect.FieldDescriptor
+}) (names []string) {
+	for i := range fields.Len() {
+		names = append(names, fields.Get(i).JSONName())
 	}
-	return flags.Similar(parts[len(parts)-1], names)
+	return names
+}
+
+// expected says what a field can be, or if another field of its oneof is given as well, that it cannot be beside that.
+// It returns "" for a field that it does not know.
+func expected(m protoreflect.MessageDescriptor, path string, beside bool) string {
+	if path == "" {
+		return "must be an object"
+	}
+	_, f, _ := find(m, path)
+	switch {
+	case f == nil || f.IsMap():
+		return ""
+	case beside && f.ContainingOneof() != nil:
+		return "only one may be given of " + strings.Join(namesOf(f.ContainingOneof().Fields()), ", ")
+	case f.IsList() && !strings.HasSuffix(path, "]"):
+		if f.Message() != nil {
+			return "must be a list of objects with " + strings.Join(namesOf(f.Message().Fields()), ", ")
+		}
+		return "must be a list"
+	}
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		return "must be a text"
+	case protoreflect.BoolKind:
+		return "must be true or false"
+	case protoreflect.EnumKind:
+		var names []string
+		for i := 1; i < f.Enum().Values().Len(); i++ {
+			names = append(names, string(f.Enum().Values().Get(i).Name()))
+		}
+		return "must be one of " + strings.Join(names, ", ")
+	case protoreflect.Int32Kind:
+		return fmt.Sprintf("must be a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+	case protoreflect.Int64Kind:
+		return "must be a whole number"
+	case protoreflect.MessageKind:
+		switch f.Message().FullName() {
+		case "google.protobuf.Duration":
+			return `must be a number of seconds with an s, such as "3600s"`
+		case "google.protobuf.Timestamp":
+			return "must be a time, such as 2026-02-28T12:00:00Z"
+		}
+		return "must be an object with " + strings.Join(namesOf(f.Message().Fields()), ", ")
+	}
+	return ""
 }

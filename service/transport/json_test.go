@@ -39,13 +39,21 @@ func TestErrorsInBodies(t *testing.T) {
 			"filters[1].colum", "there is no such field (did you mean column?)",
 		},
 		`{"partitions": "DETACH"}`: {
-			"partitions", `invalid value for enum field partitions: "DETACH": use one of PARTITIONS_DROP, PARTITIONS_DETACH, ` +
-				"PARTITIONS_DELETE",
+			"partitions", "must be one of PARTITIONS_DROP, PARTITIONS_DETACH, PARTITIONS_DELETE",
 		},
-		`{"olderThan": {"days": "x"}}`:       {"olderThan.days", `invalid value for int32 field days: "x"`},
-		`{"limit": 5000000000}`:              {"limit", "invalid value for int32 field limit: 5000000000"},
-		`{"äöü": 1, "filters": []}`:          {"äöü", "there is no such field"},
-		`{"enabled": true, "enabled": true}`: {"enabled", `duplicate field "enabled"`},
+		`{"olderThan": {"days": "x"}}`:           {"olderThan.days", "must be a whole number from -2147483648 to 2147483647"},
+		`{"olderThan": {"days": 1, "hours": 2}}`: {"olderThan.hours", "only one may be given of days, hours"},
+		`{"olderThan": "90d"}`:                   {"olderThan", "must be an object with column, days, hours"},
+		`{"filters": "x"}`:                       {"filters", "must be a list of objects with column, op, values"},
+		`{"filters": [5]}`:                       {"filters[0]", "must be an object with column, op, values"},
+		`{"filters": [{"values": "x"}]}`:         {"filters[0].values", "must be a list"},
+		`{"filters": [{"values": [5]}]}`:         {"filters[0].values[0]", "must be a text"},
+		`{"undo": "3d"}`:                         {"undo", `must be a number of seconds with an s, such as "3600s"`},
+		`{"undo": 3}`:                            {"undo", `must be a number of seconds with an s, such as "3600s"`},
+		`{"enabled": "yes"}`:                     {"enabled", "must be true or false"},
+		`{"limit": 5000000000}`:                  {"limit", "must be a whole number from -2147483648 to 2147483647"},
+		`{"äöü": 1, "filters": []}`:              {"äöü", "there is no such field"},
+		`{"enabled": true, "enabled": true}`:     {"enabled", "is given twice"},
 	} {
 		p := &cleanupv1.Policy{}
 		for _, into := range []any{p, &p} {

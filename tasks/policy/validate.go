@@ -64,7 +64,7 @@ func (p Policy) Validate() error {
 				"with all of its rows")
 		}
 	default:
-		wrong.Add("policy.partitions", "must be DROP, DETACH or DELETE")
+		wrong.Add("policy.partitions", "is unknown")
 	}
 	if problem := trash.KeepProblem(p.Undo); problem != "" {
 		wrong.Add("policy.undo", problem)

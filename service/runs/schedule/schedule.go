@@ -120,7 +120,7 @@ func (s *Schedule) Complete(now time.Time, timeZone string, current *Schedule) e
 	next := s.Once
 	switch {
 	case s.Once != nil && (s.Cron != "" || len(s.MoreCrons) > 0):
-		wrong.Add("schedule.once", "is another way to say when than cron and more_crons: only one may be given")
+		wrong.Add("schedule.once", "cannot be given beside the times of cron")
 	case s.Once != nil && s.Enabled && !s.Once.After(now):
 		if current == nil || !current.Enabled || current.Once == nil || !current.Once.Equal(*s.Once) {
 			wrong.Addf("schedule.once", "must be in the future, not %s", s.Once.UTC().Format(time.RFC3339))

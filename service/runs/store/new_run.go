@@ -281,7 +281,7 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 	}
 	run, err := GetRun(ctx, db, parsed)
 	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
-		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if"+run.failedTasks())
+		err = failure.Field(field, "must be the id of a dry run that succeeded, with the stored options"+run.failedTasks())
 	}
 	return run, err
 }
