@@ -86,7 +86,7 @@ func NewPreview() *cobra.Command {
 	policies.AddAgesFlag(f, &ages)
 	f.StringArrayVar(&look.Tasks, "task", nil, "preview this task; may be repeated (default all)")
 	f.Var(&look.Profile, "profile", "which tasks the database has: auto, campaign or none, as for cleanupd serve")
-	f.DurationVar(&look.Undo, "undo", 0,
+	flags.DurationVar(f, &look.Undo, "undo", 0,
 		"show what the trash would need, and what could not be undone, if a run kept what it deletes for this time")
 	watch.AddAllFlag(f, &all)
 	output.AddFlag(cmd)

@@ -187,12 +187,12 @@ func NewRun() *cobra.Command {
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
 		"continue after a failed task with those that do not need it; after a failed policy a run always continues")
-	f.DurationVar(&maxDuration, "max-duration", 0,
+	flags.DurationVar(f, &maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
 	f.Var(&runPace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
-	f.DurationVar(&undo, "undo", 0,
-		"keep what runs delete in the trash for this time after them, up to 2160h; 0: not at all (default that of "+
+	flags.DurationVar(f, &undo, "undo", 0,
+		"keep what runs delete in the trash for this time after them, up to 90d; 0: not at all (default that of "+
 			"the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",

@@ -100,11 +100,11 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 		"the id of a dry run: the next run does what that found, "+tolerance+"; empty: none")
 	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start automatically")
-	f.DurationVar(&change.maxDuration, "max-duration", 0,
+	flags.DurationVar(f, &change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.DurationVar(&change.undo, "undo", 0,
-		"keep what runs delete in the trash for this time after them, up to 2160h; 0: not at all, also if the server does")
+	flags.DurationVar(f, &change.undo, "undo", 0,
+		"keep what runs delete in the trash for this time after them, up to 90d; 0: not at all, also if the server does")
 	f.Var(&change.pace, "pace",
 		"how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server")
 	f.Var(&change.windows, "window",

@@ -241,7 +241,7 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.BoolVar(&all, "all", false, "everything that is in the trash")
 	f.StringVar(&run, "run", "", "only what this run deleted (default all runs)")
 	f.StringVar(&table, "table", "", "only what belongs into this table (default all)")
-	f.DurationVar(&olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
+	flags.DurationVar(f, &olderThan, "older-than", 0, "only what was deleted at least so long ago (default anything)")
 	f.StringArrayVar(&where, "where", nil,
 		"with --table: only rows with COLUMN=VALUE and those that refer to them; may be repeated, and all must match")
 	f.BoolVar(&yes, "yes", false, "do not ask")

@@ -1,20 +1,62 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
+
+const day = 24 * time.Hour
 
 // ParseDuration parses durations such as 90m, 12h or 90d.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		return time.Duration(n * 24 * float64(time.Hour)), err
+		n, err := strconv.Atoi(days)
+		switch {
+		case errors.Is(err, strconv.ErrRange) || max(n, -n) > int(math.MaxInt64/day):
+			return 0, fmt.Errorf("must be at most %dd, not %q", math.MaxInt64/day, text)
+		case err == nil:
+			return time.Duration(n) * day, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
 	}
-	return time.ParseDuration(text)
+	return 0, fmt.Errorf("must be a time such as 90m, 12h or 30d, not %q", text)
 }
+
+// DurationVar adds a flag for a duration, which can be in days.
+func DurationVar(f *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	f.Var((*duration)(d), name, usage)
+}
+
+type duration time.Duration
+
+func (d *duration) Set(text string) error {
+	parsed, err := ParseDuration(text)
+	if err == nil {
+		*d = duration(parsed)
+	}
+	return err
+}
+
+func (d *duration) String() string {
+	switch of := time.Duration(*d); {
+	case of == 0:
+		return "0" // which the help leaves out as a default
+	case of%day == 0:
+		return fmt.Sprintf("%dd", of/day)
+	default:
+		return of.String()
+	}
+}
+
+func (*duration) Type() string { return "duration" }
 
 // Since is a time in the past, given as a time, a date, or how long ago it is.
 type Since struct {

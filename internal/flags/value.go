@@ -27,6 +27,8 @@ func explainValue(err error) error {
 	limits, isWhole := whole[strings.TrimSuffix(f.Value.Type(), "Slice")]
 	var number *strconv.NumError
 	switch {
+	case f.Value.Type() == "duration":
+		return Errorf("--%s %w", f.Name, invalid.Unwrap())
 	case !errors.As(err, &number):
 		return err
 	case isWhole && errors.Is(number.Err, strconv.ErrRange):
@@ -40,6 +42,11 @@ func explainValue(err error) error {
 }
 
 func ParseError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() { // a flag of a misspelt command is unknown, too
+		if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+			return err
+		}
+	}
 	similar := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		var known []string

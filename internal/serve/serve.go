@@ -134,7 +134,7 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.standbyURL, "preview-database-url", "",
 		"a hot standby of the database, which dry runs read instead of it: postgres://USER@HOST/DATABASE, as for "+
 			"--database-url; of several hosts, one that is in recovery is used")
-	f.DurationVar(&c.databaseWait, "wait-for-database", 0,
+	flags.DurationVar(f, &c.databaseWait, "wait-for-database", 0,
 		"how long to wait at the start for the database, and for the one of AEM Forms, 0 to 24h; 0: exit if a "+
 			"database cannot be reached")
 	addPublished(f, &c.published)
@@ -160,19 +160,19 @@ func (c *Config) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.runs.VacuumTruncate, "vacuum-truncate", false,
 		"let VACUUM return the free space at the end of tables to the file system, for which it locks them "+
 			"exclusively: that cancels readers on standbys")
-	f.DurationVar(&c.runs.PlanMaxAge, "plan-max-age", c.runs.PlanMaxAge,
+	flags.DurationVar(f, &c.runs.PlanMaxAge, "plan-max-age", c.runs.PlanMaxAge,
 		"how old a dry run may be that run --plan carries out, a minute or more")
-	f.DurationVar(&c.runs.Undo, "undo", 0,
-		"keep what runs delete in the trash for this time after them, up to 2160h, unless a run says otherwise; 0: not "+
+	flags.DurationVar(f, &c.runs.Undo, "undo", 0,
+		"keep what runs delete in the trash for this time after them, up to 90d, unless a run says otherwise; 0: not "+
 			"at all")
 	f.Int64Var(&c.runs.UndoMaxBytes, "undo-max-bytes", 0,
 		"a run stops before a batch while the trash of all runs has more bytes; 0: a tenth of the database, from 64 MiB "+
 			"to 10 GiB")
-	f.DurationVar(&c.runs.MaxPause, "max-pause", c.runs.MaxPause,
+	flags.DurationVar(f, &c.runs.MaxPause, "max-pause", c.runs.MaxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
-	f.DurationVar(&c.runs.History, "history", c.runs.History,
-		"how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.runs.Lease, "lease", c.runs.Lease,
+	flags.DurationVar(f, &c.runs.History, "history", c.runs.History,
+		"how long runs that have ended are kept, with their events, 1s or more")
+	flags.DurationVar(f, &c.runs.Lease, "lease", c.runs.Lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")
 	c.notify.addFlags(f)
 	addBoundFlags(f, &c.runs.Notify.Bounds)
@@ -186,7 +186,7 @@ func (c *Config) noteGiven(f *pflag.FlagSet) {
 }
 
 func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
-	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag,
+	flags.DurationVar(f, &l.ReplicaLag, "max-replica-lag", l.ReplicaLag,
 		"a batch waits while a standby that streams from the database lags more than this, in addition to its "+
 			"configured delay; 0: no limit. If given, a lag that the role cannot see counts as too much")
 	f.StringArrayVar(&l.LagIgnore, "lag-ignore", nil,
@@ -201,7 +201,7 @@ func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
 	f.Int64Var(&l.RetainedWAL, "max-retained-wal", l.RetainedWAL,
 		"a batch waits while a replication slot or a failing archiver makes the server keep more bytes of WAL; 0: no "+
 			"limit. The default is a tenth of max_slot_wal_keep_size where the server has one")
-	f.DurationVar(&l.MaxWait, "max-wait", l.MaxWait,
+	flags.DurationVar(f, &l.MaxWait, "max-wait", l.MaxWait,
 		"how long a batch waits for one reason until a warning names the setting that would help; 0: no warning")
 	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond,
 		"how many rows may be deleted or updated per second; 0: no limit")

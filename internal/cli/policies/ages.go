@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -56,7 +55,10 @@ func (a *Ages) Set(text string) error {
 		return fmt.Errorf("must be TABLE.COLUMN=AGE, such as sessions.created_at=90d, not %q", text)
 	}
 	d, err := flags.ParseDuration(age)
-	if err != nil || d < 0 || d%time.Hour != 0 || d/time.Hour > math.MaxInt32 {
+	switch {
+	case err != nil:
+		return fmt.Errorf("the age %w", err)
+	case d < 0 || d%time.Hour != 0:
 		return fmt.Errorf("the age must be in whole days or hours, such as 90d or 12h, not %q", age)
 	}
 	p := &cleanupv1.Policy{

@@ -261,10 +261,11 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 		}
 		p.errorf(n, "%s must be one of %s, not %q", path, strings.Join(enumNames(f.Enum()), ", "), n.Value)
 	case protoreflect.MessageKind:
-		if d, err := flags.ParseDuration(n.Value); err == nil && n.Kind == yaml.ScalarNode {
+		d, err := flags.ParseDuration(n.Value)
+		if err == nil {
 			return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), true
 		}
-		p.errorf(n, "%s must be a time, such as 72h or 3d", path)
+		p.errorf(n, "%s %v", path, err)
 	default:
 		// A number beyond 32 bits becomes the nearest one, which the server refuses with the range of the field.
 		number, err := strconv.ParseInt(n.Value, 10, 32)

@@ -58,7 +58,7 @@ func newGrants(server *rpc.Server, output *format.Output) *cobra.Command {
 			return printGrants(cmd.OutOrStdout(), all.GetStatements())
 		}),
 	}
-	cmd.Flags().DurationVar(&undo, "undo", 0, "also those of cleanupd run --undo with this time")
+	flags.DurationVar(cmd.Flags(), &undo, "undo", 0, "also those of cleanupd run --undo with this time")
 	flags.WithoutVariable(cmd.Flags(), "undo")
 	return cmd
 }
