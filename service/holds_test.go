@@ -415,7 +415,8 @@ func TestHoldsOfRowsWhoseColumnWasReplaced(t *testing.T) {
 			"rows": {"table": "shop.order_line", "columns": [{"column": "note", "value": "note 98"}]}}`); got.code != 200 {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
-		obsolete := s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - interval '730 days'")
+		obsolete := s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - " +
+			"interval '730 days'")
 		s.db.Do(change)
 		events, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
 		if err != nil || dry.GetResults()[0].GetRowsOnHold() != obsolete || dry.GetResults()[0].GetRowsDeleted() != 0 {

@@ -113,8 +113,9 @@ func (c *checker) triggers(ctx context.Context, db campaign.Querier) ([]string, 
 }
 
 // Grants returns the statements that grant the role everything a policy needs, including what it already has, and what
-// complete counts, holds, forecasts and undo need. Memberships that the role can do without, and what triggers need, are
-// comments. Validate must have accepted the policy. Grants fails with failure.Violations if the policy is not allowed for its table.
+// complete counts, holds, forecasts and undo need. Memberships that the role can do without, and what triggers need,
+// are comments. Validate must have accepted the policy. Grants fails with failure.Violations if the policy is not
+// allowed for its table.
 func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) ([]string, error) {
 	c := &checker{Policy: p, env: env, similar: hints(ctx, db)}
 	if !c.checkTable() {

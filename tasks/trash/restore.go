@@ -217,8 +217,8 @@ func (s Stranger) OnlyForRestores() string {
 	if s.Triggered == nil {
 		return ""
 	}
-	return fmt.Sprintf("; only for the time of a restore: meanwhile rows of %s cannot be deleted with undo, for its triggers",
-		strings.Join(s.Triggered, ", "))
+	return fmt.Sprintf("; only for the time of a restore: meanwhile rows of %s cannot be deleted with undo, for its "+
+		"triggers", strings.Join(s.Triggered, ", "))
 }
 
 // GrantSchema is the statement that lets rows be restored into a new schema.
