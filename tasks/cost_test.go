@@ -5,6 +5,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A batch of coupons reads the logs of its coupons, and not all logs of the parents.
@@ -62,4 +64,33 @@ func TestParentsWithoutAnIndexAreReadOnceAStatement(t *testing.T) {
 	if scans := db.Int("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'nmsemailerrorstat'"); scans > 50 {
 		t.Errorf("the parents were read %d times, want at most 50", scans)
 	}
+}
+
+// A dry run reads the tables with rows on hold once a statement, not once for each row that a later task may delete.
+func TestDryRunsReadRowsOnHoldOnceAStatement(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE guest (id int PRIMARY KEY, seen timestamptz, friend int REFERENCES guest ON DELETE SET NULL);
+		CREATE TABLE wish (guest int);
+		INSERT INTO guest SELECT i, '2020-01-01', 1 + i % 1000 FROM generate_series(1, 3000) i;
+		INSERT INTO wish SELECT i FROM generate_series(1, 3000) i; ANALYZE`)
+	j := newJournal(db)
+	j.holds = func() rules.Holds {
+		holds := heldRows("public.guest", [3]string{"id", "int4", "3000"})
+		holds.Rows[0].OID = uint32(db.Int("SELECT 'guest'::regclass::oid::bigint"))
+		return holds
+	}
+	if err := runPoliciesWith(t, j, true, policy.Policy{
+		Name: "a", Table: "guest", OlderThan: &policy.OlderThan{Column: "seen", Days: new(365)},
+	}, policy.Policy{
+		Name: "b", Table: "wish",
+		OrphanOf: &policy.OrphanOf{Column: "guest", ParentTable: "guest", ParentColumn: "id"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	db.Reset()
+	if scans := db.Int("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'guest'"); scans > 100 {
+		t.Errorf("the guests were read %d times, want at most 100", scans)
+	}
+	j.checkDeleted(t, "policy/b", 1_999)
 }

@@ -121,7 +121,12 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 		matches := func(r row) sqlexpr.Expr {
 			rules, _ := alone.anyRule(step.Rules, r)
 			rules = sqlexpr.Format("%s%s", rules, excludeZeroRecord(r.alias, r.table))
-			for _, h := range onHold { // whose condition names the row r
+			for _, h := range onHold {
+				if h.ReadsOthers && h.Column != "" { // PostgreSQL then reads the other tables once, and not for each row
+					rules = sqlexpr.Format("%s AND (%s.%s IN (%s)) IS NOT TRUE", rules, r.alias, h.Column, h.IDs)
+					continue
+				}
+				// the condition names the row r
 				rules = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM (SELECT %s.tableoid, %[2]s.*) AS r WHERE %[3]s)", rules,
 					r.alias, h.Condition)
 			}
