@@ -139,7 +139,10 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 	}
 	v.progressTime = time.Now()
 	text := describeProgress(p)
-	if text == p.GetObject() {
+	switch text {
+	case "":
+		text = "working"
+	case p.GetObject():
 		text = "working on " + text
 	}
 	return v.Note(v.taskLabel(p.GetTask()) + " " + text)
@@ -189,7 +192,10 @@ func describeProgress(p *cleanupv1.TaskProgress) string {
 	if done > 0 {
 		parts = append(parts, fmt.Sprintf("%s, %s a second", format.Rows(done), humanize.Comma(int64(rate))))
 	}
-	return strings.Join(append(parts, p.GetObject()), ", ")
+	if p.GetObject() != "" {
+		parts = append(parts, p.GetObject())
+	}
+	return strings.Join(parts, ", ")
 }
 
 func describeThrottle(t *cleanupv1.Throttle) string {

@@ -233,17 +233,23 @@ func TestPartitionsOfARun(t *testing.T) {
 // Where lines are not redrawn, progress without figures says what is being worked on.
 func TestProgressLine(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	v := &View{
-		Screen: &terminal.Screen{Writer: &out, Width: func() int { return 0 }},
-		task:   &cleanupv1.TaskStarted{Position: 12, TaskCount: 12},
-	}
-	e := &cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskProgress{
-		TaskProgress: &cleanupv1.TaskProgress{Task: "policy/token", Object: "token"},
-	}}
-	const want = "[12/12] policy/token         working on token\n"
-	if err := v.Event(e); err != nil || out.String() != want {
-		t.Errorf("%q, %v; want %q", out.String(), err, want)
+	for want, p := range map[string]*cleanupv1.TaskProgress{
+		"working on token":        {Object: "token"},
+		"working":                 {}, // before it has come to a table
+		"waiting: blocking":       {ThrottledBy: &cleanupv1.Throttle{Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_BLOCKING}},
+		"8 rows, 4 a second":      {RowsDeleted: 8, RowsPerSecond: 4},
+		"8 rows, 4 a second, log": {RowsDeleted: 8, RowsPerSecond: 4, Object: "log"},
+	} {
+		var out strings.Builder
+		v := &View{
+			Screen: &terminal.Screen{Writer: &out, Width: func() int { return 0 }},
+			task:   &cleanupv1.TaskStarted{Position: 12, TaskCount: 12},
+		}
+		p.Task = "policy/token"
+		e := &cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: p}}
+		if err := v.Event(e); err != nil || out.String() != "[12/12] policy/token         "+want+"\n" {
+			t.Errorf("%q, %v; want %q", out.String(), err, want)
+		}
 	}
 }
 
