@@ -58,9 +58,9 @@ type Looked struct {
 	Example *cleanupv1.Policy
 	// Grants are statements that grant the rights that the role lacks for a run.
 	Grants []string
-	// GrantsToRead are statements that grant the rights that the role lacks to count the rows of further suggested
-	// policies.
-	GrantsToRead []string
+	// LeftOut are the tables for which a policy is suggested whose rows the role cannot count, because it may not read
+	// them or tables that refer to them, and GrantsToRead statements that grant the rights that it lacks for that.
+	LeftOut, GrantsToRead []string
 	// StoredHidden is set if the service has stored something that the role may not read.
 	StoredHidden bool
 }
@@ -222,6 +222,7 @@ func (l Look) Do(ctx context.Context) (found Looked, err error) {
 			}
 			task, _ := list.Find(policy.Prefix + m.GetName())
 			if c, err := rules.Compile(task, env); err == nil && c.Rights != nil { // the task reports other errors itself
+				found.LeftOut = append(found.LeftOut, t.Quoted())
 				found.GrantsToRead = rules.AddGrants(found.GrantsToRead, c.Rights...)
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -111,7 +112,8 @@ func printLooked(cmd *cobra.Command, output format.Output, found service.Looked)
 	}
 	text, err := json.Marshal(map[string]any{
 		"run": json.RawMessage(run), "suggestedPolicies": suggested,
-		"grants": append([]string{}, found.Grants...), "grantsToRead": append([]string{}, found.GrantsToRead...),
+		"grants": append([]string{}, found.Grants...), "leftOut": append([]string{}, found.LeftOut...),
+		"grantsToRead": append([]string{}, found.GrantsToRead...),
 	})
 	if err != nil {
 		return err
@@ -121,8 +123,10 @@ func printLooked(cmd *cobra.Command, output format.Output, found service.Looked)
 
 func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) error {
 	screen := terminal.ScreenOf(cmd.OutOrStdout())
-	if err := watch.PrintFound(screen, found.Run, all); err != nil {
-		return err
+	if len(found.Run.GetResults()) > 0 || len(found.LeftOut) == 0 {
+		if err := watch.PrintFound(screen, found.Run, all); err != nil {
+			return err
+		}
 	}
 	printGrants := func(title string, grants []string) {
 		if len(grants) > 0 {
@@ -133,8 +137,8 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 		}
 	}
 	printGrants("For a run the role lacks these rights:", found.Grants)
-	printGrants("Tables that the role may not read are left out. To count their rows, too, it lacks these rights:",
-		found.GrantsToRead)
+	printGrants(fmt.Sprintf("Left out, since the role may not read them or tables that refer to them: %s. To count their "+
+		"rows, too, it lacks these rights:", terminal.Printable(strings.Join(found.LeftOut, ", "))), found.GrantsToRead)
 	if found.StoredHidden {
 		fmt.Fprintln(screen, screen.Wrap("\nStored policies are not shown, since the role may not read the schema cleanupd: "+
 			"connect as the role of the service, or let that role GRANT USAGE ON SCHEMA cleanupd and SELECT ON ALL TABLES IN "+
@@ -152,7 +156,7 @@ func showLooked(cmd *cobra.Command, url string, found service.Looked, all bool) 
 		age := format.ShellWord(terminal.Printable(policies.AgeOf(found.Example)))
 		fmt.Fprintf(screen, "  cleanupd run --older-than %s %s\n", age, database)
 		fmt.Fprintf(screen, "All suggestions as a file: cleanupd tables --suggest %s\n", database)
-	case len(found.Run.GetResults()) == 0 && len(found.GrantsToRead) == 0 && !found.StoredHidden:
+	case len(found.Run.GetResults()) == 0 && len(found.LeftOut) == 0 && !found.StoredHidden:
 		fmt.Fprintln(screen, screen.Wrap(
 			"There is nothing to look at: no policy is stored, and no table has a date by which rows could be old. "+
 				"--policies FILE previews policies.", 0))

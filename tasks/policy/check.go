@@ -64,11 +64,12 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env rules.Env) error {
 			return err
 		}
 		if missing := rules.AddGrants(compiled.Rights, whole...); len(missing) > 0 {
-			useful, err := c.missing(ctx, tx) // so that the owner of the tables need grant only once
+			c.env.AllRights, c.env.OnlyMissing = true, true // so that the owner of the tables need grant only once
+			useful, err := rules.Compile(c.Task(), c.env)
 			if err != nil {
 				return err
 			}
-			return rules.MissingRights(rules.AddGrants(missing, useful...))
+			return rules.MissingRights(rules.AddGrants(missing, useful.Rights...))
 		}
 	}
 	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {

@@ -20,8 +20,8 @@ func (c *checker) sequences(ctx context.Context, db campaign.Querier) ([]string,
 		FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
 			JOIN pg_namespace n ON n.oid = s.relnamespace
 		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-			AND d.deptype IN ('a', 'i') AND NOT ($2 AND CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT') END)
-		ORDER BY 1, 2`, c.table.OID, c.env.OnlyMissing)
+			AND d.deptype IN ('a', 'i')
+		ORDER BY 1, 2`, c.table.OID)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		name := make(pgx.Identifier, 2)
 		err := row.Scan(&name[0], &name[1])
@@ -151,15 +151,4 @@ func (p Policy) Grants(ctx context.Context, db campaign.Querier, env rules.Env) 
 	}
 	triggers, err := c.triggers(ctx, db)
 	return rules.AddGrants(compiled.Rights, slices.Concat(sequences, future, members, back, triggers)...), err
-}
-
-// missing returns the GRANT statements among those of Grants that the role lacks.
-func (c *checker) missing(ctx context.Context, db campaign.Querier) ([]string, error) {
-	c.env.AllRights, c.env.OnlyMissing = true, true
-	compiled, err := rules.Compile(c.Task(), c.env)
-	if err != nil {
-		return nil, err
-	}
-	sequences, err := c.sequences(ctx, db)
-	return append(compiled.Rights, sequences...), err
 }

@@ -99,7 +99,7 @@ func grantsCommand(server *rpc.Server, file string) string {
 	return server.Command("policies grants", format.ShellWord(file))
 }
 
-// rightsError names each GRANT on a line of its own: all, or if there is a command that prints them, the first ones.
+// rightsError names each GRANT on a line of its own, and the command that prints them as a script, if there is one.
 type rightsError struct {
 	missing rules.MissingRights
 	command string
@@ -111,16 +111,8 @@ func (e *rightsError) Error() string {
 }
 
 func (e *rightsError) Lines() (lines []string) {
-	const first = 5
-	shown := e.missing
-	if e.command != "" && len(shown) > first+1 {
-		shown = shown[:first]
-	}
-	for _, g := range shown {
+	for _, g := range e.missing {
 		lines = append(lines, g+";")
-	}
-	if more := len(e.missing) - len(shown); more > 0 {
-		lines = append(lines, fmt.Sprintf("-- and %d more", more))
 	}
 	if e.command != "" {
 		lines = append(lines, "All that the policies need, as a script: "+e.command)
