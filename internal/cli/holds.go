@@ -114,7 +114,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 				if n == runs.MaxRowsNow {
 					atLeast = "at least "
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "It holds %s%s of %s now, with all that refers to them.\n", atLeast, format.Rows(n),
+				fmt.Fprintf(cmd.OutOrStdout(), "It holds %s%s of %s now, with all that refers to them by foreign keys.\n", atLeast, format.Rows(n),
 					terminal.Printable(resp.GetHold().GetRows().GetTable()))
 			}
 			return nil

@@ -534,7 +534,7 @@ export const words: Words = {
   'policies.remove': 'Richtlinie {name} entfernen?',
   'policies.create': 'Richtlinie anlegen',
   'policies.change': 'Richtlinie {name} ändern',
-  'policies.unreferenced': 'keine Zeile verweist mit einem Fremdschlüssel darauf',
+  'policies.unreferenced': 'keine Zeile einer anderen Tabelle verweist mit einem Fremdschlüssel darauf',
   'policies.rule': 'Regel als JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit und description, wie in PUT /v1/policies/NAME.',

@@ -524,7 +524,7 @@ export const en = {
   'policies.remove': 'Remove the policy {name}?',
   'policies.create': 'Create a policy',
   'policies.change': 'Change the policy {name}',
-  'policies.unreferenced': 'no row refers to it by a foreign key',
+  'policies.unreferenced': 'no row of another table refers to it by a foreign key',
   'policies.rule': 'Rule, as JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit and description, as in PUT /v1/policies/NAME.',

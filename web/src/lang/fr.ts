@@ -539,7 +539,7 @@ export const words: Words = {
   'policies.remove': 'Supprimer la règle {name} ?',
   'policies.create': 'Créer une règle',
   'policies.change': 'Modifier la règle {name}',
-  'policies.unreferenced': 'aucune ligne ne s’y réfère par une clé étrangère',
+  'policies.unreferenced': 'aucune ligne d’une autre table ne s’y réfère par une clé étrangère',
   'policies.rule': 'Règle, en JSON',
   'policies.rule.help':
     'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit et description, comme dans PUT /v1/policies/NAME.',

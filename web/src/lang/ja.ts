@@ -527,7 +527,7 @@ export const words: Words = {
   'policies.remove': 'ポリシー {name} を削除しますか？',
   'policies.create': 'ポリシーを作成',
   'policies.change': 'ポリシー {name} を変更',
-  'policies.unreferenced': '外部キーで参照する行がない',
+  'policies.unreferenced': '外部キーで参照する他のテーブルの行がない',
   'policies.rule': 'ルール（JSON）',
   'policies.rule.help':
     'table、olderThan、filters、orphanOf、keepNewest、assign、enabled、limit、description。PUT /v1/policies/NAME と同じ形式です。',
