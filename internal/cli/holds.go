@@ -121,8 +121,9 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&hold.rows, "rows", nil, "rows to keep with all that refers to them by foreign keys, as "+
-		"TABLE.COLUMN=VALUE[,COLUMN=VALUE...]; a value with a comma is written as '\"COLUMN=VALUE\"'")
+	f.StringArrayVar(&hold.rows, "rows", nil, "rows to keep with all that refers to them by foreign keys, as "+
+		"TABLE.COLUMN=VALUE[,COLUMN=VALUE...]; names may be quoted as in SQL, and a value with "+
+		"a comma or quotes is written as '\"COLUMN=VALUE\"'")
 	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
 	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
 	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
@@ -194,15 +195,26 @@ func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 	return hold, nil
 }
 
-// parseHeldRows parses the values of --rows, of which the first one also names the table.
-func parseHeldRows(values []string) (*cleanupv1.HeldTableRows, error) {
+// parseHeldRows parses the values of --rows, of which the first one also names the table. Quotes are around a name, as
+// in SQL, or around COLUMN=VALUE.
+func parseHeldRows(given []string) (*cleanupv1.HeldTableRows, error) {
+	var values []string
+	for _, text := range given {
+		values = append(values, flags.SplitUnquoted(text, ',')...)
+	}
 	rows := &cleanupv1.HeldTableRows{}
 	for i, text := range values {
-		column, value, ok := strings.Cut(text, "=")
+		column, value, ok := flags.CutUnquoted(text, '=')
+		if ok {
+			ok = !strings.Contains(value, `"`) // it could be meant as a part of the value, or not
+		} else {
+			column, value, ok = flags.CutUnquoted(flags.Unquote(text), '=')
+		}
 		if i == 0 {
-			dot := max(strings.LastIndex(column, "."), 0)
-			rows.Table, column = column[:dot], strings.TrimPrefix(column[dot:], ".")
+			rows.Table, column = flags.TableAndColumn(column)
 			ok = ok && rows.Table != ""
+		} else {
+			column = flags.Unquote(column)
 		}
 		switch {
 		case ok && column != "":
@@ -212,7 +224,7 @@ func parseHeldRows(values []string) (*cleanupv1.HeldTableRows, error) {
 				"shop.orders.user_id=17,region=EU", text)
 		default:
 			return nil, flags.Errorf("--rows: %q is not COLUMN=VALUE, such as region=EU in "+
-				`orders.user_id=17,region=EU; a value with a comma is written as '"region=EU, UK"'`, text)
+				`orders.user_id=17,region=EU; a value with a comma or quotes is written as '"region=EU, UK"'`, text)
 		}
 	}
 	return rows, nil

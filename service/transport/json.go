@@ -298,7 +298,8 @@ func similarField(m protoreflect.MessageDescriptor, path string) string {
 func namesOf(fields interface {
 	Len() int
 	Get(i int) protoreflect.FieldDescriptor
-}) (names []string) {
+},
+) (names []string) {
 	for i := range fields.Len() {
 		names = append(names, fields.Get(i).JSONName())
 	}

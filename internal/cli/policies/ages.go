@@ -2,7 +2,7 @@ package policies
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,13 +31,13 @@ func (a Age) Replaces(before *cleanupv1.Policy) bool {
 func AddAgesFlag(f *pflag.FlagSet, ages *Ages) {
 	f.Var(ages, "older-than",
 		"TABLE.COLUMN=AGE: delete the rows of the table whose date in the column is older, such as 90d, 12h, or 0h for a "+
-			"time at which rows expire; may be repeated")
+			"time at which rows expire; names may be quoted as in SQL; may be repeated")
 	flags.WithoutVariable(f, "older-than")
 }
 
 // AgeOf returns the value of the flag that describes a policy by age.
 func AgeOf(p *cleanupv1.Policy) string {
-	place := p.GetTable() + "." + p.GetOlderThan().GetColumn()
+	place := p.GetTable() + "." + flags.Quote(p.GetOlderThan().GetColumn())
 	if days := p.GetOlderThan().GetDays(); days > 0 {
 		return fmt.Sprintf("%s=%dd", place, days)
 	}
@@ -49,10 +49,14 @@ func (a *Ages) String() string { return "" }
 func (a *Ages) Type() string { return "TABLE.COLUMN=AGE" }
 
 func (a *Ages) Set(text string) error {
-	place, age, ok := strings.Cut(text, "=")
-	dot := strings.LastIndex(place, ".")
-	if !ok || dot < 1 || dot == len(place)-1 {
+	place, age, ok := flags.CutUnquoted(text, '=')
+	table, column := flags.TableAndColumn(place)
+	if !ok || table == "" || column == "" {
 		return fmt.Errorf("must be TABLE.COLUMN=AGE, such as sessions.created_at=90d, not %q", text)
+	}
+	name := policy.NameOf(place, "")
+	if slices.ContainsFunc(*a, func(other Age) bool { return other.GetName() == name }) {
+		return fmt.Errorf("%s is given twice", place)
 	}
 	d, err := flags.ParseDuration(age)
 	switch {
@@ -62,10 +66,10 @@ func (a *Ages) Set(text string) error {
 		return fmt.Errorf("the age must be in whole days or hours, such as 90d or 12h, not %q", age)
 	}
 	p := &cleanupv1.Policy{
-		Name:      policy.NameOf(place, ""),
-		Table:     place[:dot],
+		Name:      name,
+		Table:     table,
 		Enabled:   true,
-		OlderThan: &cleanupv1.OlderThan{Column: place[dot+1:]},
+		OlderThan: &cleanupv1.OlderThan{Column: column},
 	}
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {
