@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
@@ -63,7 +64,7 @@ func (s *storedAges) store(ctx context.Context, p policies.Age) error {
 		return fmt.Errorf("there is a policy %[1]s already, with another rule: see cleanupd policies get %[1]s", name)
 	case err == nil && proto.Equal(before.GetOlderThan(), p.GetOlderThan()):
 		return nil
-	case err != nil && status.Code(err) != codes.NotFound:
+	case err != nil && status.Code(err) != codes.NotFound && !errors.Is(err, migrate.ErrNoSchema):
 		return err
 	}
 	p.Etag = before.GetEtag()

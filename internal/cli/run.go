@@ -23,6 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -543,6 +544,9 @@ func interruptedRuns(ctx context.Context, client cleanupd.Client, dryRuns bool) 
 	active, err := client.ListRuns(ctx, &cleanupv1.ListRunsRequest{
 		State: cleanupv1.RunState_RUN_STATE_RUNNING.Enum(), DryRun: &dryRuns,
 	})
+	if errors.Is(err, migrate.ErrNoSchema) {
+		return nil, nil
+	}
 	for _, run := range active.GetRuns() {
 		if run.GetInterrupted() {
 			list = append(list, run)

@@ -19,6 +19,9 @@ import (
 // schemaLock makes replicas that start at the same time take turns. It is "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
 
+// ErrNoSchema means that nothing is stored, since no service has run.
+var ErrNoSchema = errors.New("no service has run on this database yet: it has no schema cleanupd")
+
 // Up applies the migrations that are missing. versionTable is the table in the schema cleanupd that holds the
 // version. If there is nothing to do, Up needs no right to change the schema. It leaves a newer schema as it is, and
 // fails if that schema lacks something that this program needs: a migration that removes something records, in the

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -33,7 +33,7 @@ type InProcess struct {
 }
 
 // StartInProcess starts a server, and reports to w if it creates the schema cleanupd. Unless create is set, it fails
-// without one.
+// with migrate.ErrNoSchema without one.
 func StartInProcess(ctx context.Context, databaseURL string, create bool, w io.Writer) (*InProcess, error) {
 	if !create {
 		if err := requireSchema(ctx, databaseURL); err != nil {
@@ -89,7 +89,7 @@ func requireSchema(ctx context.Context, databaseURL string) error {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	missing, err := lacksSchema(ctx, conn)
 	if missing {
-		return errors.New("no service has run on this database yet: it has no schema cleanupd")
+		return migrate.ErrNoSchema
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
@@ -79,7 +80,7 @@ func (a *applier) apply(file string) error {
 	if err != nil {
 		return err
 	}
-	checked, err := a.check(file, entries)
+	checked, err := a.check(file, entries, stored)
 	if err != nil {
 		return err
 	}
@@ -128,8 +129,12 @@ func (a *applier) report() io.Writer {
 	return a.cmd.ErrOrStderr()
 }
 
+// stored returns nil if there is no schema cleanupd.
 func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	resp, err := listPolicies(a.cmd.Context(), a.client, rpc.Raw())
+	if errors.Is(err, migrate.ErrNoSchema) {
+		return nil, nil
+	}
 	byName := map[string]*cleanupv1.Policy{}
 	for _, p := range resp.GetPolicies() {
 		byName[p.GetName()] = p
@@ -138,8 +143,17 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 }
 
 // check lets the server check all policies of the file, and returns them as it would store them. The error joins the
-// mistakes of all policies, and the rights that they lack.
-func (a *applier) check(file string, entries []entry) (checked []*cleanupv1.Policy, err error) {
+// mistakes of all policies, and the rights that they lack. Without a schema cleanupd, which only a change may create, it
+// returns the policies as they are: checkFirst has checked them.
+func (a *applier) check(
+	file string, entries []entry, stored map[string]*cleanupv1.Policy,
+) (checked []*cleanupv1.Policy, err error) {
+	if stored == nil {
+		for _, e := range entries {
+			checked = append(checked, e.policy)
+		}
+		return checked, nil
+	}
 	var (
 		wrong   []error
 		missing rules.MissingRights

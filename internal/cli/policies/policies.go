@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
@@ -167,7 +168,7 @@ func newDelete(server *rpc.Server) *cobra.Command {
 // etagOf returns "" if the policy does not exist.
 func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
-	if status.Code(err) == codes.NotFound {
+	if status.Code(err) == codes.NotFound || errors.Is(err, migrate.ErrNoSchema) {
 		err = nil
 	}
 	return resp.GetPolicy().GetEtag(), err

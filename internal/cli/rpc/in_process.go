@@ -34,7 +34,7 @@ type OwnServer interface {
 }
 
 // Starter starts a server that works on a database, and reports to w what it creates there. Unless create is set, it
-// fails if the service has stored nothing there yet.
+// fails with migrate.ErrNoSchema if the service has stored nothing there yet.
 type Starter func(ctx context.Context, databaseURL string, create bool, w io.Writer) (OwnServer, error)
 
 type starterKey struct{}
@@ -76,7 +76,11 @@ type inProcess struct {
 var aboutStored = []string{
 	cleanupv1.ServerService_ListAudit_FullMethodName, cleanupv1.CleanupService_ListRuns_FullMethodName,
 	cleanupv1.CleanupService_GetRun_FullMethodName, cleanupv1.CleanupService_WatchRun_FullMethodName,
-	cleanupv1.CleanupService_CancelRun_FullMethodName,
+	cleanupv1.CleanupService_CancelRun_FullMethodName, cleanupv1.PolicyService_ListPolicies_FullMethodName,
+	cleanupv1.PolicyService_GetPolicy_FullMethodName, cleanupv1.PolicyService_DeletePolicy_FullMethodName,
+	cleanupv1.GuardService_ListHolds_FullMethodName, cleanupv1.GuardService_ReleaseHold_FullMethodName,
+	cleanupv1.RestoreService_ListTrash_FullMethodName, cleanupv1.RestoreService_RestoreTrash_FullMethodName,
+	cleanupv1.RestoreService_PurgeTrash_FullMethodName, cleanupv1.ServerService_GetServer_FullMethodName,
 }
 
 func (c *inProcess) start(ctx context.Context, method string) (err error) {

@@ -26,6 +26,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -266,6 +267,10 @@ func WithClient(server *Server, do func(cmd *cobra.Command, client cleanupd.Clie
 // PrintTarget prints the server and the database that it cleans, before the user is asked to confirm a change.
 func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) error {
 	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
+	if errors.Is(err, migrate.ErrNoSchema) { // the question must not create it
+		PrintFact(cmd.ErrOrStderr(), "Server", server.String())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
