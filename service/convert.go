@@ -118,7 +118,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 			Action:       enumOf[cleanupv1.PreviewAction](p.Action),
 			Rows:         p.Rows,
 			RowsCascaded: p.Cascaded,
-			RowsTotal:    p.RowsTotal,
+			RowsTotal:    p.RowsTotal, RowsTotalEstimated: p.TotalEstimated,
 			Bytes:        p.Bytes,
 			TrashBytes:   p.TrashBytes,
 			NoUndo:       p.NoUndo,

@@ -139,6 +139,9 @@ INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE
 		if p.RowsTotal < about/2 || p.RowsTotal > about*2 {
 			t.Errorf("%s: the table has %d rows, want about %d", task, p.RowsTotal, about)
 		}
+		if estimated := task == "visitors"; p.TotalEstimated != estimated || !estimated && p.RowsTotal != about {
+			t.Errorf("%s: %d is an estimate: %t, want %t", task, p.RowsTotal, p.TotalEstimated, estimated)
+		}
 		if p.Bytes == 0 || p.Bytes > size/20 {
 			t.Errorf("%s: the obsolete rows have %d bytes, want 1 to %d", task, p.Bytes, size/20)
 		}

@@ -45,10 +45,10 @@ type PreviewTable struct {
 	Rows   int64         `json:"Rows"`
 	// Cascaded is how many of Rows foreign keys would delete or change together with other rows.
 	Cascaded int64 `json:"Cascaded,omitempty"`
-	// RowsTotal and Bytes are estimates. RowsTotal is how many rows the table has, and Bytes the size of the rows to
-	// delete.
-	RowsTotal int64 `json:"RowsTotal,omitempty"`
-	Bytes     int64 `json:"Bytes,omitempty"`
+	// RowsTotal is how many rows the table has, and Bytes an estimate of the size of the rows to delete.
+	RowsTotal      int64 `json:"RowsTotal,omitempty"`
+	TotalEstimated bool  `json:"TotalEstimated,omitempty"`
+	Bytes          int64 `json:"Bytes,omitempty"`
 	// TrashBytes is an estimate of what would go to the trash, and NoUndo says why something could not be undone. A dry
 	// run without undo has neither.
 	TrashBytes int64    `json:"TrashBytes,omitempty"`
@@ -303,10 +303,14 @@ func (x *counting) measure(ctx context.Context, t *table, undo bool) {
 		relations := slices.Sorted(maps.Keys(t.found))
 		err := tx.QueryRow(ctx, properties, t.all(), relations, event, command).
 			Scan(&rows, &bytes, &heap, &triggers, &absent)
-		if err != nil || rows == nil || *absent || t.of == nil || t.of.Location != "" {
+		if err != nil || rows == nil || *absent || t.of == nil {
 			return err
 		}
-		*rows, err = countOrEstimate(ctx, tx, t.of, *heap)
+		if t.of.Location != "" {
+			t.TotalEstimated = true
+			return nil
+		}
+		*rows, t.TotalEstimated, err = countOrEstimate(ctx, tx, t.of, *heap)
 		if err == nil && t.Action == ActionDelete && undo {
 			t.TrashBytes, err = t.found.bytes(ctx, tx)
 		}
@@ -354,9 +358,11 @@ const maxCountedBytes = 8 << 20
 
 // countOrEstimate returns the number of rows of a table. The planner estimates that of a large table from its size,
 // even if the table was never analyzed.
-func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64) (rows int64, err error) {
+func countOrEstimate(
+	ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64,
+) (rows int64, estimated bool, err error) {
 	if bytes <= maxCountedBytes {
-		return rows, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)
+		return rows, false, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)
 	}
 	var explained []struct {
 		Plan struct {
@@ -367,7 +373,7 @@ func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes in
 	if err == nil && len(explained) > 0 {
 		rows = explained[0].Plan.Rows
 	}
-	return rows, err
+	return rows, true, err
 }
 
 func (t *countedTask) judge(ctx context.Context) error {

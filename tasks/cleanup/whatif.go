@@ -35,9 +35,9 @@ func compareTables(tables, stored []PreviewTable) []PreviewTable {
 	for _, t := range stored {
 		if n, only := baseline[key{t.Table, t.Action}]; only {
 			tables = append(tables, PreviewTable{
-				Table:        t.Table,
-				Action:       t.Action,
-				RowsTotal:    t.RowsTotal,
+				Table:     t.Table,
+				Action:    t.Action,
+				RowsTotal: t.RowsTotal, TotalEstimated: t.TotalEstimated,
 				BaselineRows: &n,
 				Rule:         t.Rule,
 			})

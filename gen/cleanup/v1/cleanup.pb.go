@@ -1217,8 +1217,10 @@ type TablePreview struct {
 	Rows int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
 	// The rows among these that foreign keys would delete or change because rows that they refer to go.
 	RowsCascaded int64 `protobuf:"varint,15,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
-	// Estimated number of rows of the table; 0 for DROP.
+	// Rows of the table; 0 for DROP.
 	RowsTotal int64 `protobuf:"varint,4,opt,name=rows_total,json=rowsTotal,proto3" json:"rows_total,omitempty"`
+	// Whether `rows_total` is an estimate, because the table is too large to count its rows.
+	RowsTotalEstimated bool `protobuf:"varint,19,opt,name=rows_total_estimated,json=rowsTotalEstimated,proto3" json:"rows_total_estimated,omitempty"`
 	// Estimated bytes of the rows that would be deleted, or of the tables that would be dropped, with indexes; 0 for
 	// UPDATE.
 	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -1315,6 +1317,13 @@ func (x *TablePreview) GetRowsTotal() int64 {
 		return x.RowsTotal
 	}
 	return 0
+}
+
+func (x *TablePreview) GetRowsTotalEstimated() bool {
+	if x != nil {
+		return x.RowsTotalEstimated
+	}
+	return false
 }
 
 func (x *TablePreview) GetBytes() int64 {
@@ -3971,14 +3980,15 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x10undo_expire_time\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\x0eundoExpireTime\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x05\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
 	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12#\n" +
 	"\rrows_cascaded\x18\x0f \x01(\x03R\frowsCascaded\x12\x1d\n" +
 	"\n" +
-	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x12\x14\n" +
+	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x120\n" +
+	"\x14rows_total_estimated\x18\x13 \x01(\bR\x12rowsTotalEstimated\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06tables\x18\x06 \x01(\x03R\x06tables\x12\x1e\n" +
 	"\n" +

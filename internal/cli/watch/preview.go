@@ -125,7 +125,7 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 			now = figure(p.GetBaselineRows(), isEstimate(p))
 		}
 		if p.GetRowsTotal() > 0 {
-			total = humanize.Comma(p.GetRowsTotal())
+			total = figure(p.GetRowsTotal(), p.GetRowsTotalEstimated())
 		}
 		rows = append(rows,
 			terminal.Row{
@@ -144,7 +144,7 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 			figures += ", now " + figure(p.GetBaselineRows(), isEstimate(p))
 		}
 		if p.GetRowsTotal() > 0 {
-			figures += " of " + humanize.Comma(p.GetRowsTotal())
+			figures += " of " + figure(p.GetRowsTotal(), p.GetRowsTotalEstimated())
 		}
 		figures += ", " + format.Size(p.GetBytes())
 		if size := trashSize(p); size != "" {

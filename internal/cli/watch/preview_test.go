@@ -25,7 +25,7 @@ func TestPreviewOnScreens(t *testing.T) {
 	run := &cleanupv1.Run{Id: "ID", DryRun: true, Results: []*cleanupv1.TaskResult{{Preview: []*cleanupv1.TablePreview{
 		{
 			Table: `"public"."nmsbroadlogrcp"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: 16740,
-			RowsTotal: 44000, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
+			RowsTotal: 44000, RowsTotalEstimated: true, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
 			Rule:    "tsLastModified older than 180 days (2026-05-30 22:31 UTC)",
 			Remarks: []string{"some are on hold", "others are locked"}, Partitions: 22,
 			Names: []string{"nmsbroadlogrcp_2019_11", "nmsbroadlogrcp_2019_12", "nmsbroadlogrcp_2020_01", "another"},
@@ -37,7 +37,8 @@ func TestPreviewOnScreens(t *testing.T) {
 	}}}}
 	const list = `
 "public"."nmsbroadlogrcp"
-  delete 16,740 of 44,000, 2.0 MiB, 2020-02-28 to 2026-02-28
+  delete 16,740 of ~44,000, 2.0 MiB, 2020-02-28 to
+  2026-02-28
   tsLastModified older than 180 days (2026-05-30 22:31 UTC)
   22 partitions would be dropped whole:
   nmsbroadlogrcp_2019_11, nmsbroadlogrcp_2019_12,
