@@ -71,5 +71,7 @@ test('that no row may refer to a row is said in words', async () => {
   vi.stubGlobal('navigator', { languages: ['en-GB'] })
   vi.stubGlobal('document', { documentElement: {} })
   await load('en')
-  expect(conditionsOf({ ...policy, unreferenced: true })).toContain('no row of another table refers to it by a foreign key')
+  expect(conditionsOf({ ...policy, unreferenced: true })).toContain(
+    'no row of another table refers to it by a foreign key',
+  )
 })
