@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -116,7 +117,7 @@ func (a *Attempt) tooManyFailed() error {
 		failed -= a.Retained.Kept
 	}
 	all := failed + a.run.Journal.Done()
-	text := fmt.Sprintf("%d of %d rows failed", failed, all)
+	text := fmt.Sprintf("%s of %s rows failed", humanize.Comma(failed), humanize.Comma(all))
 	switch {
 	case failed <= purge.MaxFailedRows && failed*maxFailedShare <= all:
 		return nil

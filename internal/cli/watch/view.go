@@ -243,7 +243,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool, e estimates, log *removed) (t
 		text += "; " + r.GetDetail()
 	}
 	if r.GetError() != "" {
-		text += ": " + r.GetError()
+		text += ": " + terminal.OneLine(r.GetError())
 	}
 	return text
 }

@@ -230,13 +230,24 @@ func TestPartitionsOfARun(t *testing.T) {
 	}
 }
 
+// The errors of a task are one line, each with its own end.
+func TestTaskWithSeveralErrors(t *testing.T) {
+	t.Parallel()
+	r := &cleanupv1.TaskResult{Error: "the rest was skipped\n2 of 2 rows failed"}
+	if text := summary(r, false, estimates{}, nil); text != ": the rest was skipped; 2 of 2 rows failed" {
+		t.Error(text)
+	}
+}
+
 // Where lines are not redrawn, progress without figures says what is being worked on.
 func TestProgressLine(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*cleanupv1.TaskProgress{
-		"working on token":        {Object: "token"},
-		"working":                 {}, // before it has come to a table
-		"waiting: blocking":       {ThrottledBy: &cleanupv1.Throttle{Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_BLOCKING}},
+		"working on token": {Object: "token"},
+		"working":          {}, // before it has come to a table
+		"waiting: blocking": {ThrottledBy: &cleanupv1.Throttle{
+			Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_BLOCKING,
+		}},
 		"8 rows, 4 a second":      {RowsDeleted: 8, RowsPerSecond: 4},
 		"8 rows, 4 a second, log": {RowsDeleted: 8, RowsPerSecond: 4, Object: "log"},
 	} {
