@@ -224,6 +224,26 @@ func TestHoldsOfRowsInPartitions(t *testing.T) {
 	checkRows(t, db, "SELECT mail FROM account ORDER BY id", "none", "2", "none")
 }
 
+// A row on hold, or one that belongs to it, is not overwritten. The rows to which it refers are: keys change no other
+// rows with them.
+func TestHoldsOfRowsThatAreOverwritten(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE learner (id int PRIMARY KEY, name text, by int REFERENCES learner ON DELETE SET NULL,
+			at timestamptz DEFAULT '2020-01-01');
+		INSERT INTO learner SELECT i, i::text, CASE WHEN i BETWEEN 2 AND 5 THEN i - 1 END FROM generate_series(1, 6) i`)
+	none := "none"
+	keep(t, db, heldRows("learner", [3]string{"id", "int4", "4"}), []policy.Policy{{
+		Name: "mask", Table: "learner", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
+		Assign: []policy.Assign{{Column: "name", Value: &none}},
+	}}, func(onHold int64) {
+		if onHold != 2 {
+			t.Errorf("%d rows are on hold", onHold)
+		}
+	})
+	checkRows(t, db, "SELECT name FROM learner ORDER BY id", "none", "none", "none", "4", "5", "none")
+}
+
 // Rows of inheritance children belong to rows on hold by the children's own foreign keys, as do the rows that refer to
 // them. If the table above lacks the column, all rows of the child are on hold.
 func TestHoldsOfRowsOfChildren(t *testing.T) {

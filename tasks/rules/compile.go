@@ -296,7 +296,7 @@ func Compile(t Task, env Env) (*Plan, error) {
 		table := env.Catalog.Table(t.RollUp.Table)
 		p.requireRights(env, table, "SELECT", "INSERT", "DELETE")
 		if table != nil {
-			found, err := findOnHold(env, p, table)
+			found, err := findOnHold(env, p, table, false)
 			if err != nil {
 				return nil, err
 			}
@@ -750,7 +750,8 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	if !step.Dependent() {
 		job.Newest = c.newest(compiled)
 	}
-	job.OnHold, err = findOnHold(c.env, c.plan, c.table)
+	// no key refers to a column that a step updates: policies must not assign those
+	job.OnHold, err = findOnHold(c.env, c.plan, c.table, step.Update != nil)
 	return err
 }
 

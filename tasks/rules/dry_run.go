@@ -108,7 +108,7 @@ func (c *compiler) deletedAlone(task Task, r row) (deleted sqlexpr.Expr, exact b
 			exact = exact && err == nil
 			continue
 		}
-		onHold, err := findOnHold(c.env, alone.plan, r.table)
+		onHold, err := findOnHold(c.env, alone.plan, r.table, false)
 		isDistributed := func(h HoldCondition) bool { return h.ReadsDistributed }
 		if err != nil || task.Basis == "" || len(step.Rules.reads(c.env.Catalog)) > 0 ||
 			slices.ContainsFunc(onHold, isDistributed) {

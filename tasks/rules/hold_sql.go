@@ -38,9 +38,9 @@ type holdFinder struct {
 }
 
 // findOnHold returns the conditions under which a row r is on hold: itself, through a row with its id in a paired
-// table, through a row that a foreign key deletes or changes with it, or because it refers to a row in HeldRows. If the
-// table of HeldRows no longer exists, every row is on hold.
-func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
+// table, because it refers to a row in HeldRows, or, unless others stay as they are, through a row that a foreign key
+// deletes or changes with it. If the table of HeldRows no longer exists, every row is on hold.
+func findOnHold(env Env, p *Plan, table *campaign.Table, othersStay bool) ([]HoldCondition, error) {
 	p.noteNamesakes(env, table)
 	switch {
 	case len(env.Holds.Names) == 0:
@@ -57,14 +57,17 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	f := holdFinder{env, p, table, linker}
 	found := f.byColumns()
 	paired, err := f.byPairedRows()
-	found = slices.Concat(found, f.byForeignKeys(), paired, f.byCascades())
+	found = slices.Concat(found, f.byForeignKeys(), paired)
+	if !othersStay {
+		found = append(found, f.byCascades()...)
+	}
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
 // rowOnHold is the condition that a row r, or a row that would be deleted with it, is on hold. It is empty if none can
 // be.
 func rowOnHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
-	found, err := findOnHold(env, p, table)
+	found, err := findOnHold(env, p, table, false)
 	for _, h := range found {
 		condition = sqlexpr.Or(condition, h.Condition)
 	}

@@ -273,7 +273,7 @@ func MayHold(env Env, table string) (bool, error) {
 	if t == nil || env.Holds.Everything {
 		return len(env.Holds.Names) > 0, nil
 	}
-	found, err := findOnHold(env, &Plan{}, t)
+	found, err := findOnHold(env, &Plan{}, t, false)
 	return len(found) > 0, err
 }
 
