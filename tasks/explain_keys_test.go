@@ -128,3 +128,35 @@ func TestExplainRowThatIsChanged(t *testing.T) {
 		}
 	}
 }
+
+// A hold is the reason only for rows that it is known to keep, and not for those behind which the keys are not followed.
+func TestExplainRowBehindTooManyKeys(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE person (id int PRIMARY KEY, at date, by int REFERENCES person ON DELETE SET NULL);
+		INSERT INTO person VALUES (1, '2020-01-01', NULL), (2, '2020-01-01', 1), (3, '2020-01-01', 2), (9, '2020-01-01', 3)`)
+	p := policy.Policy{
+		Name: "p", Table: "person", Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+	}
+	holds := heldRows("public.person", [3]string{"id", "int4", "9"})
+	holds.Rows[0].OID = uint32(db.Int("SELECT 'person'::regclass::oid::bigint"))
+	e, err := insight.NewExplainer(t.Context(), cleanup.Config{
+		Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+	}, holds, "person")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Holds = []rules.Hold{{ID: "h", Reason: "case 7", Holds: holds}}
+	const tooDeep = "while there are holds, rows of public.person are retained if the chain of rows that refer to them is " +
+		"too long to follow, through public.person"
+	for key, want := range map[string]string{
+		"1": tooDeep,
+		"3": "it, or a row that belongs to it, is on hold: hold h (case 7)",
+		"9": "it, or a row that belongs to it, is on hold: hold h (case 7)",
+	} {
+		x, err := e.Row(t.Context(), columnsOf(key), func() error { return nil })
+		if err != nil || x.Verdict != insight.Kept || x.Why != want {
+			t.Errorf("%s: %s, %v, want %s", key, x.Why, err, want)
+		}
+	}
+}

@@ -445,18 +445,29 @@ func (x *explanation) isOnHold(ctx context.Context, j rules.Job, r row) (is bool
 }
 
 // nameHolds finds which holds keep the row: those for which keeps is true, given the task compiled as if there were no
-// other hold.
+// other hold. If all of them together do not, the row is kept only because the keys to it are not followed to their end.
 func (x *explanation) nameHolds(
 	s *StepExplanation, p *rules.Plan, keeps func(alone *rules.Plan, env rules.Env) (bool, error),
 ) error {
-	for _, h := range x.Holds {
-		env := x.simulation.Database().EnvFor(p.Task.Name)
-		env.Holds = h.Holds
+	env := x.simulation.Database().EnvFor(p.Task.Name)
+	env.HoldsWithinReach = true
+	keep := func(holds rules.Holds) (bool, error) {
+		env.Holds = holds
 		alone, err := rules.Compile(p.Task, env)
 		if err != nil {
+			return false, err
+		}
+		return keeps(alone, env)
+	}
+	isTooDeep := func(m message.Message) bool { return m.Code == message.HoldTooDeep.Code }
+	if i := slices.IndexFunc(p.Notes, isTooDeep); i >= 0 {
+		if kept, err := keep(env.Holds); err != nil || !kept {
+			s.tooDeep = p.Notes[i].Text
 			return err
 		}
-		kept, err := keeps(alone, env)
+	}
+	for _, h := range x.Holds {
+		kept, err := keep(h.Holds)
 		if err != nil {
 			return err
 		}
@@ -573,6 +584,8 @@ func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time)
 		s.Verdict = Deleted
 	case x.row.zero:
 		s.Why = "it is the zero record"
+	case s.tooDeep != "":
+		s.Why = s.tooDeep
 	case s.OnHold:
 		s.Why = "it, or a row that belongs to it, is on hold"
 		for i, h := range s.OnHoldBy {

@@ -58,6 +58,8 @@ type StepExplanation struct {
 	OnHold     bool
 	// OnHoldBy are the holds in Explainer.Holds that retain the row.
 	OnHoldBy []rules.Hold
+	// tooDeep says why the row is retained while there are holds if none of them is known to keep it.
+	tooDeep string
 	// Verdict is what the step does, and Why the reason. Since is when the step begins to match, for DeletedLater; nil
 	// otherwise.
 	Verdict Verdict

@@ -30,6 +30,8 @@ type Env struct {
 	// Pipeline has all tasks. Their steps define which rows belong to a delivery, list or workflow on hold.
 	Holds    Holds
 	Pipeline []Task
+	// HoldsWithinReach leaves rows out that count as on hold only because the keys to them are not followed to their end.
+	HoldsWithinReach bool
 	// Predecessors are, in a dry run, the tasks up to and including the compiled one. Tables are read as they would have
 	// left them.
 	Predecessors []Task
