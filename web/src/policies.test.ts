@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import { load } from './i18n'
+import type { Policy } from './api'
 import { conditionsOf, draftOf, moveTo, othersOf, parseDraft, ruleOf, tableOf } from './policies'
 
 test('each condition of a policy is shown', () => {
@@ -42,7 +43,25 @@ const policy = {
 test('a rule has what can be edited', () => {
   const rule = { table: 't', olderThan: { column: 'c', days: 1 }, keepNewest: { count: 3 } }
   expect(parseDraft(draftOf(ruleOf(policy)))).toEqual(rule)
-  expect(() => parseDraft('{')).toThrow(SyntaxError)
+  expect(() => parseDraft('{')).toThrow()
+})
+
+test('a rule is written as in a file of policies', () => {
+  const sent: Policy = {
+    table: 't',
+    filters: [{ column: 'c', op: 'FILTER_OP_IN', values: ['1', '2026-01-01'] }],
+    assign: [{ column: 'd', value: '0' }, { column: 'e' }],
+    partitions: 'PARTITIONS_DETACH',
+    undo: '259200s',
+  }
+  expect(parseDraft(draftOf(sent))).toEqual(sent)
+  const rule =
+    'table: t\n  filters: [{column: c, op: IN, values: [1, 2026-01-01]}]\n  assign: [{column: d, value: 0}, {column: e}]\n' +
+    '  partitions: DETACH\n  undo: 3d\n'
+  expect(parseDraft('policies:\n- ' + rule)).toEqual(sent)
+  expect(parseDraft(rule.replaceAll('\n  ', '\n'))).toEqual(sent)
+  expect(() => parseDraft('')).toThrow()
+  for (const none of ['5', '- {table: t}\n- {table: u}']) expect(() => parseDraft(none)).toThrow('not one policy')
 })
 
 test('a form shows the parts of a rule that it has no fields for', () => {

@@ -1,4 +1,5 @@
 // What policies say, in words, and what their form makes of them.
+import { CORE_SCHEMA, dump, load } from 'js-yaml'
 import type { DatabaseTable, Policy } from './api'
 import { t } from './i18n'
 
@@ -83,8 +84,44 @@ const inForm = ['table', 'description', 'enabled', 'limit', 'olderThan', 'undo']
 export const othersOf = (p: Policy): Policy =>
   Object.fromEntries(Object.entries(ruleOf(p)).filter(([key]) => !inForm.includes(key)))
 
-/** Returns a rule as JSON. */
-export const draftOf = (rule: Policy) => JSON.stringify(rule, null, 2)
+/** Returns a rule as YAML, with the words of a file of policies. */
+export const draftOf = ({ filters, partitions, ...rule }: Policy) =>
+  dump(
+    {
+      ...rule,
+      ...(filters && { filters: filters.map(f => ({ ...f, op: f.op?.replace('FILTER_OP_', '') })) }),
+      ...(partitions && { partitions: partitions.replace('PARTITIONS_', '') }),
+    },
+    { lineWidth: -1 },
+  )
 
-/** Returns the rule of a draft. Throws a SyntaxError for text that is not JSON. */
-export const parseDraft = (draft: string) => JSON.parse(draft) as Policy
+const seconds = { s: 1, m: 60, h: 3600, d: 86400 }
+
+/** Returns the rule of a draft: of one policy, as in a file, also if it is the only one in a list. Throws for others. */
+export function parseDraft(draft: string): Policy {
+  const read = load(draft, { schema: CORE_SCHEMA })
+  const listed = (read as { policies?: unknown } | null)?.policies ?? read
+  const rule = Array.isArray(listed) && listed.length === 1 ? listed[0] : listed
+  if (typeof rule !== 'object' || rule === null || Array.isArray(rule)) throw new Error(t('policies.one'))
+  const { filters, assign, partitions, undo } = rule
+  const prefixed = (prefix: string, word: unknown) => prefix + String(word).replace(prefix, '')
+  const [, n, unit] = /^(\d+)([mhd])$/.exec(undo) ?? []
+  return {
+    ...rule,
+    ...(Array.isArray(filters) && {
+      filters: filters.map(f => ({
+        ...f,
+        op: prefixed('FILTER_OP_', f?.op),
+        ...(Array.isArray(f?.values) && { values: f.values.map(String) }),
+      })),
+    }),
+    ...(Array.isArray(assign) && {
+      assign: assign.map(a => ({
+        ...a,
+        ...(a?.value !== undefined && a.value !== null && { value: String(a.value) }),
+      })),
+    }),
+    ...(partitions && { partitions: prefixed('PARTITIONS_', partitions) }),
+    ...(unit && { undo: `${Number(n) * seconds[unit as 'm']}s` }),
+  }
+}

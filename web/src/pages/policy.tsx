@@ -1,4 +1,4 @@
-// The form of a policy, new or stored, which is also shown as JSON.
+// The form of a policy, new or stored, which is also shown as YAML.
 import { useState } from 'preact/hooks'
 import { call, query, violationAt, withoutFields, type DatabaseTable, type Policy } from '../api'
 import { Field, isStale, Page, Said, SaveProblem, Show, useAction, useInvalid, useLoad } from '../components'
@@ -75,7 +75,7 @@ type Props = {
 
 function Form({ policy, tables, names, context, reload }: Props) {
   const [draft, setDraft] = useState(policy)
-  const [json, setJSON] = useState<string>()
+  const [yaml, setYAML] = useState<string>()
   const [answer, setAnswer] = useState<{ policy: Policy; stored: boolean }>()
   const { busy, problem, act } = useAction()
   const form = useInvalid(problem)
@@ -87,7 +87,7 @@ function Form({ policy, tables, names, context, reload }: Props) {
   const send = (validateOnly: boolean) =>
     act(async () => {
       setAnswer(undefined)
-      const rule = json === undefined ? ruleOf(draft) : parseDraft(json)
+      const rule = yaml === undefined ? ruleOf(draft) : parseDraft(yaml)
       const { policy } = await call<{ policy: Policy }>(
         'PUT',
         query(pathOf(draft), { validateOnly: validateOnly || undefined }),
@@ -96,10 +96,10 @@ function Form({ policy, tables, names, context, reload }: Props) {
       setAnswer({ policy, stored: !validateOnly })
       if (validateOnly) return
       setDraft(policy)
-      if (json !== undefined) setJSON(draftOf(ruleOf(policy)))
+      if (yaml !== undefined) setYAML(draftOf(ruleOf(policy)))
       history.replaceState(null, '', `#/policies/${policy.name}`) // the form stays, with the answer
     })
-  const shown = ['name', ...(json === undefined ? fields : [])]
+  const shown = ['name', ...(yaml === undefined ? fields : [])]
   return (
     <form
       ref={form}
@@ -111,18 +111,18 @@ function Form({ policy, tables, names, context, reload }: Props) {
       <label class="check">
         <input
           type="checkbox"
-          checked={json !== undefined}
+          checked={yaml !== undefined}
           onChange={e => {
-            const asJSON = e.currentTarget.checked
+            const asYAML = e.currentTarget.checked
             act(async () => {
-              if (json !== undefined) setDraft({ ...parseDraft(json), name: draft.name, etag: draft.etag })
-              setJSON(asJSON ? draftOf(ruleOf(draft)) : undefined)
+              if (yaml !== undefined) setDraft({ ...parseDraft(yaml), name: draft.name, etag: draft.etag })
+              setYAML(asYAML ? draftOf(ruleOf(draft)) : undefined)
             })
           }}
         />
-        {t('policies.json')}
+        {t('policies.yaml')}
       </label>
-      {json === undefined && (
+      {yaml === undefined && (
         <Fields draft={draft} tables={tables} usual={secondsOf(context.server.undo)} problem={problem} edit={edit} />
       )}
       <Field
@@ -140,15 +140,15 @@ function Form({ policy, tables, names, context, reload }: Props) {
           onInput={e => edit({ ...draft, name: e.currentTarget.value })}
         />
       </Field>
-      {json !== undefined && (
+      {yaml !== undefined && (
         <Field label={t('policies.rule')} help={t('policies.rule.help')}>
           <textarea
             class="code"
             rows={14}
             spellcheck={false}
-            value={json}
+            value={yaml}
             onInput={e => {
-              setJSON(e.currentTarget.value)
+              setYAML(e.currentTarget.value)
               setAnswer(undefined)
             }}
           />
