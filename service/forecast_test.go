@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
@@ -67,6 +70,42 @@ func TestForecast(t *testing.T) {
 	if got.code != 200 || strings.Contains(got.body, `"dueNow":"100"`) {
 		t.Errorf("after the run: %d %s", got.code, got.body)
 	}
+}
+
+// While no run is scheduled, a task with rows to delete is not in balance, even after a run by hand. A change of the
+// schedule or of a policy is in the next forecast. A task that a scheduled run will refuse because of undo is not in
+// balance, although it could run before.
+func TestForecastFollowsScheduleAndPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE SCHEMA f; CREATE TABLE f.event (id bigint PRIMARY KEY, at timestamptz NOT NULL);
+		CREATE TABLE f.reader (event bigint REFERENCES f.event ON DELETE SET NULL);
+		INSERT INTO f.event VALUES (1, '2000-01-01')`)
+	p := &cleanupv1.Policy{Name: "events", Table: "f.event", Enabled: true, OlderThan: olderThan("at", 30)}
+	setPolicy(t, s, p)
+	approve(t, s, "policy/events")
+	s.db.Do("INSERT INTO f.event VALUES (2, '2000-01-01')")
+	check := func(what string, trend cleanupv1.Trend, bound cleanupv1.ForecastBound) {
+		t.Helper()
+		f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := forecastOf(t, f, "policy/events"); got.GetTrend() != trend || got.GetBound() != bound {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	check("after a run by hand", cleanupv1.Trend_TREND_UNSPECIFIED,
+		cleanupv1.ForecastBound_FORECAST_BOUND_NOT_SCHEDULED)
+	if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+		Schedule: &cleanupv1.Schedule{Cron: "0 3 * * *", Enabled: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check("scheduled", cleanupv1.Trend_TREND_IN_BALANCE, cleanupv1.ForecastBound_FORECAST_BOUND_UNSPECIFIED)
+	p.Undo = durationpb.New(time.Hour)
+	setPolicy(t, s, p)
+	check("with undo", cleanupv1.Trend_TREND_FALLING_BEHIND, cleanupv1.ForecastBound_FORECAST_BOUND_FAILING)
 }
 
 // Tasks that guards will refuse in the next scheduled run are not in balance: all tasks before the first run by hand,

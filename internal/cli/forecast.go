@@ -40,6 +40,9 @@ func NewForecast() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
+			if output == format.Table {
+				fmt.Fprintln(out, "As of "+format.Time(resp.GetForecastTime()))
+			}
 			table := forecastTable(resp.GetTasks())
 			if err := output.Print(out, resp, table); err != nil || output != format.Table {
 				return err

@@ -148,7 +148,9 @@ func New(c Config) *Manager {
 		waits:    map[uuid.UUID]string{},
 	}
 	m.Log = eventlog.New(m.calls, m.pool, m.wakeWorker, m.log)
-	m.Forecaster = &capacity.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.readConfig, Schedule: m.Schedule}
+	m.Forecaster = &capacity.Forecaster{
+		Pool: m.calls, Owner: m.owner, Config: m.readConfig, Schedule: m.Schedule, Undo: m.config.Undo,
+	}
 	m.sampler = &capacity.Sampler{Pool: m.pool, Owner: m.owner, Log: m.log}
 	m.notifier = newNotifier(m)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)

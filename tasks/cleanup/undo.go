@@ -312,6 +312,28 @@ func (r *Run) checkUndo(ctx context.Context) error {
 	return err
 }
 
+// CheckUndo fails with a failure.Refusal if the task has undo and a run would refuse it because of that, however many
+// rows it deletes.
+func (a *Attempt) CheckUndo(ctx context.Context) error {
+	if a.keeps() == 0 {
+		return nil
+	}
+	err := trash.Prepare(ctx, a.Database().Primary, true)
+	if err == nil {
+		_, err = a.undoable(ctx)
+	}
+	return err
+}
+
+// undoable returns what the trash does not keep. It fails if a run would refuse the task because of that.
+func (a *Attempt) undoable(ctx context.Context) ([]notUndone, error) {
+	list, err := a.notKept()
+	if err == nil {
+		err = a.checkTables(ctx, rules.ChosenParents{})
+	}
+	return list, err
+}
+
 // previewUndo adds to the tables of a preview why something could not be undone, and to the outcome why a run would
 // refuse the task.
 func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) error {
@@ -320,10 +342,7 @@ func (x *counting) previewUndo(ctx context.Context, a *Attempt, o *Outcome) erro
 	if a.keeps() == 0 || o.State != Succeeded {
 		return nil
 	}
-	list, err := a.notKept()
-	if err == nil {
-		err = a.checkTables(ctx, rules.ChosenParents{})
-	}
+	list, err := a.undoable(ctx)
 	if err == nil && divided != nil {
 		err = partitionsStay(a.Task, divided.Name)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -130,6 +131,21 @@ func (f *Forecaster) Task(ctx context.Context, t rules.Task) (Due, error) {
 		}
 	}
 	return d, nil
+}
+
+// IsRefused reports whether a run would refuse the task because of undo.
+func (f *Forecaster) IsRefused(ctx context.Context, t rules.Task) (bool, error) {
+	r := f.times[0]
+	compiled, err := rules.Compile(t, r.Database.EnvFor(t.Name))
+	if err != nil {
+		return false, err
+	}
+	err = r.NewAttempt(compiled).CheckUndo(r.Database.InZone(ctx))
+	refused := (*failure.Refusal)(nil)
+	if errors.As(err, &refused) {
+		return true, nil
+	}
+	return false, ifLost(ctx, err)
 }
 
 // questions returns a question for each relation of a task. why is what keeps a run from doing the task at all, and

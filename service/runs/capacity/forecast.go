@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/insight"
 )
 
-// maxForecastAge is how long a forecast is used before the next one is made, unless a run has ended since.
+// maxForecastAge is how long a forecast is used before the next one is made, unless what it was made from has changed.
 const maxForecastAge = time.Minute
 
 type Task struct {
@@ -50,26 +51,35 @@ type Forecaster struct {
 	// Config returns the configuration of a run with all tasks as they are now.
 	Config   func(ctx context.Context, db campaign.Querier) (cleanup.Config, error)
 	Schedule func(ctx context.Context) (*schedule.Schedule, error)
+	// Undo is how long the trash keeps rows unless the policy or the schedule says.
+	Undo time.Duration
 
 	mu   sync.Mutex
 	made time.Time
+	from string // what basis was
 	last *Forecast
 }
 
-// Forecast returns a forecast that is at most a minute old, and made after the last run ended.
+// basis is SQL that changes when a run ends, and with policies, the schedule, guards and holds.
+const basis = `SELECT md5(concat_ws('|', (SELECT max(end_time) FROM cleanupd.run),
+  (SELECT string_agg(p::text, '|' ORDER BY p.name) FROM cleanupd.policy p), (SELECT s::text FROM cleanupd.schedule s),
+  (SELECT g::text FROM cleanupd.guards g), (SELECT string_agg(h::text, '|' ORDER BY h.number) FROM cleanupd.hold h)))`
+
+// Forecast returns a forecast that is at most a minute old, and made after the last run ended, and after the last change
+// of policies, schedule, guards and holds.
 func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.last != nil && time.Since(f.made) < maxForecastAge {
-		var ended bool
-		if err := f.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE end_time > $1)", f.last.Time).
-			Scan(&ended); err != nil || !ended {
-			return f.last, err
-		}
+	var from string
+	if err := f.Pool.QueryRow(ctx, basis).Scan(&from); err != nil {
+		return nil, err
+	}
+	if f.last != nil && time.Since(f.made) < maxForecastAge && f.from == from {
+		return f.last, nil
 	}
 	made, err := f.forecast(ctx)
 	if err == nil {
-		f.last, f.made = made, time.Now()
+		f.last, f.made, f.from = made, time.Now(), from
 	}
 	return made, err
 }
@@ -121,10 +131,14 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		if t.Disabled {
 			due.NextRun = 0
 		}
-		members = append(members, member{
-			due: due, nights: nights[t.Name], disabled: t.Disabled,
-			refused: refusesAll || guarded && isPolicy && basis != t.Basis,
-		})
+		refused := refusesAll || guarded && isPolicy && basis != t.Basis
+		if scheduled && !refused && due.NextRun > 0 {
+			t.Undo = cmp.Or(t.Undo, plan.Undo, &f.Undo)
+			if refused, err = tasks.IsRefused(ctx, t); err != nil {
+				return nil, err
+			}
+		}
+		members = append(members, member{due: due, nights: nights[t.Name], disabled: t.Disabled, refused: refused})
 	}
 	for i, o := range judge(made.Time, members, plan.MaxDuration, scheduled) {
 		t := Task{Due: members[i].due, Outlook: o}
@@ -276,7 +290,7 @@ const (
 	Locks       Bound = "LOCKS"        // tables or rows remained locked
 	Failing     Bound = "FAILING"      // the task failed, or was refused
 	NotReached  Bound = "NOT_REACHED"  // the run ended before the task, because another one failed
-	// NotScheduled means that the task is disabled, or that no run is scheduled and none has started lately.
+	// NotScheduled means that the task is disabled, or that no run is scheduled.
 	NotScheduled Bound = "NOT_SCHEDULED"
 )
 
@@ -308,11 +322,11 @@ type member struct {
 	due      insight.Due
 	nights   []Night
 	disabled bool
-	refused  bool // guards refuse the task in the next scheduled run
+	refused  bool // the next scheduled run refuses the task, by a guard or because of undo
 }
 
 // judge returns the outlook of each task of a pipeline that runs daily. budget is how long a run may take; 0 means no
-// limit. Without a schedule, more runs are expected only if one started lately.
+// limit. Without a schedule, no runs are expected, whoever started some: they may never come again.
 func judge(now time.Time, pipeline []member, budget time.Duration, scheduled bool) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))
@@ -320,11 +334,8 @@ func judge(now time.Time, pipeline []member, budget time.Duration, scheduled boo
 		rates[i] = medianRate(m.nights)
 	}
 	backlogs := simulate(pipeline, rates, budget)
-	runs := scheduled || slices.ContainsFunc(pipeline, func(m member) bool {
-		return len(m.nights) > 0 && now.Sub(m.nights[0].Start) < lately
-	})
 	for i, m := range pipeline {
-		outlooks[i] = m.outlook(now, rates[i], backlogs[i], runs)
+		outlooks[i] = m.outlook(now, rates[i], backlogs[i], scheduled)
 	}
 	return outlooks
 }
@@ -381,12 +392,8 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][insig
 	return left
 }
 
-// lately is how long after the start of an unscheduled run more of them are expected: a cron job may start them.
-const lately = 48 * time.Hour
-
-// outlook assesses a task by its past nights, and by the rows that the simulation leaves after the next ones. runs says
-// whether runs are expected.
-func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, runs bool) Outlook {
+// outlook assesses a task by its past nights, and by the rows that the simulation leaves after the next ones.
+func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]float64, scheduled bool) Outlook {
 	o := Outlook{Rate: rate}
 	if !m.due.Known {
 		return o
@@ -402,7 +409,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
 		return o
 	}
-	if (m.disabled || !runs) && m.hasWork() {
+	if (m.disabled || !scheduled) && m.hasWork() {
 		o.Bound = NotScheduled
 		return o
 	}

@@ -151,17 +151,7 @@ func TestFailingTasks(t *testing.T) {
 	}
 }
 
-// A task that has not run yet does not mean that nobody starts runs, if other tasks have run.
-func TestARunThatIsStartedByHand(t *testing.T) {
-	t.Parallel()
-	work := insight.Due{Known: true, Now: 1}
-	ran := []Night{{Start: now.AddDate(0, 0, -1)}}
-	if o := judge(now, []member{{due: work, nights: ran}, {due: work}}, 0, false); o[1].Trend != InBalance {
-		t.Errorf("%+v", o)
-	}
-}
-
-// If nobody starts runs, only tasks without work are in balance.
+// If no run is scheduled, only tasks without work are in balance, even after a run by hand.
 func TestNothingIsScheduled(t *testing.T) {
 	t.Parallel()
 	known := insight.Due{Known: true}
@@ -175,7 +165,7 @@ func TestNothingIsScheduled(t *testing.T) {
 	}{
 		"never run":        {member{due: work}, false, Unknown, NotScheduled},
 		"run last week":    {member{due: work, nights: run(7)}, false, Unknown, NotScheduled},
-		"run by hand":      {member{due: work, nights: run(1)}, false, InBalance, ""},
+		"run by hand":      {member{due: work, nights: run(1)}, false, Unknown, NotScheduled},
 		"scheduled":        {member{due: work}, true, InBalance, ""},
 		"refused":          {member{due: insight.Due{Known: true, Now: 1}, refused: true}, true, FallingBehind, Failing},
 		"refused later":    {member{due: work, refused: true}, true, FallingBehind, Failing},
