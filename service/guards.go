@@ -124,6 +124,7 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 			Table:      t.Table,
 			Number:     t.Number,
 			Limit:      t.Limit,
+			AtLeast:    t.AtLeast,
 			RecentRows: t.Recent,
 			TotalRows:  t.Total,
 		})

@@ -118,7 +118,7 @@ func TestGuards(t *testing.T) {
 	if !strings.Contains(
 		body,
 		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10",`+
-			`"recentRows":"0","totalRows":"20"}]`,
+			`"recentRows":"0","totalRows":"20","atLeast":false}]`,
 	) {
 		t.Errorf("the preview: %s", body)
 	}

@@ -258,10 +258,10 @@ var guardMeanings = map[string]string{
 	"first":               "first: scheduled runs, until a run by hand has succeeded",
 }
 
-// trippedNumber adds "or more" if the run stopped counting, which it does at one more than the limit.
+// trippedNumber adds "or more" if the run stopped counting.
 func trippedNumber(g *cleanupv1.TrippedGuard) string {
 	number := humanize.Comma(g.GetNumber())
-	if g.GetNumber() == g.GetLimit()+1 {
+	if g.GetAtLeast() {
 		number += " or more"
 	}
 	return number

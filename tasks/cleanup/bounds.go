@@ -98,13 +98,13 @@ func (b *bounds) Reserve(d purge.Delta) (release func(), err error) {
 		}
 		trip, ok := b.guards[of.table]
 		if ok && trip.Number+n > trip.Limit {
-			trip.Number = trip.Limit + 1
+			trip.Number, trip.AtLeast = max(trip.Limit, trip.Number)+1, true
 			return nil, guard.Refuse([]guard.Trip{trip})
 		}
 	}
 	for _, trip := range b.guards { // a rule that has never run must not drop even an empty partition
 		if trip.Guard == guard.Policy && d.Partitions > 0 {
-			trip.Number = 1
+			trip.Number, trip.AtLeast = 1, true
 			return nil, guard.Refuse([]guard.Trip{trip})
 		}
 	}

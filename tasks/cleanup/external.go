@@ -81,15 +81,15 @@ func (x *counting) DoExternal(ctx context.Context, a *Attempt, o external.Task) 
 // judgeItems checks how many items an external task would delete. before is how many of them earlier tasks of a dry run
 // would delete.
 func judgeItems(
-	ctx context.Context, a *Attempt, o external.Task, run string, before int64, showRefused bool,
+	ctx context.Context, a *Attempt, o external.Task, run string, before int64, dryRun bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
-		Table:       a.Candidates.Table,
-		Total:       a.Candidates.Total,
-		Number:      int64(len(a.Candidates.Items)),
-		Before:      before,
-		Options:     a.Options(),
-		ShowRefused: showRefused,
+		Table:   a.Candidates.Table,
+		Total:   a.Candidates.Total,
+		Number:  int64(len(a.Candidates.Items)),
+		Before:  before,
+		Options: a.Options(),
+		DryRun:  dryRun,
 	}
 	if a.History.MaxSharePercent > 0 {
 		var err error

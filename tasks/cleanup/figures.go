@@ -47,7 +47,7 @@ func (t *JudgedTask) Judge(ctx context.Context, bound func(guard.Trip)) (trips [
 			}),
 			CutoffMoved: len(former) > 0,
 			Options:     options,
-			ShowRefused: t.Found != nil,
+			DryRun:      t.Found != nil,
 			Unproven:    t.Attempt.Unproven(),
 		}
 		if t.Before != nil {

@@ -431,10 +431,10 @@ func (t *countedTask) trips(ctx context.Context, found map[string]int64, dropped
 		return trips, err
 	}
 	more, err := t.History.JudgeDrops(ctx, guard.Drops{
-		Mask:        mask,
-		Tables:      int64(len(dropped)),
-		Options:     t.Options(),
-		ShowRefused: true,
+		Mask:    mask,
+		Tables:  int64(len(dropped)),
+		Options: t.Options(),
+		DryRun:  true,
 		Sizes: func(ctx context.Context) (tables, database int64, err error) {
 			return workTableSizes(ctx, t.Binder.Pool, dropped)
 		},

@@ -63,7 +63,7 @@ func TestJudgeRows(t *testing.T) {
 		},
 		"more than half of the rows": {
 			figures: figures{estimate: 600, total: 1_000, count: 501},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, AtLeast: true, Total: 1_000}},
 			counts:  1,
 		},
 		"more than half of few rows": {
@@ -74,7 +74,7 @@ func TestJudgeRows(t *testing.T) {
 		"more than half of few rows, because parents are missing": {
 			change:  func(h *guard.History, r *guard.Rows) { h.MinRows, r.Orphans = 100_000, true },
 			figures: figures{estimate: 600, total: 1_000, count: 501},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, AtLeast: true, Total: 1_000}},
 			counts:  1,
 		},
 		"half of the rows": {
@@ -84,7 +84,7 @@ func TestJudgeRows(t *testing.T) {
 		},
 		"an unknown number": {
 			figures: figures{estimate: math.Inf(1), total: 1_000, count: 501},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, AtLeast: true, Total: 1_000}},
 			counts:  1,
 		},
 		"with the rows of other runs": {
@@ -93,9 +93,25 @@ func TestJudgeRows(t *testing.T) {
 			},
 			figures: figures{estimate: 310, total: 600, count: 301},
 			trips: []guard.Trip{
-				{Guard: guard.Share, Table: table, Number: 701, Limit: 500, Recent: 400, Total: 1_000},
+				{Guard: guard.Share, Table: table, Number: 701, Limit: 500, AtLeast: true, Recent: 400, Total: 1_000},
 			},
 			counts: 1,
+		},
+		"the first row after other runs deleted more than the limit": {
+			change: func(h *guard.History, _ *guard.Rows) {
+				h.Deletions[table] = guard.Deletions{Recent: 600, RecentDeleted: 600}
+			},
+			figures: figures{estimate: 20, total: 400, count: 1},
+			trips: []guard.Trip{
+				{Guard: guard.Share, Table: table, Number: 601, Limit: 500, AtLeast: true, Recent: 600, Total: 1_000},
+			},
+			counts: 1,
+		},
+		"a dry run counts to the end": {
+			change:  func(_ *guard.History, r *guard.Rows) { r.DryRun = true },
+			figures: figures{estimate: 501, total: 1_000, count: 501},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
+			counts:  1,
 		},
 		"accepted": {
 			change: func(h *guard.History, _ *guard.Rows) {
@@ -114,17 +130,17 @@ func TestJudgeRows(t *testing.T) {
 				h.Deletions[table], r.Empties = guard.Deletions{Typical: 5}, true
 			},
 			figures: figures{estimate: 600, withoutDelays: 51},
-			trips:   []guard.Trip{{Guard: guard.Growth, Table: table, Number: 51, Limit: 50}},
+			trips:   []guard.Trip{{Guard: guard.Growth, Table: table, Number: 51, Limit: 50, AtLeast: true}},
 		},
 		"a cutoff that moved too fast": {
 			change:  func(_ *guard.History, r *guard.Rows) { r.CutoffMoved, r.Empties = true, true },
 			figures: figures{estimate: 600, sinceCutoff: 10},
-			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 10, Limit: 9}},
+			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 10, Limit: 9, AtLeast: true}},
 		},
 		"a rule that has never run": {
 			change:  func(_ *guard.History, r *guard.Rows) { r.Unproven = true },
 			figures: figures{estimate: 4, total: 1_000, count: 4},
-			trips:   []guard.Trip{{Guard: guard.Policy, Table: table, Number: 4}},
+			trips:   []guard.Trip{{Guard: guard.Policy, Table: table, Number: 4, AtLeast: true}},
 			bound:   true,
 			counts:  1,
 		},
@@ -137,7 +153,7 @@ func TestJudgeRows(t *testing.T) {
 		"a guard that has refused in a dry run": {
 			change: func(h *guard.History, r *guard.Rows) {
 				h.Refused = []guard.Refusal{{Trip: guard.Trip{Guard: guard.Cutoff, Table: table}}}
-				r.ShowRefused, r.Empties = true, true
+				r.DryRun, r.Empties = true, true
 			},
 			figures: figures{sinceCutoff: 0},
 			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 0, Limit: 9}},
@@ -171,7 +187,7 @@ func TestTripString(t *testing.T) {
 	const table = "public.t"
 	for want, trip := range map[string]guard.Trip{
 		"share of public.t: more than 1,667,331 rows would be deleted within a day, of about 2,000,000 in the table": {
-			Guard: guard.Share, Table: table, Number: 1_667_332, Limit: 1_667_331, Total: 2_000_000,
+			Guard: guard.Share, Table: table, Number: 1_667_332, Limit: 1_667_331, AtLeast: true, Total: 2_000_000,
 		},
 		"share of public.t: 468,012 rows would be deleted within a day, 343,201 of them by earlier tasks and runs, of " +
 			"about 900,000 in the table; the limit is 450,000": {
@@ -179,12 +195,18 @@ func TestTripString(t *testing.T) {
 		},
 		"share of public.t: more than 343,201 rows would be deleted within a day, 343,201 of them by earlier tasks and " +
 			"runs, of about 500,000 in the table; the limit is 250,000": {
-			Guard: guard.Share, Table: table, Number: 343_202, Limit: 250_000, Recent: 343_201, Total: 500_000,
+			Guard: guard.Share, Table: table, Number: 343_202, Limit: 250_000, AtLeast: true, Recent: 343_201, Total: 500_000,
+		},
+		"share of public.t: more than 105,106 rows would be deleted within a day; the limit is 99,999": {
+			Guard: guard.Share, Table: table, Number: 105_107, Limit: 99_999, AtLeast: true,
+		},
+		"share of public.t: 100,000 rows would be deleted within a day; the limit is 99,999": {
+			Guard: guard.Share, Table: table, Number: 100_000, Limit: 99_999,
 		},
 		"cutoff of public.t: 93,608 rows would be deleted because a cutoff moved by more than the time that passed; " +
 			"the limit is 999": {Guard: guard.Cutoff, Table: table, Number: 93_608, Limit: 999},
 		"growth of public.t: more than 10 rows would be deleted by a rule without a delay, many times more than in " +
-			"earlier runs": {Guard: guard.Growth, Table: table, Number: 11, Limit: 10},
+			"earlier runs": {Guard: guard.Growth, Table: table, Number: 11, Limit: 10, AtLeast: true},
 		"tables of wkf%: 7,000 tables would be dropped; the limit is 5,000": {
 			Guard: guard.Tables, Table: "wkf%", Number: 7_000, Limit: 5_000,
 		},

@@ -7,16 +7,16 @@ import (
 )
 
 type Drops struct {
-	Mask        string
-	Tables      int64
-	Options     map[string]string
-	ShowRefused bool
+	Mask    string
+	Tables  int64
+	Options map[string]string
+	DryRun  bool
 	// Sizes returns the sizes of the tables and of the database, in bytes.
 	Sizes func(ctx context.Context) (tables, database int64, err error)
 }
 
 func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err error) {
-	shown := func(name Name) bool { return d.ShowRefused && h.IsRefused(name, d.Mask, d.Options) }
+	shown := func(name Name) bool { return d.DryRun && h.IsRefused(name, d.Mask, d.Options) }
 	n := Trip{Guard: Tables, Table: d.Mask, Number: d.Tables, Limit: h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
 	if h.MaxTables > 0 && (n.Number > n.Limit || shown(Tables)) {
 		trips = append(trips, n)
@@ -46,13 +46,13 @@ type Items struct {
 	SinceCutoff int64
 	CutoffMoved bool
 	Options     map[string]string
-	ShowRefused bool
+	DryRun      bool
 }
 
 func (h *History) JudgeItems(i Items) (trips []Trip) {
 	judge := func(t Trip, limit float64) {
 		t.Table, t.Limit = i.Table, h.limit(t.Guard, i.Table, limit, max(h.MinProcessInstances-1, 0))
-		if t.Number > t.Limit || (i.ShowRefused && h.IsRefused(t.Guard, i.Table, i.Options)) {
+		if t.Number > t.Limit || (i.DryRun && h.IsRefused(t.Guard, i.Table, i.Options)) {
 			trips = append(trips, t)
 		}
 	}

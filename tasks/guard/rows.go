@@ -21,10 +21,10 @@ type Rows struct {
 	Before int64
 	// CutoffMoved is set if a cutoff of the task has moved by more than the time that passed.
 	CutoffMoved bool
-	// Options are the task's current options. ShowRefused is set in a dry run, which shows guards that have refused
+	// Options are the task's current options. DryRun is set in a dry run, which shows guards that have refused
 	// the task even if their numbers are small.
-	Options     map[string]string
-	ShowRefused bool
+	Options map[string]string
+	DryRun  bool
 	// Unproven is set if a policy's rule has not run yet and the run follows no saved plan.
 	Unproven bool
 }
@@ -82,7 +82,7 @@ func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	return &Trip{Guard: Policy, Table: r.Table, Number: n}, nil
+	return &Trip{Guard: Policy, Table: r.Table, Number: n, AtLeast: !r.DryRun}, nil
 }
 
 // judgeShare checks the share of a table's rows that would be deleted. All tasks and runs within SharePeriod count
@@ -117,13 +117,14 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 		}
 		t.Limit, t.Total = limit(former.RecentDeleted), int64(total)+former.RecentDeleted
 	}
-	n, err := f.Count(ctx, max(t.Limit-recent, 0))
+	enough := max(t.Limit-recent, 0)
+	n, err := f.Count(ctx, enough)
 	if err != nil {
 		return nil, err
 	}
 	counted := t
-	counted.Number += n
-	if (n > 0 && counted.Number > t.Limit) || (r.ShowRefused && refused) {
+	counted.Number, counted.AtLeast = recent+n, n > enough && !r.DryRun
+	if (n > 0 && counted.Number > t.Limit) || (r.DryRun && refused) {
 		return &counted, nil
 	}
 	j.Bound = &t
@@ -163,7 +164,8 @@ func (h *History) judgeCount(
 	if t.Number, err = count(ctx, t.Limit); err != nil {
 		return nil, err
 	}
-	if t.Number > t.Limit || (r.ShowRefused && refused) {
+	t.AtLeast = t.Number > t.Limit && !r.DryRun
+	if t.Number > t.Limit || (r.DryRun && refused) {
 		return &t, nil
 	}
 	return nil, nil

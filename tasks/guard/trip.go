@@ -13,10 +13,11 @@ type Trip struct {
 	Guard Name `json:"Guard"`
 	// Table is the quoted name of a table with its schema, or the pattern of the names of work tables.
 	Table string `json:"Table"`
-	// Number is how many rows, tables or bytes would be deleted, and Limit is how many may be. A run stops counting at
-	// one more than the limit.
-	Number int64 `json:"Number"`
-	Limit  int64 `json:"Limit"`
+	// Number is how many rows, tables or bytes would be deleted, and Limit is how many may be. AtLeast is set if there may
+	// be more, since a run stops counting when it knows that there are too many.
+	Number  int64 `json:"Number"`
+	Limit   int64 `json:"Limit"`
+	AtLeast bool  `json:"AtLeast,omitempty"`
 	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted. Total is about how many rows
 	// the table had before them. Both are 0 for guards other than Share, and for a guard that has refused before.
 	Recent int64 `json:"Recent,omitempty" db:"-"`
@@ -44,11 +45,11 @@ func (t Trip) String() string {
 		total = fmt.Sprintf(", of about %s in the table", humanize.Comma(t.Total))
 	}
 	number := humanize.Comma(t.Number)
-	if t.Number == max(t.Limit, t.Recent)+1 { // counting stopped there
+	if t.AtLeast {
 		number = "more than " + humanize.Comma(t.Number-1)
 	}
 	limit := ""
-	if t.Number != t.Limit+1 {
+	if !t.AtLeast || t.Number != t.Limit+1 {
 		limit = "; the limit is " + humanize.Comma(t.Limit)
 	}
 	return fmt.Sprintf("%s of %s: %s %s%s%s", t.Guard, t.Table, number, what, total, limit)

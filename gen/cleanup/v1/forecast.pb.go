@@ -96,7 +96,7 @@ const (
 	ForecastBound_FORECAST_BOUND_FAILING ForecastBound = 4
 	// Runs do not reach the task, because another one fails: `failing_task`.
 	ForecastBound_FORECAST_BOUND_NOT_REACHED ForecastBound = 5
-	// The task is a disabled policy, or no run is scheduled and none has ended in the last two days. Whether runs keep up
+	// The task is a disabled policy, or no run is scheduled, whoever started the last ones. Whether runs keep up
 	// is then not known.
 	ForecastBound_FORECAST_BOUND_NOT_SCHEDULED ForecastBound = 6
 )

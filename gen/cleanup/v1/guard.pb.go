@@ -253,8 +253,8 @@ type TrippedGuard struct {
 	// The table's name with its schema, quoted where SQL needs it; for TABLES and BYTES the pattern of the names of work
 	// tables, as in LIKE.
 	Table string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
-	// The number of rows, tables or bytes that the task would delete or drop. In a real run counting stops at one more
-	// than the limit.
+	// The number of rows, tables or bytes that the task would delete or drop: an exact one in a dry run, whose number can
+	// be accepted.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The limit. Ignored in a request.
 	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -262,7 +262,9 @@ type TrippedGuard struct {
 	RecentRows int64 `protobuf:"varint,5,opt,name=recent_rows,json=recentRows,proto3" json:"recent_rows,omitempty"`
 	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of one that has refused before. Ignored in
 	// a request.
-	TotalRows     int64 `protobuf:"varint,6,opt,name=total_rows,json=totalRows,proto3" json:"total_rows,omitempty"`
+	TotalRows int64 `protobuf:"varint,6,opt,name=total_rows,json=totalRows,proto3" json:"total_rows,omitempty"`
+	// Whether `number` may be larger: a real run stops counting when it knows that there are too many. Ignored in a request.
+	AtLeast       bool `protobuf:"varint,7,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +339,13 @@ func (x *TrippedGuard) GetTotalRows() int64 {
 		return x.TotalRows
 	}
 	return 0
+}
+
+func (x *TrippedGuard) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
 }
 
 // GuardRefusal is a guard that tripped. It refuses its task at every run until a plan that accepts it has run, or
@@ -689,7 +698,7 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\v_max_tablesB\x13\n" +
 	"\x11_max_drop_percentB\x18\n" +
 	"\x16_min_process_instancesB\b\n" +
-	"\x06_first\"\xbf\x01\n" +
+	"\x06_first\"\xda\x01\n" +
 	"\fTrippedGuard\x12+\n" +
 	"\x05guard\x18\x01 \x01(\x0e2\x15.cleanup.v1.GuardKindR\x05guard\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
@@ -698,7 +707,8 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\vrecent_rows\x18\x05 \x01(\x03R\n" +
 	"recentRows\x12\x1d\n" +
 	"\n" +
-	"total_rows\x18\x06 \x01(\x03R\ttotalRows\"\xa2\x01\n" +
+	"total_rows\x18\x06 \x01(\x03R\ttotalRows\x12\x19\n" +
+	"\bat_least\x18\a \x01(\bR\aatLeast\"\xa2\x01\n" +
 	"\fGuardRefusal\x12.\n" +
 	"\x05guard\x18\x01 \x01(\v2\x18.cleanup.v1.TrippedGuardR\x05guard\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +

@@ -40,7 +40,7 @@ type InsightServiceClient interface {
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
 	// from a sample where that takes longer. After 30 seconds it leaves out the other tasks, as their `problem` says. It
-	// changes and locks nothing, and is made once a minute at most.
+	// changes and locks nothing, and is made once a minute at most, and after a run or a change of what it depends on.
 	GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error)
 	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
 	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
@@ -134,7 +134,7 @@ type InsightServiceServer interface {
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
 	// from a sample where that takes longer. After 30 seconds it leaves out the other tasks, as their `problem` says. It
-	// changes and locks nothing, and is made once a minute at most.
+	// changes and locks nothing, and is made once a minute at most, and after a run or a change of what it depends on.
 	GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error)
 	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
 	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.

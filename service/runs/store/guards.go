@@ -69,7 +69,7 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT guard, table_name, number, number_limit, task, run_id::text, trip_time FROM cleanupd.guard_refusal
+		`SELECT guard, table_name, number, number_limit, at_least, task, run_id::text, trip_time FROM cleanupd.guard_refusal
 			ORDER BY trip_time, task, guard, table_name`,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
@@ -164,7 +164,7 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 // readRefusals omits refusals by guard.Policy: the next saved plan passes it, whatever the number.
 func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guard.Refusal, error) {
 	rows, _ := db.Query(ctx,
-		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 "+
+		"SELECT guard, table_name, number, number_limit, at_least, options FROM cleanupd.guard_refusal WHERE task = $1 "+
 			"AND guard <> $2 ORDER BY guard, table_name",
 		task, guard.Policy)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
@@ -278,18 +278,21 @@ func RecordJudgement(
 	}
 	for _, t := range o.Trips {
 		b.Queue(
-			`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
-				SELECT name, kind, @guard, @table, @number, @limit, @options, run_id FROM cleanupd.task
+			`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, at_least,
+				options, run_id)
+				SELECT name, kind, @guard, @table, @number, @limit, @at_least, @options, run_id FROM cleanupd.task
 				WHERE run_id = @run_id AND name = @task
-			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, number_limit = excluded.number_limit`,
+			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, number_limit = excluded.number_limit,
+				at_least = excluded.at_least`,
 			pgx.StrictNamedArgs{
-				"task":    task,
-				"guard":   t.Guard,
-				"table":   t.Table,
-				"number":  t.Number,
-				"limit":   t.Limit,
-				"options": o.Options,
-				"run_id":  id,
+				"task":     task,
+				"guard":    t.Guard,
+				"table":    t.Table,
+				"number":   t.Number,
+				"limit":    t.Limit,
+				"at_least": t.AtLeast,
+				"options":  o.Options,
+				"run_id":   id,
 			},
 		)
 	}

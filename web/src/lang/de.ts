@@ -311,7 +311,7 @@ export const words: Words = {
   'guards.when': 'Seit',
   'guards.pass':
     'Um eine Aufgabe zuzulassen, sehen Sie sich die Vorschau an und geben Sie Zahlen ein, wenn danach gefragt wird:',
-  'guards.some': '1 oder mehr',
+  'guards.atLeast': '{number} oder mehr',
   'guards.limits': 'Grenzwerte',
   'guards.default': 'Standard: {n}.',
   'trip.SHARE':

@@ -305,7 +305,7 @@ export const en = {
   'guards.limit': 'Limit',
   'guards.when': 'Since',
   'guards.pass': 'To accept a task, preview it, and type in the numbers if it asks for them:',
-  'guards.some': '1 or more',
+  'guards.atLeast': '{number} or more',
   'guards.limits': 'Limits',
   'guards.default': 'Default: {n}.',
   'trip.SHARE': 'It would delete or update too much of a large table: {number} rows, and the limit is {limit}.',

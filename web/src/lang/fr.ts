@@ -314,7 +314,7 @@ export const words: Words = {
   'guards.limit': 'Limite',
   'guards.when': 'Depuis',
   'guards.pass': 'Pour accepter une tâche, prévisualisez-la et saisissez les nombres s’ils sont demandés :',
-  'guards.some': '1 ou plus',
+  'guards.atLeast': '{number} ou plus',
   'guards.limits': 'Limites',
   'guards.default': 'Par défaut : {n}.',
   'trip.SHARE':

@@ -309,7 +309,7 @@ export const words: Words = {
   'guards.limit': '上限',
   'guards.when': '作動日時',
   'guards.pass': 'タスクを承認するには、プレビューし、求められた場合は数値を入力してください：',
-  'guards.some': '1 以上',
+  'guards.atLeast': '{number} 以上',
   'guards.limits': '制限',
   'guards.default': 'デフォルト：{n}。',
   'trip.SHARE': '大きなテーブルの行を削除または更新しすぎます：{number} 行（上限 {limit}）。',

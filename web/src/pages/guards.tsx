@@ -74,7 +74,10 @@ export function GuardsPage({ context }: { context: Context }) {
                   {
                     title: t('guards.number'),
                     numeric: true,
-                    cell: l => (l.guard?.guard === 'GUARD_KIND_POLICY' ? t('guards.some') : number(l.guard?.number)),
+                    cell: l =>
+                      l.guard?.atLeast
+                        ? t('guards.atLeast', { number: number(l.guard.number) })
+                        : number(l.guard?.number),
                   },
                   {
                     title: t('guards.limit'),

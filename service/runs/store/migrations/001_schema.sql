@@ -294,6 +294,7 @@ CREATE TABLE cleanupd.guard_refusal (
   table_name   text NOT NULL,  -- quoted, with its schema; or the mask of work tables
   number       bigint NOT NULL,
   number_limit bigint NOT NULL,
+  at_least     boolean NOT NULL DEFAULT false, -- whether the run stopped counting at number
   options      jsonb NOT NULL, -- those that the task reads, as they were
   run_id       uuid NOT NULL,  -- the first that was refused
   trip_time    timestamptz NOT NULL DEFAULT clock_timestamp(),
