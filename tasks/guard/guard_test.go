@@ -189,12 +189,12 @@ func TestTripString(t *testing.T) {
 		"share of public.t: more than 1,667,331 rows would be deleted within a day, of about 2,000,000 in the table": {
 			Guard: guard.Share, Table: table, Number: 1_667_332, Limit: 1_667_331, AtLeast: true, Total: 2_000_000,
 		},
-		"share of public.t: 468,012 rows would be deleted within a day, 343,201 of them by earlier tasks and runs, of " +
-			"about 900,000 in the table; the limit is 450,000": {
+		"share of public.t: 468,012 rows would be deleted within a day, 343,201 of them by earlier tasks and runs, without " +
+			"accepted ones, of about 900,000 in the table; the limit is 450,000": {
 			Guard: guard.Share, Table: table, Number: 468_012, Limit: 450_000, Recent: 343_201, Total: 900_000,
 		},
 		"share of public.t: more than 343,201 rows would be deleted within a day, 343,201 of them by earlier tasks and " +
-			"runs, of about 500,000 in the table; the limit is 250,000": {
+			"runs, without accepted ones, of about 500,000 in the table; the limit is 250,000": {
 			Guard: guard.Share, Table: table, Number: 343_202, Limit: 250_000, AtLeast: true, Recent: 343_201, Total: 500_000,
 		},
 		"share of public.t: more than 105,106 rows would be deleted within a day; the limit is 99,999": {

@@ -18,7 +18,8 @@ type Trip struct {
 	Number  int64 `json:"Number"`
 	Limit   int64 `json:"Limit"`
 	AtLeast bool  `json:"AtLeast,omitempty"`
-	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted. Total is about how many rows
+	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted, without runs in which the guard
+	// was accepted. Total is about how many rows
 	// the table had before them. Both are 0 for guards other than Share, and for a guard that has refused before.
 	Recent int64 `json:"Recent,omitempty" db:"-"`
 	Total  int64 `json:"Total,omitempty"  db:"-"`
@@ -38,7 +39,7 @@ func (t Trip) String() string {
 		Bytes:  "bytes of tables would be dropped",
 	}[t.Guard]
 	if t.Recent > 0 {
-		what += fmt.Sprintf(", %s of them by earlier tasks and runs", humanize.Comma(t.Recent))
+		what += fmt.Sprintf(", %s of them by earlier tasks and runs, without accepted ones", humanize.Comma(t.Recent))
 	}
 	total := ""
 	if t.Total > 0 {

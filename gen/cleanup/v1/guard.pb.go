@@ -258,7 +258,8 @@ type TrippedGuard struct {
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The limit. Ignored in a request.
 	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// For SHARE: how many of `number` earlier tasks and runs deleted within a day. Ignored in a request.
+	// For SHARE: how many of `number` earlier tasks and runs deleted within a day, without runs in which it was accepted for
+	// the table. Ignored in a request.
 	RecentRows int64 `protobuf:"varint,5,opt,name=recent_rows,json=recentRows,proto3" json:"recent_rows,omitempty"`
 	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of one that has refused before. Ignored in
 	// a request.

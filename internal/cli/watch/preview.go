@@ -232,7 +232,8 @@ func affected(p *cleanupv1.TablePreview) int64 {
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	details := ""
 	if g.GetRecentRows() > 0 {
-		details = fmt.Sprintf(", %s of them by earlier tasks and runs within a day", humanize.Comma(g.GetRecentRows()))
+		details = fmt.Sprintf(", %s of them by earlier tasks and runs within a day, without accepted ones",
+			humanize.Comma(g.GetRecentRows()))
 	}
 	if g.GetTotalRows() > 0 {
 		details += fmt.Sprintf(", of about %s rows", humanize.Comma(g.GetTotalRows()))

@@ -65,8 +65,8 @@ const basis = `SELECT md5(concat_ws('|', (SELECT max(end_time) FROM cleanupd.run
   (SELECT string_agg(p::text, '|' ORDER BY p.name) FROM cleanupd.policy p), (SELECT s::text FROM cleanupd.schedule s),
   (SELECT g::text FROM cleanupd.guards g), (SELECT string_agg(h::text, '|' ORDER BY h.number) FROM cleanupd.hold h)))`
 
-// Forecast returns a forecast that is at most a minute old, and made after the last run ended, and after the last change
-// of policies, schedule, guards and holds.
+// Forecast returns a forecast that is at most a minute old, and made after the last run ended, and after the last
+// change of policies, schedule, guards and holds.
 func (f *Forecaster) Forecast(ctx context.Context) (*Forecast, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

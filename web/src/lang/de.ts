@@ -327,7 +327,7 @@ export const words: Words = {
   'trip.POLICY': 'Diese Regel wurde noch nie ausgeführt und braucht zuerst eine Vorschau.',
   'trip.other': 'Ihre Zahl ist {number}, der Grenzwert ist {limit}.',
   'trip.recent':
-    'Darin enthalten sind {rows} Zeilen, die frühere Aufgaben löschen oder die Ausführungen binnen eines Tages gelöscht haben.',
+    'Darin enthalten sind {rows} Zeilen, die frühere Aufgaben löschen oder die Ausführungen binnen eines Tages gelöscht haben, ohne zugelassene.',
   'guard.minProcessInstances': 'Mindestanzahl Prozessinstanzen',
   'guard.minProcessInstances.help': 'Bei weniger Prozessinstanzen von AEM Forms lösen share und cutoff nicht aus.',
   'guard.minRows': 'Mindestanzahl Zeilen',

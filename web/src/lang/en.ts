@@ -318,7 +318,8 @@ export const en = {
     'It would drop work tables that take up a large part of the database: {number}, and the limit is {limit}.',
   'trip.POLICY': 'This rule has never run, and needs a preview first.',
   'trip.other': 'Its number is {number}, and the limit is {limit}.',
-  'trip.recent': 'This includes {rows} rows that earlier tasks delete, or that runs deleted within a day.',
+  'trip.recent':
+    'This includes {rows} rows that earlier tasks delete, or that runs deleted within a day, without accepted ones.',
   'guard.minProcessInstances': 'Minimum number of process instances',
   'guard.minProcessInstances.help': 'With fewer process instances of AEM Forms, share and cutoff do not trip.',
   'guard.minRows': 'Minimum number of rows',

@@ -331,7 +331,7 @@ export const words: Words = {
   'trip.POLICY': 'Cette règle n’a jamais été exécutée : il lui faut d’abord un aperçu.',
   'trip.other': 'Son nombre est {number}, pour une limite de {limit}.',
   'trip.recent':
-    'Ce nombre comprend {rows} lignes que des tâches précédentes suppriment, ou que des exécutions ont supprimées en un jour.',
+    'Ce nombre comprend {rows} lignes que des tâches précédentes suppriment, ou que des exécutions ont supprimées en un jour, sans celles qui ont été acceptées.',
   'guard.minProcessInstances': 'Nombre minimal d’instances de processus',
   'guard.minProcessInstances.help': 'En dessous, ni share ni cutoff ne se déclenchent pour AEM Forms.',
   'guard.minRows': 'Nombre minimal de lignes',

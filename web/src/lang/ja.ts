@@ -320,7 +320,8 @@ export const words: Words = {
   'trip.BYTES': 'データベースの大きな部分を占めるワークテーブルを削除します：{number}（上限 {limit}）。',
   'trip.POLICY': 'このルールはまだ実行されたことがなく、先にプレビューが必要です。',
   'trip.other': '数値は {number}、上限は {limit} です。',
-  'trip.recent': 'このうち {rows} 行は、先行するタスクが削除する行、または 1 日以内の実行で削除された行です。',
+  'trip.recent':
+    'このうち {rows} 行は、先行するタスクが削除する行、または 1 日以内の実行で削除された行です（承認済みの実行を除く）。',
   'guard.minProcessInstances': '最小プロセスインスタンス数',
   'guard.minProcessInstances.help':
     'AEM Forms のプロセスインスタンスがこれより少ない場合、share と cutoff は作動しません。',
