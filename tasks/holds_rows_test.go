@@ -244,6 +244,19 @@ func TestHoldsOfRowsThatAreOverwritten(t *testing.T) {
 	checkRows(t, db, "SELECT name FROM learner ORDER BY id", "none", "none", "none", "4", "5", "none")
 }
 
+// A row is deleted if that changes only rows that are not on hold, however many rows refer to these.
+func TestHoldsOfRowsBehindClearedOnes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE learner (id int PRIMARY KEY, by int REFERENCES learner ON DELETE SET NULL,
+			at timestamptz DEFAULT '2020-01-01');
+		INSERT INTO learner SELECT i, nullif(i - 1, 0) FROM generate_series(1, 6) i`)
+	keep(t, db, heldRows("learner", [3]string{"id", "int4", "5"}), []policy.Policy{
+		{Name: "old", Table: "learner", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}},
+	}, func(int64) {})
+	checkRows(t, db, "SELECT id::text FROM learner ORDER BY id", "4", "5", "6")
+}
+
 // Rows of inheritance children belong to rows on hold by the children's own foreign keys, as do the rows that refer to
 // them. If the table above lacks the column, all rows of the child are on hold.
 func TestHoldsOfRowsOfChildren(t *testing.T) {

@@ -445,7 +445,7 @@ func (x *explanation) isOnHold(ctx context.Context, j rules.Job, r row) (is bool
 }
 
 // nameHolds finds which holds keep the row: those for which keeps is true, given the task compiled as if there were no
-// other hold. If all of them together do not, the row is kept only because the keys to it are not followed to their end.
+// other hold. If all of them together do not, the row is kept only because keys are not followed to their end.
 func (x *explanation) nameHolds(
 	s *StepExplanation, p *rules.Plan, keeps func(alone *rules.Plan, env rules.Env) (bool, error),
 ) error {

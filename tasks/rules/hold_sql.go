@@ -301,7 +301,11 @@ func (c *holdCompiler) withChildren(r row, arrived *campaign.Cascade, path []*ca
 		}
 	}
 	for _, k := range r.table.Cascades {
-		sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
+		isCleared := arrived != nil && arrived.Action == campaign.Clears && !slices.ContainsFunc(k.Keys,
+			func(key string) bool { return slices.Contains(arrived.Columns, key) })
+		if !isCleared { // a row that stays, with the columns to which k refers, keeps those that refer to it as they are
+			sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
+		}
 	}
 	return sqlexpr.Or(sides...)
 }
