@@ -35,6 +35,6 @@ func StalePlan(changes ...string) *Refusal {
 	return &Refusal{
 		Reason:   ReasonPlanStale,
 		Metadata: map[string]string{"changed": changed},
-		Message:  "the plan no longer holds: " + changed,
+		Message:  "the plan no longer holds: " + changed + "; make a new dry run",
 	}
 }

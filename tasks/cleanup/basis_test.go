@@ -24,7 +24,7 @@ func TestChanges(t *testing.T) {
 		},
 		"a task on another database": {
 			func(b *cleanup.Basis) { b.External = map[string]string{"forms-x": "old"} },
-			[]string{"the task forms-x was none, and is old"},
+			[]string{"the rule of the task forms-x, or what it applies to, has changed"},
 		},
 		"a setting": {
 			func(b *cleanup.Basis) { b.MidSourcing = []string{"a=keep"} },

@@ -112,7 +112,9 @@ func (b Basis) Changes(now Basis) (changes []string) {
 		compare("option "+name, b.Options[name], now.Options[name])
 	}
 	for _, name := range unionKeys(b.External, now.External) {
-		compare("the task "+name, cmp.Or(b.External[name], "none"), cmp.Or(now.External[name], "none"))
+		if b.External[name] != now.External[name] { // which are hashes
+			changes = append(changes, "the rule of the task "+name+", or what it applies to, has changed")
+		}
 	}
 	for _, column := range unionKeys(b.Mappings, now.Mappings) {
 		compare("NmsDeliveryMapping."+column, listNames(b.Mappings[column]), listNames(now.Mappings[column]))
