@@ -393,6 +393,23 @@ func TestExplainRowInTheTrash(t *testing.T) {
 			t.Errorf("%s %s: %d rows came back, want this one", c.table, c.key, got)
 		}
 	}
+	restores, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := restores.GetRuns()[2].GetResults()[0] // the row, and not those that had gone with it
+	want := []string{
+		`"public"."parcel": 1 row is still in the trash and refers to rows of "public"."xtkaudit" that were to be restored`,
+		`"public"."remark": 2 rows are still in the trash and refer to rows of "public"."xtkaudit" that were to be restored`,
+	}
+	for i, m := range first.GetDetails() {
+		if i >= len(want) || m.GetText() != want[i] {
+			t.Errorf("the restore of a row says %q", m.GetText())
+		}
+	}
+	if len(first.GetDetails()) != len(want) {
+		t.Errorf("the restore of a row says %v, want %q", first.GetDetails(), want)
+	}
 	if x := ask("xtkaudit", "9"); x.GetExists() || x.GetTrash() != nil {
 		t.Errorf("a row that never was is explained by %v", x)
 	}

@@ -47,6 +47,13 @@ var (
 		"The rows remain in the trash. The application has since inserted rows with the same keys.",
 		"Delete the new rows, and restore again; or restore into a new schema (--into).",
 	)
+	RowsLeftInTrash = rows.warning(
+		"ROWS_LEFT_IN_TRASH",
+		"{table}: {rows} {rows|row is|rows are} still in the trash and {rows|refers|refer} to rows of {restored} that were "+
+			"to be restored",
+		"Rows were restored by their keys. The same run deleted rows that refer to them, such as the lines of an invoice.",
+		"If they belong to the restored rows, restore them, too, with --table {table}.",
+	)
 	RowsNotRestored = rows.warning(
 		"ROWS_NOT_RESTORED",
 		"{table}: {rows} {rows|row was|rows were} not restored: {reasons}",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -266,6 +267,9 @@ func (a *attempt) restoreTask(
 			came = came || r.Rows > 0 || e.Kind != trash.Rows && len(r.Reasons) == 0
 			entries[i].Rows -= r.Rows
 			r.Rows += before.Rows
+			if pass > 0 {
+				r.Left = before.Left
+			}
 			results[i] = r
 			if r.Existing > 0 && r.Failed == 0 {
 				a.existing = append(a.existing, e.ID)
@@ -295,6 +299,9 @@ func (a *attempt) restoreTask(
 		case r.Failed > 0:
 			reasons := strings.Join(r.Reasons, "; ")
 			left = append(left, message.RowsNotRestored.With("table", table, "rows", r.Failed, "reasons", reasons))
+		}
+		for _, other := range slices.Sorted(maps.Keys(r.Left)) {
+			left = append(left, message.RowsLeftInTrash.With("table", other, "rows", r.Left[other], "restored", table))
 		}
 		o.Details = append(o.Details, left...)
 		for _, m := range left {

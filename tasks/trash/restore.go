@@ -92,6 +92,8 @@ type Restored struct {
 	Rows, Existing, Failed int64
 	// Reasons are why the first rows failed.
 	Reasons []string
+	// Left are the numbers of rows, by their tables, that refer to rows with one of Restore.Keys and stay in the trash.
+	Left map[string]int64
 }
 
 // reasonsKept is how many reasons a result has.
@@ -142,6 +144,11 @@ func (r *Restore) Run(ctx context.Context) (Restored, error) {
 	var end int64
 	if err := r.Engine.Pool.QueryRow(ctx, blocks, r.Entry.table()).Scan(&end); err != nil {
 		return r.result, err
+	}
+	if len(r.Keys) > 0 {
+		if err := r.countLeft(ctx, end); err != nil {
+			return r.result, err
+		}
 	}
 	width, looked := int64(16), int64(0) // blocks
 	for from := int64(0); from < end; {
@@ -366,14 +373,69 @@ type reference struct {
 	Columns, Keys []string
 }
 
-// parentsSQL selects the foreign keys of the table $1.
-const parentsSQL = `SELECT ` + quotedSQL + `,
+// parentsSQL selects the foreign keys of the table $1, and childrenSQL those that refer to it, with the other table.
+const (
+	parentsSQL = referencesSQL + `c.oid = k.confrelid WHERE k.contype = 'f' AND k.conrelid = to_regclass($1)`
+
+	childrenSQL = referencesSQL + `c.oid = k.conrelid WHERE k.contype = 'f' AND k.confrelid = to_regclass($1)`
+)
+
+const referencesSQL = `SELECT ` + quotedSQL + `,
   ARRAY(SELECT quote_ident(attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
     ON attrelid = k.conrelid AND attnum = n ORDER BY i),
   ARRAY(SELECT quote_ident(attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute
     ON attrelid = k.confrelid AND attnum = n ORDER BY i)
-FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE k.contype = 'f' AND k.conrelid = to_regclass($1)`
+FROM pg_constraint k JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) ON `
+
+// countLeft counts the rows that the same run deleted and that refer to the rows to restore. The entry has blocks until
+// end.
+func (r *Restore) countLeft(ctx context.Context, end int64) error {
+	r.result.Left = map[string]int64{}
+	return r.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, childrenSQL, r.Entry.Root)
+		children, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reference])
+		if err != nil || len(children) == 0 {
+			return err
+		}
+		entries, err := Entries(ctx, tx, r.Entry.Run)
+		if err != nil {
+			return err
+		}
+		t, err := r.lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '10min'"); err != nil { // the trash has no indexes
+			return err
+		}
+		for _, e := range entries {
+			var refers []string
+			for _, c := range children {
+				if e.Kind == Rows && e.Root == c.Table && e.has(c.Columns) && r.Entry.has(c.Keys) {
+					refers = append(refers, c.same(e, r.Entry))
+				}
+			}
+			if refers == nil {
+				continue
+			}
+			others := "true"
+			if e.ID == r.Entry.ID {
+				others = "NOT (" + t.named + ")"
+			}
+			var n int64
+			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT FROM (SELECT * "+
+				"FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s) AS p WHERE %s)", e.table(), others,
+				r.Entry.table(), t.named, strings.Join(refers, " OR ")),
+				append([]any{firstOf(0), firstOf(end)}, t.names...)...).Scan(&n); err != nil {
+				return err
+			}
+			if n > 0 {
+				r.result.Left[e.Root] += n
+			}
+		}
+		return nil
+	})
+}
 
 // findOrphans finds rows of some blocks that refer to rows of the same run that are still in the trash: whatever has
 // such a key in the table now is another row. Of rows that refer to others of their own table, which may come back

@@ -302,6 +302,36 @@ func restore(t *testing.T, db *pgtest.DB, e trash.Entry, names ...string) trash.
 	return result
 }
 
+// A restore of single rows says how many rows that refer to them stay in the trash, also of their own table.
+func TestLeftInTrash(t *testing.T) {
+	t.Parallel()
+	db := database(t, `CREATE TABLE invoice (id int PRIMARY KEY, corrects int REFERENCES invoice);
+CREATE TABLE line (id int PRIMARY KEY, invoice int REFERENCES invoice ON DELETE CASCADE,
+	credit int REFERENCES invoice ON DELETE CASCADE);
+CREATE INDEX ON invoice (corrects); CREATE INDEX ON line (invoice); CREATE INDEX ON line (credit);
+INSERT INTO invoice VALUES (1, NULL), (2, 1), (3, NULL);
+INSERT INTO line VALUES (1, 1, NULL), (2, 1, 1), (3, 3, 1), (4, 3, NULL)`)
+	tables := []string{`"public"."invoice"`, `"public"."line"`}
+	corrects := key(0, 0, "corrects")
+	corrects.Refuses = true
+	sweep(t, db, newCan(db), purge.Sweep{
+		Relation: tables[0], Where: sqlexpr.SQL("true"), Cascade: &purge.Cascade{Tables: tables, Keys: []purge.ForeignKey{
+			corrects, key(0, 1, "invoice"), key(0, 1, "credit"),
+		}},
+	})
+	of := entries(t, db)
+	for _, c := range []struct {
+		key  string
+		want map[string]int64
+	}{
+		{"1", map[string]int64{tables[0]: 1, tables[1]: 3}}, {"2", map[string]int64{}}, {"3", map[string]int64{tables[1]: 2}},
+	} {
+		if got := restore(t, db, of[0], c.key); got.Rows != 1 || !maps.Equal(got.Left, c.want) {
+			t.Errorf("the row %s: %+v, want %v left", c.key, got, c.want)
+		}
+	}
+}
+
 // Find locates a row by a condition on its columns, among deleted rows and in dropped partitions, and returns its key
 // if it has one.
 func TestFind(t *testing.T) {

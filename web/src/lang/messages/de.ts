@@ -18,6 +18,8 @@ export const messages: Record<string, string> = {
     '{tables}: Zeilen können nicht zurückkommen: Die Rolle ist kein Mitglied ihres Eigentümers {owner} ({statement}) und darf kein Schema für sie anlegen ({into_statement})',
   ROWS_RESTORED: '{table}: {rows} {rows|Zeile kam|Zeilen kamen} aus dem Papierkorb zurück',
   ROWS_EXIST: '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb, weil es ihren Schlüssel wieder gibt',
+  ROWS_LEFT_IN_TRASH:
+    '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb und {rows|verweist|verweisen} auf Zeilen von {restored}, die wiederhergestellt werden sollten',
   ROWS_NOT_RESTORED: '{table}: {rows} {rows|Zeile bleibt|Zeilen bleiben} im Papierkorb: {reasons}',
   RELATION_NOT_RESTORED: '{table} bleibt im Papierkorb: {error}',
   ROWS_CASCADED:

@@ -18,6 +18,8 @@ export const messages: Record<string, string> = {
   ROWS_RESTORED: '{table} : {rows} {rows|ligne est revenue|lignes sont revenues} de la corbeille',
   ROWS_EXIST:
     '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille car {rows|sa|leur} clé existe de nouveau',
+  ROWS_LEFT_IN_TRASH:
+    '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille et {rows|fait|font} référence à des lignes de {restored} à restaurer',
   ROWS_NOT_RESTORED: '{table} : {rows} {rows|ligne reste|lignes restent} dans la corbeille : {reasons}',
   RELATION_NOT_RESTORED: '{table} reste dans la corbeille : {error}',
   ROWS_CASCADED:

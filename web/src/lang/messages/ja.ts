@@ -13,6 +13,7 @@ export const messages: Record<string, string> = {
     '{tables}: 行を戻せません: ロールが所有者 {owner} のメンバーではなく ({statement})、スキーマも作成できません ({into_statement})',
   ROWS_RESTORED: '{table}: {rows} 行がごみ箱から戻りました',
   ROWS_EXIST: '{table}: 同じキーが再び存在するため、{rows} 行がごみ箱に残ります',
+  ROWS_LEFT_IN_TRASH: '{table}: 復元の対象である {restored} の行を参照する {rows} 行がごみ箱に残っています',
   ROWS_NOT_RESTORED: '{table}: {rows} 行がごみ箱に残ります: {reasons}',
   RELATION_NOT_RESTORED: '{table} はごみ箱に残ります: {error}',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
