@@ -13,22 +13,23 @@ import (
 func TestHeldRows(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"orders.user_id=17":                                         "orders | user_id | 17",
-		"shop.orders.user_id=17,region=EU":                          "shop.orders | user_id | 17 | region | EU",
-		"orders.a= x.y=z ":                                          "orders | a |  x.y=z ",
-		`orders.name=Doe,"town=London, UK",state=new`:               "orders | name | Doe | town | London, UK | state | new",
-		`"Loyalty Club"."Point.Log"."User=Id"=3,"Created At"=x,a=b`: `"Loyalty Club"."Point.Log" | User=Id | 3 | Created At | x | a | b`,
-		`orders.name="Doe"`:                                         "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		`orders.size=5" pipe,region=EU`:                             "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		`orders.id=1,"size=5"" pipe"`:                               `orders | id | 1 | size | 5" pipe`,
-		`orders."a""b"=5`:                                           `orders | a"b | 5`,
-		"orders.note=":                                              "orders | note | ",
-		"orders=17":                                                 "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		"orders.user_id":                                            "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		".user_id=17":                                               "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		"orders.=17":                                                "TABLE.COLUMN=VALUE, such as orders.user_id=17",
-		"orders.name=Doe, John":                                     "COLUMN=VALUE, such as region=EU",
-		"orders.name=Doe,=x":                                        "COLUMN=VALUE, such as region=EU",
+		"orders.user_id=17":                           "orders | user_id | 17",
+		"shop.orders.user_id=17,region=EU":            "shop.orders | user_id | 17 | region | EU",
+		"orders.a= x.y=z ":                            "orders | a |  x.y=z ",
+		`orders.name=Doe,"town=London, UK",state=new`: "orders | name | Doe | town | London, UK | state | new",
+		`"Loyalty Club"."Point.Log"."User=Id"=3,"Created At"=x,a=b`: "" +
+			`"Loyalty Club"."Point.Log" | User=Id | 3 | Created At | x | a | b`,
+		`orders.name="Doe"`:             "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		`orders.size=5" pipe,region=EU`: "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		`orders.id=1,"size=5"" pipe"`:   `orders | id | 1 | size | 5" pipe`,
+		`orders."a""b"=5`:               `orders | a"b | 5`,
+		"orders.note=":                  "orders | note | ",
+		"orders=17":                     "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		"orders.user_id":                "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		".user_id=17":                   "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		"orders.=17":                    "TABLE.COLUMN=VALUE, such as orders.user_id=17",
+		"orders.name=Doe, John":         "COLUMN=VALUE, such as region=EU",
+		"orders.name=Doe,=x":            "COLUMN=VALUE, such as region=EU",
 	} {
 		var values []string
 		cmd := &cobra.Command{}

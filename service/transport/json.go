@@ -34,7 +34,7 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		switch {
 		case err != nil:
 			return err
-		case len(strings.TrimSpace(string(body))) == 0: // such as an empty variable of a script; {} starts a run of everything
+		case len(strings.TrimSpace(string(body))) == 0: // such as an empty variable of a script
 			return errors.New("the body is missing: send a JSON object, {} for one without fields")
 		}
 		var value json.RawMessage

@@ -143,7 +143,7 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 }
 
 // check lets the server check all policies of the file, and returns them as it would store them. The error joins the
-// mistakes of all policies, and the rights that they lack. Without a schema cleanupd, which only a change may create, it
+// mistakes of all policies, and the rights that they lack. Without a schema cleanupd, which only a change creates, it
 // returns the policies as they are: checkFirst has checked them.
 func (a *applier) check(
 	file string, entries []entry, stored map[string]*cleanupv1.Policy,

@@ -131,7 +131,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\nname: b":                           "f:2: policy a: name is given twice",
 		"name: a\nolder_than: {}\nolderThan: {}":     "f:3: policy a: olderThan is given twice",
 		"name: a\nolderThan: {days: 1, hours: 0}":    "f:2: policy a: olderThan.hours cannot be given beside days",
-		"name: a\nundo: 3 days":                      `f:2: policy a: undo must be a time such as 90m, 12h or 30d, not "3 days"`,
+		"name: a\nundo: 3 x":                         `f:2: policy a: undo must be a time such as 90m, 12h or 30d, not "3 x"`,
 		"name: a\nundo: {seconds: 3}":                `f:2: policy a: undo must be a time such as 90m, 12h or 30d, not ""`,
 		"name: a\nundo: [1h]":                        `f:2: policy a: undo must be a time such as 90m, 12h or 30d, not ""`,
 		"name: a\netag: x":                           "f:2: policy a: etag is set by the server: leave it out",
