@@ -130,7 +130,13 @@ var calls = []call{
 		body:   "{}",
 	},
 	{rpc: "UserDataService/DeleteFormsPurge", role: access.Admin, method: "DELETE", path: "/v1/forms/purges/loans"},
-	{rpc: "UserDataService/VerifyErasure", role: access.Admin, method: "POST", path: "/v1/userdata/receipts/x:verify", body: "{}"},
+	{
+		rpc:    "UserDataService/VerifyErasure",
+		role:   access.Admin,
+		method: "POST",
+		path:   "/v1/userdata/receipts/x:verify",
+		body:   "{}",
+	},
 	{rpc: "UserDataService/GetReceipt", role: access.Admin, method: "GET", path: "/v1/userdata/receipts/x"},
 	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
 }

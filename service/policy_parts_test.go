@@ -83,7 +83,7 @@ func answersAlike(t *testing.T, s *server, pool *pgxpool.Pool, p *cleanupv1.Poli
 	}
 }
 
-// partsOf returns the paths of all fields that are set, each as the numbers of the fields; in a list, those of its first
+// partsOf returns the paths of all fields that are set, each as the numbers of the fields; in a list those of its first
 // element.
 func partsOf(m protoreflect.Message, prefix []protoreflect.FieldNumber) (paths [][]protoreflect.FieldNumber) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -114,7 +114,8 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 				if n == runs.MaxRowsNow {
 					atLeast = "at least "
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "It holds %s%s of %s now, with all that refers to them by foreign keys.\n", atLeast, format.Rows(n),
+				const holds = "It holds %s%s of %s now, with all that refers to them by foreign keys.\n"
+				fmt.Fprintf(cmd.OutOrStdout(), holds, atLeast, format.Rows(n),
 					terminal.Printable(resp.GetHold().GetRows().GetTable()))
 			}
 			return nil
