@@ -46,7 +46,7 @@ func (m *Manager) Policy(ctx context.Context, name string) (d DescribedPolicy, e
 		}
 		err = m.withDefaults(s.Policy).Check(ctx, tx, env)
 		if isAboutPolicy(err) {
-			d.Warnings = append(d.Warnings, message.PolicyUnusable.With("problem", err))
+			d.Warnings = append(d.Warnings, policy.Unusable(err))
 			return nil
 		}
 		return err

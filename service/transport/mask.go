@@ -75,7 +75,7 @@ func maskPart(m protobuf.Message) {
 		}
 	case *cleanupv1.TaskResult:
 		if isPolicy(m.GetTask()) {
-			m.Error = maskText(m.GetError())
+			m.Error, m.Detail = maskText(m.GetError()), maskText(m.GetDetail())
 			for _, p := range m.GetPreview() {
 				p.Rule = maskText(p.GetRule())
 			}

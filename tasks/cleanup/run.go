@@ -192,7 +192,11 @@ func (r *Run) Task(ctx context.Context, x Executor, t rules.Task) (o Outcome, er
 		o.fail(sqlstate.Explain(err), err)
 	}
 	o.Options, o.Cutoffs = optionsOf(r.Config, r.Database.Env, t), r.cutoffs(a)
-	o.Retained, o.Details = a.Retained, append(retainedDetails(a.Retained), a.Stopped...)
+	o.Retained, o.Details = a.Retained, retainedDetails(a.Retained)
+	if t.Kind == rules.Policy && a.Plan != nil {
+		o.Details = append(o.Details, a.Plan.WhySkipped...)
+	}
+	o.Details = append(o.Details, a.Stopped...)
 	if failed := a.Retained.Tables; t.Vacuums && failed > 0 {
 		o.Details = []message.Message{message.ResultVacuum.With("tables", failed)}
 	}

@@ -52,6 +52,11 @@ func Cover(ctx context.Context, c cleanup.Config, holds rules.Holds) (v Coverage
 		for _, name := range covered(catalog, p) {
 			tasks[name] = append(tasks[name], t.Name)
 		}
+		if t.Kind == rules.Policy { // one that cannot run must be mended, and needs no other beside it
+			for _, table := range p.SkippedTables {
+				tasks[table.Quoted()] = append(tasks[table.Quoted()], t.Name)
+			}
+		}
 		if err := v.addDrops(ctx, run.NewAttempt(p)); err != nil {
 			return v, err
 		}

@@ -1,9 +1,13 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -101,7 +105,7 @@ func (p Policy) tables(env rules.Env, in *rules.Plan) ([]*campaign.Table, error)
 	c := &checker{Policy: p, env: env}
 	t := c.find("policy.table", p.TableName())
 	if t == nil { // the table was dropped, renamed or moved; it counts as skipped, since it may still have rows
-		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
+		in.Skip(&campaign.Table{Name: p.Table}, Unusable(c.wrong.Err()))
 		return nil, nil
 	}
 	if why := protected(env.Catalog, t, p.Assign == nil); why != "" {
@@ -109,8 +113,25 @@ func (p Policy) tables(env rules.Env, in *rules.Plan) ([]*campaign.Table, error)
 		return nil, nil
 	}
 	if why := p.usable(env, t); why != nil {
-		in.Skip(t, message.PolicyUnusable.With("problem", why))
+		in.Skip(t, Unusable(why))
 		return nil, nil
 	}
 	return []*campaign.Table{t}, nil
+}
+
+var underscored = regexp.MustCompile(`_[a-z]`)
+
+// Unusable is the message that a policy cannot run. It names fields as files of policies do.
+func Unusable(why error) message.Message {
+	var wrong failure.Violations
+	if errors.As(why, &wrong) {
+		named := failure.Violations{}
+		for _, v := range wrong {
+			field := underscored.ReplaceAllStringFunc(strings.TrimPrefix(v.Field, "policy."),
+				func(part string) string { return strings.ToUpper(part[1:]) })
+			named.Add(field, v.Problem)
+		}
+		why = named.Err()
+	}
+	return message.PolicyUnusable.With("problem", why)
 }

@@ -49,8 +49,10 @@ type Plan struct {
 	// Partitionless are the jobs on partitioned tables that have no partition yet, so that there is nothing to do.
 	Partitionless []Job
 	SkippedSteps  []Skip
-	// SkippedTables may have rows for the task, but are cleaned only in part or not at all. Notes say why.
+	// SkippedTables may have rows for the task, but are cleaned only in part or not at all. Notes say why, and so does
+	// WhySkipped, without other notes.
 	SkippedTables []*campaign.Table
+	WhySkipped    []message.Message
 	Drops         []Drop
 	// RollUpOnHold is set if foreign keys may delete or change rows on hold together with rows that are rolled up.
 	RollUpOnHold bool
@@ -230,7 +232,7 @@ type (
 
 func (p *Plan) Skip(t *campaign.Table, why message.Message) {
 	p.note(why)
-	p.SkippedTables = append(p.SkippedTables, t)
+	p.SkippedTables, p.WhySkipped = append(p.SkippedTables, t), append(p.WhySkipped, why)
 }
 
 // note adds a note unless there is one with the same text.
