@@ -24,7 +24,11 @@ func TestChanges(t *testing.T) {
 		},
 		"a task on another database": {
 			func(b *cleanup.Basis) { b.External = map[string]string{"forms-x": "old"} },
-			[]string{"the rule of the task forms-x, or what it applies to, has changed"},
+			[]string{"the task forms-x was none, and is old"},
+		},
+		"a policy": {
+			func(b *cleanup.Basis) { b.Policies = map[string]string{"policy/x": "d1b2"} },
+			[]string{"the rule of the task policy/x, or what it applies to, has changed"},
 		},
 		"a setting": {
 			func(b *cleanup.Basis) { b.MidSourcing = []string{"a=keep"} },

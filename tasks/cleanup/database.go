@@ -239,13 +239,13 @@ func basisOf(c Config, env rules.Env) Basis {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
-	b.External = map[string]string{}
+	b.External, b.Policies = map[string]string{}, map[string]string{}
 	for name, o := range c.External {
 		b.External[name] = o.Basis
 	}
 	for _, t := range c.Pipeline {
 		if t.Basis != "" {
-			b.External[t.Name] = t.Basis
+			b.Policies[t.Name] = t.Basis
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.MidSourcing.Databases)) {

@@ -95,8 +95,10 @@ type Basis struct {
 	Options     map[string]string   `json:"Options"`
 	Mappings    map[string][]string `json:"Mappings"`
 	MidSourcing []string            `json:"MidSourcing"`
-	// External has the rules of policies and of tasks on other databases, by task.
+	// External has the rules of tasks on other databases, and Policies hashes of policies and of what they apply to, by
+	// task.
 	External map[string]string `json:"External,omitempty"`
+	Policies map[string]string `json:"Policies,omitempty"`
 	Holds    []string          `json:"Holds,omitempty"`
 }
 
@@ -112,7 +114,10 @@ func (b Basis) Changes(now Basis) (changes []string) {
 		compare("option "+name, b.Options[name], now.Options[name])
 	}
 	for _, name := range unionKeys(b.External, now.External) {
-		if b.External[name] != now.External[name] { // which are hashes
+		compare("the task "+name, cmp.Or(b.External[name], "none"), cmp.Or(now.External[name], "none"))
+	}
+	for _, name := range unionKeys(b.Policies, now.Policies) {
+		if b.Policies[name] != now.Policies[name] {
 			changes = append(changes, "the rule of the task "+name+", or what it applies to, has changed")
 		}
 	}
