@@ -1,5 +1,5 @@
-// Package access authenticates callers and decides what they may do. Callers present a client certificate, a static
-// token, or a JWT of an OpenID Connect issuer.
+// Package access authenticates callers and gives them roles; what each may call is in transport's rules. Callers
+// present a client certificate, a static token, or a JWT of an OpenID Connect issuer.
 package access
 
 import (

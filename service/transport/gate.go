@@ -31,7 +31,7 @@ import (
 )
 
 // gate checks every call: admit before any of its request is read, and authorize again once the request has arrived. A
-// REST request passes the gate twice: requireRole identifies its caller before the body is read, and admit checks the
+// REST request passes the gate twice: signedIn identifies its caller before the body is read, and admit checks the
 // call that the gateway makes, like any other.
 type gate struct {
 	authenticator *access.Authenticator
@@ -149,7 +149,7 @@ func (c *call) admit(kind resource) (err error) {
 	return c.authorize(nil)
 }
 
-// identify returns the caller. For REST, requireRole has identified it, and the gateway passes it on.
+// identify returns the caller. For REST, signedIn has identified it, and the gateway passes it on.
 func (g *gate) identify(ctx context.Context) (c access.Caller, err error) {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -313,8 +313,9 @@ func shortName(method string) string {
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
 
-// requireRole identifies the caller of an HTTP request, and lets it pass if the caller has the role.
-func (g *gate) requireRole(role access.Role, next http.Handler) http.Handler {
+// signedIn identifies the caller of an HTTP request, and lets it pass if the caller has any role; authorize decides on
+// the call.
+func (g *gate) signedIn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var shown []*x509.Certificate
 		if r.TLS != nil {
@@ -325,8 +326,8 @@ func (g *gate) requireRole(role access.Role, next http.Handler) http.Handler {
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			err = credentialsStatus(err)
-		case c.Role < role:
-			err = status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role)
+		case c.Role < access.Viewer:
+			err = status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, access.Viewer)
 		default:
 			err = g.limits.authenticated(r.Context(), c.String())
 		}

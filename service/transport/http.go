@@ -43,7 +43,7 @@ func (s *Server) handler(g *gate, registry *prometheus.Registry, c Config) (http
 		mux.Handle("/v1/auth", getOnly(g.methods))
 		mux.HandleFunc("POST /v1/auth:exchange", g.exchange)
 	}
-	mux.Handle("/", otelhttp.NewHandler(g.requireRole(access.Viewer, known), "HTTP",
+	mux.Handle("/", otelhttp.NewHandler(g.signedIn(known), "HTTP",
 		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", getOnly(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", getOnly(func(w http.ResponseWriter, r *http.Request) {
