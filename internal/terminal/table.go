@@ -19,7 +19,7 @@ const (
 )
 
 // quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
-var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
+var quantity = regexp.MustCompile(`^([~-]?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
 // column is how much space a column needs, and gets.
 type column struct {

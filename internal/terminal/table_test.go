@@ -11,15 +11,15 @@ func TestTables(t *testing.T) {
 	t.Parallel()
 	rows := []Row{
 		{"NAME", "ROWS", "EMPTY", "SIZE", "WHY"},
-		{"short", "7", "", "3.0 MiB", "since it is so"},
+		{"short", "~7", "", "3.0 MiB", "since it is so"},
 		{"名前 \x1b[31m", "1,234,567", "", "?", "a\nb"},
 	}
 	for width, want := range map[int]string{
-		0: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it is so\n名前 \\x1b[31m  " +
+		0: "NAME                ROWS     SIZE  WHY\nshort                 ~7  3.0 MiB  since it is so\n名前 \\x1b[31m  " +
 			"1,234,567        ?  a b\n",
-		45: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it …\n名前 \\x1b[31m  " +
+		45: "NAME                ROWS     SIZE  WHY\nshort                 ~7  3.0 MiB  since it …\n名前 \\x1b[31m  " +
 			"1,234,567        ?  a b\n",
-		32: "NAME                ROWS\nshort                  7\n名前 \\x1b[31m  1,234,567\nA wider terminal also shows\n" +
+		32: "NAME                ROWS\nshort                 ~7\n名前 \\x1b[31m  1,234,567\nA wider terminal also shows\n" +
 			"  SIZE, WHY.\n",
 	} {
 		var out strings.Builder
