@@ -568,6 +568,30 @@ func TestLeastPrivilegedRoleAfterRunsAsTheOwner(t *testing.T) {
 	}
 }
 
+// The schema cleanupd is that of "$user" for the role cleanupd, by the scripts' default. Names without a schema, of
+// policies and in triggers, mean the application's tables all the same.
+func TestNamesMeanTheApplicationsTables(t *testing.T) {
+	t.Parallel()
+	db, _ := pgtest.Private(t)
+	runRoleScripts(t, db, "cleanupd")
+	db.Do(`CREATE TABLE event (at timestamptz); INSERT INTO event VALUES (now());
+		CREATE TABLE hold (id int PRIMARY KEY, at timestamptz); INSERT INTO hold VALUES (1, '2020-01-01'), (2, now());
+		CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM event; RETURN NULL; END';
+		CREATE TRIGGER forget AFTER DELETE ON hold FOR EACH ROW EXECUTE FUNCTION forget();
+		GRANT SELECT, DELETE ON hold, event TO cleanupd`)
+	url := []string{"--database-url", db.As("cleanupd")}
+	code, out, errs := cleanupd(t, append(strings.Fields("run --older-than hold.at=9d --yes"), url...)...)
+	if code != 0 || !strings.Contains(out, "1 row deleted") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if n := db.Int("SELECT (SELECT count(*) FROM event) * 10 + (SELECT count(*) FROM hold)"); n != 1 {
+		t.Errorf("%d: the events are not deleted, or another number of holds", n)
+	}
+	if n := db.For("cleanupd").Int("SELECT count(*) FROM cleanupd.event"); n == 0 {
+		t.Error("the trigger has deleted the service's events")
+	}
+}
+
 // The script does nothing if it would harm the role.
 func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()

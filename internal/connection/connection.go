@@ -56,6 +56,20 @@ func Defer(config *pgx.ConnConfig) {
 	}
 }
 
+// selectPath is the search path without the service's schemas, of which "$user" is one for a role of that name.
+const selectPath = `SELECT set_config('search_path', COALESCE((SELECT string_agg(part, ',' ORDER BY place)
+  FROM string_to_table(current_setting('search_path'), ',') WITH ORDINALITY AS path (part, place)
+  WHERE CASE trim(part, ' "') WHEN '$user' THEN current_user ELSE trim(part, ' "') END
+    NOT IN ('cleanupd', 'cleanupd_trash')), ''), false)`
+
+// HideSchemas makes names without a schema, such as those in the application's triggers, never mean the service's own
+// tables.
+func HideSchemas(config *pgx.ConnConfig) {
+	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
+		return conn.ExecParams(ctx, selectPath, nil, nil, nil, nil).Read().Err
+	})
+}
+
 // Reset sets all settings back to those that the connection began with.
 func Reset(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "RESET ALL"); err != nil {

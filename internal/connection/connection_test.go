@@ -43,3 +43,30 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// Schemas of the service are left out of the search path, whether it names them or "$user" is one of them.
+func TestSchemasAreHidden(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(pgtest.Empty(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		`"$user", public`: `"$user", public`,
+		`cleanupd, "a,b" , "cleanupd_trash",public`: ` "a,b" ,public`,
+		`cleanupd`: ``,
+	} {
+		c := config.Copy()
+		connection.Set(c, map[string]string{"search_path": path})
+		connection.HideSchemas(c)
+		conn, err := pgx.ConnectConfig(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := conn.QueryRow(t.Context(), "SELECT current_setting('search_path')").Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %q, want %q: %v", path, got, want, err)
+		}
+		_ = conn.Close(t.Context())
+	}
+}

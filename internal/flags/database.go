@@ -90,6 +90,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 		)
 	}
 	connection.Defer(config.ConnConfig)
+	connection.HideSchemas(config.ConnConfig)
 	connection.UTF8(config.ConnConfig)
 	config.BeforeConnect = connection.Refresh(address)
 	config.AfterConnect = connection.Storable
