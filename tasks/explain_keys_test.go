@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -126,6 +127,19 @@ func TestExplainRowThatIsChanged(t *testing.T) {
 		if err != nil || x.Verdict != insight.Kept || x.Why != want {
 			t.Errorf("%s: %s, %v, want %s", key, x.Why, err, want)
 		}
+	}
+	held := heldRows("public.person", [3]string{"id", "int4", "1"})
+	held.Rows[0].OID = uint32(db.Int("SELECT 'person'::regclass::oid::bigint"))
+	if e, err = insight.NewExplainer(t.Context(), cleanup.Config{
+		Pool: db.Pool, Now: now, NoCampaign: true, Pipeline: []rules.Task{p.Task()},
+	}, held, "person"); err != nil {
+		t.Fatal(err)
+	}
+	e.Holds = []rules.Hold{{ID: "h", Reason: "case 7", Holds: held}}
+	x, err := e.Row(t.Context(), columnsOf("1"), func() error { return nil })
+	const want = "no rule deletes it, and policy/p does not change it, since it, or a row that belongs to it, is on hold"
+	if err != nil || !strings.HasPrefix(x.Why, want) || !strings.Contains(x.Why, "case 7") {
+		t.Errorf("on hold: %s, %v, want %s", x.Why, err, want)
 	}
 }
 

@@ -277,9 +277,17 @@ func (x *RowExplanation) conclude() {
 			x.Verdict, x.Task, x.Since, x.Why = s.Verdict, s.Task, s.Since, s.Why
 		}
 	}
+	if x.Verdict != Kept || x.Task != "" {
+		return
+	}
 	for _, s := range x.Steps {
-		if x.Verdict == Kept && x.Task == "" && s.Action != cleanup.ActionDelete && rank[s.Verdict] > 0 {
+		switch {
+		case s.Action == cleanup.ActionDelete:
+		case rank[s.Verdict] > 0:
 			x.Why += fmt.Sprintf(", but %s %s", s.Task, changes(s))
+			return
+		case s.OnHold && s.matches:
+			x.Why += fmt.Sprintf(", and %s does not change it, since %s", s.Task, s.Why)
 			return
 		}
 	}
