@@ -800,8 +800,8 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	s := shop(t)
 	s.db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN checked AS filled CHECK (VALUE IS NOT NULL);
 		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text,
-			note text,
-			low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
+			note text, mail text CHECK (mail LIKE '%@%'), size int CHECK (size > 0 AND size < 9), kind text, other text,
+			CHECK (kind <> other), low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
 			prio int GENERATED ALWAYS AS (coalesce(ref, 100)) STORED, EXCLUDE USING btree (phone WITH =));
 		CREATE UNIQUE INDEX ON shop.item (lower(email)); CREATE UNIQUE INDEX ON shop.item (id) INCLUDE (included);
 		CREATE UNIQUE INDEX ON shop.item (at) WHERE part > 0;
@@ -827,6 +827,10 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 		"a domain without NULL":     {table: "item", column: "filled", null: true, field: "policy.assign[0].value"},
 		"a domain with a check":     {table: "item", column: "checked", null: true, field: "policy.assign[0].value"},
 		"a value of a domain":       {table: "item", column: "checked"},
+		"a check that forbids it":   {table: "item", column: "mail", field: "policy.assign"},
+		"a check that allows it":    {table: "item", column: "size"},
+		"a check that allows NULL":  {table: "item", column: "mail", null: true},
+		"a check of the row":        {table: "item", column: "kind"},
 		"a generated order": {
 			"item", "ref", false, &cleanupv1.KeepNewest{OrderBy: "prio", Count: 3},
 			"policy.assign[0].column",

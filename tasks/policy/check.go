@@ -439,6 +439,46 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.wrong != nil {
+		return nil
+	}
+	return c.checkConstraints(ctx)
+}
+
+// checkConstraints checks that the CHECK constraints of the table that are only about assigned columns allow the
+// values. Others depend on the row.
+func (c *checker) checkConstraints(ctx context.Context) error {
+	var numbers []int16
+	var values []sqlexpr.Expr
+	for _, a := range c.Assign {
+		column, ok := c.table.Column(a.Column)
+		if !ok || a.ValueFromKey != "" {
+			continue
+		}
+		numbers = append(numbers, column.Number)
+		value := sqlexpr.SQL("NULL")
+		if a.Value != nil {
+			value = sqlexpr.Arg(*a.Value, "text")
+		}
+		values = append(values, sqlexpr.Format("%s::%s AS %s", value, column.Full, pgx.Identifier{column.Name}.Sanitize()))
+	}
+	rows, _ := c.tx.Query(ctx, `SELECT quote_ident(conname), pg_get_expr(conbin, conrelid) FROM pg_constraint
+		WHERE conrelid = $1 AND contype = 'c' AND conkey <@ $2 ORDER BY conname`, c.table.OID, numbers)
+	type constraint struct{ Name, Condition string }
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[constraint])
+	if err != nil {
+		return err
+	}
+	for _, check := range list {
+		var allowed *bool
+		query := sqlexpr.Format("SELECT (%s) FROM (SELECT %s) AS assigned", check.Condition, sqlexpr.Join(", ", values...))
+		if err := c.try(ctx, "policy.assign", query, &allowed); err != nil {
+			return err
+		}
+		if allowed != nil && !*allowed {
+			c.wrong.Addf("policy.assign", "the constraint %s does not allow it: CHECK (%s)", check.Name, check.Condition)
+		}
+	}
 	return nil
 }
 
