@@ -801,7 +801,8 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	s.db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN checked AS filled CHECK (VALUE IS NOT NULL);
 		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text,
 			note text, mail text CHECK (mail LIKE '%@%'), size int CHECK (size > 0 AND size < 9), kind text, other text,
-			CHECK (kind <> other), low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
+			CHECK (kind <> other),
+			low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
 			prio int GENERATED ALWAYS AS (coalesce(ref, 100)) STORED, EXCLUDE USING btree (phone WITH =));
 		CREATE UNIQUE INDEX ON shop.item (lower(email)); CREATE UNIQUE INDEX ON shop.item (id) INCLUDE (included);
 		CREATE UNIQUE INDEX ON shop.item (at) WHERE part > 0;
