@@ -319,6 +319,8 @@ func TestExplainRowAmongForeignKeys(t *testing.T) {
 			FROM generate_series(1, 3) i;
 		INSERT INTO post SELECT i, i, now() FROM generate_series(1, 3) i;
 		INSERT INTO reply SELECT i, i, now() FROM generate_series(1, 3) i;
+		CREATE TABLE likes (post int REFERENCES post ON DELETE CASCADE, who int, PRIMARY KEY (post, who));
+		INSERT INTO likes VALUES (1, 1), (2, 1), (3, 1);
 		INSERT INTO proof VALUES (3, now()); INSERT INTO post VALUES (4, NULL, now()), (5, NULL, now());
 		INSERT INTO proof VALUES (4, now()); INSERT INTO vote VALUES (1, now()); INSERT INTO ballot VALUES (1, 1, now())`)
 	for table, days := range map[string]int32{"thread": 9, "post": 90, "reply": 300, "vote": 5, "ballot": 5} {
@@ -347,6 +349,9 @@ func TestExplainRowAmongForeignKeys(t *testing.T) {
 		{"post", "3", retained, "", 0, "its row of f.thread is retained: foreign keys of rows of f.proof refer to it"},
 		{"post", "4", retained, "", 0, "policy/posts does not delete it, since foreign keys of rows of f.proof refer to it"},
 		{"post", "5", later, "policy/posts", 90, ""},
+		{"likes", "post=1,who=1", next, "policy/threads", 0, ""}, // which no policy covers
+		{"likes", "post=2,who=1", later, "policy/threads", 1, ""},
+		{"likes", "post=3,who=1", retained, "", 0, "its row of f.thread is retained"},
 		{"vote", "1", later, "policy/votes", 5, "unless foreign keys of rows of f.ballot still refer to it"},
 	} {
 		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "f." + c.table, Key: rowkey.Parse(c.key)})

@@ -413,10 +413,11 @@ func TestExplainRowInTheTrash(t *testing.T) {
 	if x := ask("xtkaudit", "9"); x.GetExists() || x.GetTrash() != nil {
 		t.Errorf("a row that never was is explained by %v", x)
 	}
-	for _, key := range []string{"id=7", "id=9"} { // one of them exists again
-		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "remark", Key: rowkey.Parse(key)})
-		wantCode(t, err, codes.FailedPrecondition)
+	if x := ask("remark", "id=7"); !x.GetExists() || len(x.GetSteps()) == 0 {
+		t.Errorf("a row that goes with others is explained by %v", x)
 	}
+	_, err = s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "remark", Key: rowkey.Parse("id=9")})
+	wantCode(t, err, codes.FailedPrecondition)
 	s.db.Do("ALTER TABLE remark DROP CONSTRAINT remark_audit_fkey") // nothing deletes its rows any more
 	_, err = s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "public.remark", Key: rowkey.Parse("id=8")})
 	if err == nil || !strings.Contains(err.Error(), "the trash has rows of it: see cleanupd trash list") {

@@ -112,7 +112,7 @@ type Explainer struct {
 	config     cleanup.Config
 	simulation *cleanup.Simulation
 	table      *campaign.Table
-	// uncovered is why no row of the table can be explained, though foreign keys delete some; nil if a task covers it.
+	// uncovered is why a row of the table is not explained unless foreign keys delete it; nil if a task covers the table.
 	uncovered error
 }
 
@@ -123,12 +123,8 @@ func NewExplainer(ctx context.Context, c cleanup.Config, holds rules.Holds, tabl
 	if err != nil {
 		return nil, err
 	}
-	if e.table, err = e.covered(ctx, table); err != nil {
-		if e.table == nil {
-			return nil, err
-		}
-		e.uncovered = err
-		return e, nil
+	if e.table, e.uncovered = e.covered(ctx, table); e.table == nil {
+		return nil, e.uncovered
 	}
 	concerning, err := e.simulation.Concerning(func(p *rules.Plan) bool {
 		return e.covers(p, e.table) ||
@@ -241,11 +237,14 @@ func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() erro
 			return err
 		}
 		x.Key = r.key
-		if x.Exists, err = r.find(ctx, tx); err != nil || !x.Exists || e.uncovered != nil {
+		if x.Exists, err = r.find(ctx, tx); err != nil || !x.Exists {
 			return err
 		}
 		if x.Steps, err = (&explanation{Explainer: e, tx: tx, row: *r}).steps(ctx); err != nil {
 			return err
+		}
+		if len(x.Steps) > 0 {
+			x.Uncovered = nil
 		}
 		x.conclude()
 		return nil
