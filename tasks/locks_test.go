@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // A work table that the application reads is skipped. Other sessions do not wait behind the drop for two seconds.
@@ -97,6 +98,27 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	checkCount(t, db, 2, "SELECT count(*) "+
 		"FROM NmsCouponValue")
 	j.checkLog(t, "WARNING", "1 row of nmsdelivery is retained")
+}
+
+// In a table with a key to itself, rows that others keep do not count as locked where one row is.
+func TestLockedRowAmongDependentOnes(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"NO ACTION", "CASCADE"} {
+		db := pgtest.Empty(t)
+		db.Do(`CREATE TABLE alert (id int PRIMARY KEY, at date, parent int REFERENCES alert ON DELETE ` + action + `);
+			INSERT INTO alert SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
+			INSERT INTO alert SELECT 1000 + i, '2026-02-28', i FROM generate_series(1, 30) i`)
+		db.Hold("SELECT FROM alert WHERE id = 50 FOR UPDATE")
+		p := policy.Policy{Name: "p", Table: "alert", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
+		j, err := runPolicies(t, db, false, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := j.retained[p.TaskName()]; r.Locked != 1 || r.Dependent != 30 {
+			t.Errorf("%s: %d rows are locked and %d dependent, want 1 and 30", action, r.Locked, r.Dependent)
+		}
+		j.checkDeleted(t, p.TaskName(), 69)
+	}
 }
 
 // If a delivery was retained with coupons, the old logs of the coupons are kept, since only they connect the coupons

@@ -140,30 +140,44 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 		w.progress.rewrite()
 	}
 	suppressing := w.suppressing || n.changed < n.picked || n.left > 0
-	var rows int64 // how many rows are retained
+	var retained Retained
 	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
-		remaining := w.statements.remaining(w.statements.axis.window(0, from, done))
-		if err := remaining.QueryRow(ctx, tx).Scan(&rows); err != nil {
+		var err error
+		if retained, err = w.retained(ctx, tx, from, done); err != nil {
 			return err
 		}
-		rows = max(rows-w.progress.failedBetween(from, done), 0)
 	}
 	d := s.delta(n)
 	d.Cursor = w.progress.cursor(&w.chunk, done, n.filenode)
 	if err := e.Commit(ctx, tx, d); err != nil {
 		return err
 	}
-	retained := Retained{Suppressed: rows}
-	switch {
-	case w.skipsLocked():
-		retained = Retained{Locked: rows}
-	case s.Cascade.Circular():
-		retained = Retained{Dependent: rows}
-	}
 	w.offset, w.suppressing = offset, suppressing && offset > 0
 	w.progress.committed(&w.chunk, done, n, retained, w.sizer)
 	e.Spend(n.changed+n.paired+n.cascaded, n.begun)
 	return nil
+}
+
+// retained counts the rows that are still there between two positions by their reason, apart from those that failed.
+// In a circular sweep they are locked, or rows that are retained refer to them.
+func (w *worker) retained(ctx context.Context, tx pgx.Tx, from, to int64) (r Retained, err error) {
+	window, failed := w.statements.axis.window(0, from, to), w.progress.failedBetween(from, to)
+	var rows, unlocked int64
+	if err := w.statements.remaining(window).QueryRow(ctx, tx).Scan(&rows); err != nil {
+		return r, err
+	}
+	switch circular := w.table.sweep.Cascade.Circular(); {
+	case circular && w.skipsLocked():
+		err = w.statements.unlocked(window).QueryRow(ctx, tx).Scan(&unlocked)
+		r.Dependent, r.Locked = max(unlocked-failed, 0), rows-unlocked
+	case circular:
+		r.Dependent = max(rows-failed, 0)
+	case w.skipsLocked():
+		r.Locked = max(rows-failed, 0)
+	default:
+		r.Suppressed = max(rows-failed, 0)
+	}
+	return r, err
 }
 
 // queueAsOwner runs the statements as the table's owner if that is allowed. Triggers then also run as the owner;

@@ -102,6 +102,13 @@ func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 		s.sweep.Where)
 }
 
+// unlocked counts those of the remaining rows that no other session has locked.
+func (s *statements) unlocked(window sqlexpr.Expr) sqlexpr.Expr {
+	condition, clause := s.skipping("r")
+	return sqlexpr.Format("SELECT count(*) FROM (SELECT FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE%s%s) AS unlocked",
+		s.sweep.Relation, window, s.sweep.Where, condition, clause)
+}
+
 // pick selects rows of a window, up to a limit. Its columns are place, the row's TID; rel, its relation; id, which
 // it shares with paired rows; and name, its key.
 func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlexpr.Expr {
