@@ -141,11 +141,15 @@ func NewRun() *cobra.Command {
 			switch {
 			case preview:
 				plan, leftOut, err := askAfterPreview(cmd, &server, client, &req, yes, stored, start)
-				if err != nil {
-					return stored.withdraw(cmd.Context(), errors.Join(err, leftOut.err()))
+				id := ""
+				if err == nil {
+					id, err = start(plan)
 				}
-				_, err = start(plan)
-				return errors.Join(err, leftOut.err())
+				if err = errors.Join(err, leftOut.err()); id == "" {
+					return stored.withdraw(cmd.Context(), err)
+				}
+				stored.keep(cmd)
+				return err
 			case !req.GetDryRun() && !yes && terminal.IsInteractive():
 				if err := confirmRun(cmd, &server, client, &req); err != nil {
 					return err
@@ -275,7 +279,6 @@ func askAfterPreview(
 		return nil, all, fmt.Errorf("nothing was run; the dry run can still be followed: %s",
 			watch.AcceptCommand(server, id, guards))
 	}
-	stored.keep(cmd)
 	return &cleanupv1.RunCleanupRequest{
 		Plan:            id,
 		AcceptGuards:    guards,

@@ -346,6 +346,9 @@ func expected(m protoreflect.MessageDescriptor, path string, beside bool) string
 		case "google.protobuf.Timestamp":
 			return "must be a time, such as 2026-02-28T12:00:00Z"
 		}
+		if f.Message().Fields().Len() == 0 {
+			return "must be {}"
+		}
 		return "must be an object with " + strings.Join(namesOf(f.Message().Fields()), ", ")
 	}
 	return ""

@@ -20,7 +20,22 @@ import (
 
 // Explain adds what the user can do: watch the run that is already active, or check the address of a server that
 // cannot be reached.
-func (server *Server) Explain(err error) error {
+func (server *Server) Explain(err error) error { return ofJoined(err, server.explain) }
+
+// ofJoined applies explain to an error, or to each of those that it joins: gRPC would make one text of them.
+func ofJoined(err error, explain func(error) error) error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps it has its own text
+	if !ok {
+		return explain(err)
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, ofJoined(one, explain))
+	}
+	return errors.Join(all...)
+}
+
+func (server *Server) explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == store.RunActive {
@@ -69,14 +84,9 @@ func ExplainConflict(err error) error {
 }
 
 // PlainError leaves out the gRPC code. An invalid argument becomes a usage error.
-func PlainError(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one that wraps it has its own text
-		var plain []error
-		for _, one := range joined.Unwrap() {
-			plain = append(plain, PlainError(one))
-		}
-		return errors.Join(plain...)
-	}
+func PlainError(err error) error { return ofJoined(err, plainError) }
+
+func plainError(err error) error {
 	s, ok := status.FromError(err)
 	switch {
 	case !ok || err == nil:
