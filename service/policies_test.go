@@ -799,9 +799,10 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
 	s.db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN checked AS filled CHECK (VALUE IS NOT NULL);
+		CREATE TABLE shop.owner (id int PRIMARY KEY); INSERT INTO shop.owner VALUES (2);
 		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text,
 			note text, mail text CHECK (mail LIKE '%@%'), size int CHECK (size > 0 AND size < 9), kind text, other text,
-			CHECK (kind <> other),
+			CHECK (kind <> other), owner int REFERENCES shop.owner,
 			low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
 			prio int GENERATED ALWAYS AS (coalesce(ref, 100)) STORED, EXCLUDE USING btree (phone WITH =));
 		CREATE UNIQUE INDEX ON shop.item (lower(email)); CREATE UNIQUE INDEX ON shop.item (id) INCLUDE (included);
@@ -832,6 +833,8 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 		"a check that allows it":    {table: "item", column: "size"},
 		"a check that allows NULL":  {table: "item", column: "mail", null: true},
 		"a check of the row":        {table: "item", column: "kind"},
+		"a parent that is missing":  {table: "item", column: "owner", field: "policy.assign"},
+		"no parent":                 {table: "item", column: "owner", null: true},
 		"a generated order": {
 			"item", "ref", false, &cleanupv1.KeepNewest{OrderBy: "prio", Count: 3},
 			"policy.assign[0].column",

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -54,6 +55,25 @@ func TestAssignableColumns(t *testing.T) {
 				t.Errorf("changed %t; %s", changed, log)
 			}
 		})
+	}
+}
+
+// A task whose rows all fail, since the assigned value has no parent, has failed.
+func TestAssignedValueWithoutAParent(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE parent (id int PRIMARY KEY);
+		CREATE TABLE child (id int PRIMARY KEY, at date, parent int REFERENCES parent);
+		INSERT INTO child SELECT i, '2020-01-01' FROM generate_series(1, 3) i`)
+	nine := "9"
+	p := policy.Policy{
+		Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
+		Assign: []policy.Assign{{Column: "parent", Value: &nine}},
+	}
+	j, _ := runPolicies(t, db, false, p)
+	j.checkState(t, p.TaskName(), cleanup.Failed)
+	if r := j.retained[p.TaskName()]; r.Failed != 3 {
+		t.Errorf("%d rows failed, want 3", r.Failed)
 	}
 }
 

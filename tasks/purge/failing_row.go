@@ -118,7 +118,7 @@ func (w *worker) singleRow(ctx context.Context, looked bool) error {
 		return err
 	}
 	w.bisection.Skipped()
-	if w.progress.fail(row, failure) {
+	if w.progress.fail(row, w.table.sweep.asFailed(1, failure), failure) {
 		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, failure))
 	}
 	return nil

@@ -154,7 +154,7 @@ func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure 
 	if err != nil {
 		return err
 	}
-	if r.outcome.fail(asFailed(rows, failure), below, failure) {
+	if r.outcome.fail(r.table.sweep.asFailed(rows, failure), below, failure) {
 		key := strconv.FormatInt(keys[0], 10)
 		r.table.engine.Recorder.Warn(RowFailed(r.table.sweep.Name, pgtype.TID{}, &key, failure))
 	}

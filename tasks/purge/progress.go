@@ -61,9 +61,10 @@ func (o *outcome) fail(r Retained, below int64, err error) (logged bool) {
 	return o.failures <= FailedRowsLogged
 }
 
-// asFailed returns the counts of rows that failed with an error.
-func asFailed(rows int64, err error) Retained {
-	if sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
+// asFailed returns the counts of rows that a sweep could not delete or update because of an error. Other rows keep none
+// from being updated: no key refers to a column that is set.
+func (s *Sweep) asFailed(rows int64, err error) Retained {
+	if s.Set == nil && sqlstate.Is(err, pgerrcode.ForeignKeyViolation) || errors.Is(err, ErrTookMore) {
 		return Retained{Failed: rows, Kept: rows}
 	}
 	return Retained{Failed: rows}
@@ -201,10 +202,10 @@ func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s 
 }
 
 // fail records that a row failed and is skipped. logged is set if the error is worth a log line.
-func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
+func (p *progress) fail(row pgtype.TID, as Retained, err error) (logged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed[row] = asFailed(1, err)
+	p.failed[row] = as
 	position := p.axis.position(row)
 	return position >= p.counted && p.outcome.fail(p.failed[row], position+1, err)
 }
