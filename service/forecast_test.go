@@ -59,7 +59,8 @@ func TestForecast(t *testing.T) {
 	if d := forecastOf(t, f, "deliveries"); len(d.GetDuePerDay()) != 14 || d.GetDuePerDay()[1] != 10 {
 		t.Errorf("%v", d)
 	}
-	if d := forecastOf(t, f, "statistics"); d.GetDueNow() != 0 || d.GetTrend() != cleanupv1.Trend_TREND_IN_BALANCE {
+	if d := forecastOf(t, f, "statistics"); d.GetDueNow() != 0 ||
+		d.GetBound() != cleanupv1.ForecastBound_FORECAST_BOUND_NOT_SCHEDULED {
 		t.Errorf("%v", d)
 	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}})

@@ -79,8 +79,9 @@ func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 		for _, n := range t.GetDuePerDay() {
 			later += n
 		}
-		inBalance := t.GetTrend() == cleanupv1.Trend_TREND_IN_BALANCE
-		if t.GetProblem() == "" && t.GetDueNow() == 0 && t.GetDueNextRun() == 0 && later == 0 && inBalance {
+		known := t.GetTrend() == cleanupv1.Trend_TREND_IN_BALANCE ||
+			t.GetBound() == cleanupv1.ForecastBound_FORECAST_BOUND_NOT_SCHEDULED
+		if t.GetProblem() == "" && t.GetDueNow() == 0 && t.GetDueNextRun() == 0 && later == 0 && known {
 			continue
 		}
 		about := "~"

@@ -42,8 +42,9 @@ func CheckSchema(ctx context.Context, db campaign.Querier, schema string) error 
 
 // MakeSchema creates a schema for restored rows unless it exists. It fails as CheckSchema does.
 func MakeSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
-	err := CheckSchema(ctx, db, schema)
-	if err == nil {
+	var there bool // IF NOT EXISTS also takes the right to create it
+	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&there)
+	if err = errors.Join(err, CheckSchema(ctx, db, schema)); err == nil && !there {
 		_, err = db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(schema))
 	}
 	return err

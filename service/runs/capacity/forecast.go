@@ -409,7 +409,7 @@ func (m member) outlook(now time.Time, rate float64, left [insight.ForecastDays]
 		o.Trend, o.At = CatchingUp, now.Add(time.Duration(days*24*float64(time.Hour)))
 		return o
 	}
-	if (m.disabled || !scheduled) && m.hasWork() {
+	if !scheduled || m.disabled && m.hasWork() {
 		o.Bound = NotScheduled
 		return o
 	}

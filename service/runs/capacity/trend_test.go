@@ -171,7 +171,7 @@ func TestNothingIsScheduled(t *testing.T) {
 		"refused later":    {member{due: work, refused: true}, true, FallingBehind, Failing},
 		"disabled":         {member{due: work, disabled: true, refused: true, nights: run(1)}, true, Unknown, NotScheduled},
 		"disabled, idle":   {member{due: known, disabled: true}, true, InBalance, ""},
-		"nothing to do":    {member{due: known}, false, InBalance, ""},
+		"nothing to do":    {member{due: known}, false, Unknown, NotScheduled},
 		"obsolete already": {member{due: insight.Due{Known: true, Now: 1}}, false, Unknown, NotScheduled},
 	} {
 		if o := judge(now, []member{c.m}, 0, c.scheduled)[0]; o.Trend != c.trend || o.Bound != c.bound {
