@@ -33,8 +33,7 @@ func (s settings) field(name string) (protoreflect.FieldDescriptor, error) {
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, flags.Errorf("unknown %s %q%s: use one of %s", s.kind, name, flags.Similar(name, known),
-		strings.Join(known, ", "))
+	return nil, flags.Errorf("unknown %[1]s %[2]q%[3]s: see cleanupd %[1]ss", s.kind, name, flags.Similar(name, known))
 }
 
 // names returns the mask of fields that are given by their names.

@@ -44,8 +44,8 @@ var (
 	)
 	DefaultPartitionStays = tables.warning(
 		"DEFAULT_PARTITION_STAYS",
-		"{rows} {rows|row|rows} of the default partition {table} {rows|is|are} older than the cutoff, and {rows|stays|stay}: it is "+
-			"never detached",
+		"{rows} {rows|row|rows} of the default partition {table} {rows|is|are} older than the cutoff, and "+
+			"{rows|stays|stay}: it is never detached",
 		"The policy detaches partitions that end before the cutoff. The default partition has no end.",
 		"Make partitions for the dates of these rows and move the rows there, or delete them by a policy of the default "+
 			"partition, whose table is its name.",

@@ -51,10 +51,8 @@ func (m *Manager) SetGuards(
 		if err := validateLimits(limits); err != nil {
 			return err
 		}
-		if noCampaign {
-			if err := checkCampaignLimits(current, limits); err != nil {
-				return err
-			}
+		if err := m.checkApplies(current, limits, noCampaign); err != nil {
+			return err
 		}
 		if err := store.SetGuardLimits(ctx, tx, current, limits); err != nil {
 			return err
@@ -67,17 +65,26 @@ func (m *Manager) SetGuards(
 	return limits, refusals, err
 }
 
-// checkCampaignLimits fails with failure.Violations if a limit changes that applies only to Campaign databases.
-func checkCampaignLimits(current, changed guard.Limits) error {
+// checkApplies fails with failure.Violations if a limit changes that is about what the database or the service does not
+// have.
+func (m *Manager) checkApplies(current, changed guard.Limits, noCampaign bool) error {
 	var wrong failure.Violations
-	check := func(same bool, field, about string) {
+	check := func(same bool, field, why string) {
 		if !same {
-			wrong.Addf("guards."+field, "applies to %s, which only a Campaign database has", about)
+			wrong.Add("guards."+field, why)
 		}
 	}
-	check(current.MaxTables == changed.MaxTables, "max_tables", "work tables")
-	check(current.MaxDropPercent == changed.MaxDropPercent, "max_drop_percent", "work tables")
-	check(current.MaxIdle == changed.MaxIdle, "max_idle", "the application's logs and events")
+	if noCampaign {
+		const tables = "applies to work tables, which only a Campaign database has"
+		check(current.MaxTables == changed.MaxTables, "max_tables", tables)
+		check(current.MaxDropPercent == changed.MaxDropPercent, "max_drop_percent", tables)
+		check(current.MaxIdle == changed.MaxIdle, "max_idle",
+			"applies to the application's logs and events, which only a Campaign database has")
+	}
+	if m.Tasks.External == nil {
+		check(current.MinProcessInstances == changed.MinProcessInstances, "min_process_instances",
+			"applies to process instances of AEM Forms, and the service has no --forms-database-url")
+	}
 	return wrong.Err()
 }
 
