@@ -92,9 +92,11 @@ func SplitQuoted(quoted string) (schema, name string, ok bool) {
 	return Unquoted(parts[1]), Unquoted(parts[2]), true
 }
 
-// Names reports whether a text names a table: with its schema, in quotes or not, or without.
+// Names reports whether a text names a table: with its schema or without, each in quotes or not.
 func Names(text, schema, name string) bool {
-	return text == name || text == schema+"."+name || text == pgx.Identifier{schema, name}.Sanitize()
+	n, ok := parseTableName(text)
+	return text == name || text == schema+"."+name ||
+		ok && n.name.text == name && (n.schema.text == schema || n.schema.text == "")
 }
 
 func FullName(schema, name string) string {

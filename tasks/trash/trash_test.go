@@ -1064,9 +1064,12 @@ CREATE TABLE top (id int, at date) PARTITION BY LIST (id); CREATE TABLE mid PART
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"low", "mid", "public.top", `"public"."top"`} {
-		if e := entries(t, db)[0]; !e.Of(name) {
-			t.Errorf("%s has the entry of %s", name, e.Root)
+	for name, is := range map[string]bool{
+		"low": true, "mid": true, "public.top": true, `"public"."top"`: true, `public."top"`: true, `"low"`: true,
+		"Public.Low": false, `"Low"`: false, "other.low": false, "lo": false,
+	} {
+		if e := entries(t, db)[0]; e.Of(name) != is {
+			t.Errorf("%s has the entry of %s: %t, want %t", name, e.Root, !is, is)
 		}
 	}
 }
