@@ -8,6 +8,8 @@ type Options = { args?: string[]; tokens?: boolean; address?: string; database?:
 export const test = base.extend<{
   /** Starts a server, by default on an empty Campaign database. It ends with the test. */
   serve: (options?: Options) => Promise<Server>
+  /** A database of AEM Forms, which is dropped after the test. */
+  forms: Database
   /** Opens a page in a browser context of its own. */
   browse: (url: string, options?: { cut?: boolean }) => Promise<Console>
 }>({
@@ -23,6 +25,11 @@ export const test = base.extend<{
     })
     for (const server of servers) await server.stop()
     for (const db of databases) await db.drop()
+  },
+  forms: async ({}, use) => {
+    const forms = await Database.create('forms')
+    await use(forms)
+    await forms.drop()
   },
   browse: async ({ browser }, use) => {
     const opened: Console[] = []

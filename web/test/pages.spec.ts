@@ -2,7 +2,7 @@
 import { expect } from '@playwright/test'
 import { oldOrders, pages, shop, test } from './console'
 import { issuer } from './issuer'
-import { Database, roles, token } from './server'
+import { roles, token } from './server'
 
 test('each role is offered its pages', async ({ serve, browse }) => {
   const s = await serve({ tokens: true })
@@ -263,8 +263,7 @@ test('for another database than Campaign’s no page mentions Campaign, and none
   await visitAll()
 })
 
-test('the page for process instances of AEM Forms is shown without Campaign, too', async ({ serve, browse }) => {
-  const forms = await Database.create('forms')
+test('the page for process instances of AEM Forms is shown without Campaign, too', async ({ forms, serve, browse }) => {
   const s = await serve({ database: await shop(), tokens: true, args: ['--forms-database-url', forms.url] })
   for (const role of ['viewer', 'admin'] as const) {
     const p = await browse(s.url)
@@ -282,6 +281,4 @@ test('the page for process instances of AEM Forms is shown without Campaign, too
     await p.open('#/guards', 'Guards')
     await p.sees('Minimum number of process instances')
   }
-  await s.stop()
-  await forms.drop()
 })

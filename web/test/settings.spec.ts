@@ -1,7 +1,6 @@
 // Retention, the schedule with its windows, guards and holds are changed, and another user's changes are kept.
 import { expect } from '@playwright/test'
 import { shop, test } from './console'
-import { Database } from './server'
 
 test('a retention delay is saved after its effect was shown', async ({ serve, browse }) => {
   const s = await serve()
@@ -51,12 +50,10 @@ test('another user’s change is not overwritten, but shown', async ({ serve, br
   await expect(cutoff).not.toBeChecked()
 })
 
-test('saving the guards keeps those that the page does not show', async ({ serve, browse }) => {
-  const forms = await Database.create('forms')
+test('saving the guards keeps those that the page does not show', async ({ forms, serve, browse }) => {
   const before = await serve({ database: await shop(), args: ['--forms-database-url', forms.url] })
   await before.call('PATCH', '/v1/guards', { minProcessInstances: '7' })
   await before.stop()
-  await forms.drop()
   const s = await serve({ database: before.db })
   const p = await browse(s.url)
   await p.open('#/guards', 'Guards')

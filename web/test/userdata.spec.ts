@@ -1,15 +1,6 @@
 // One person's data in AEM Forms is found and erased, and process instances that ended long ago are purged by rules.
 import { expect } from '@playwright/test'
-import { test as base } from './console'
-import { Database } from './server'
-
-const test = base.extend<{ forms: Database }>({
-  forms: async ({}, use) => {
-    const forms = await Database.create('forms')
-    await use(forms)
-    await forms.drop()
-  },
-})
+import { test } from './console'
 
 test('a person’s data is found, previewed and erased, and the receipt is verified', async ({
   forms,
