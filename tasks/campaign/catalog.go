@@ -45,9 +45,13 @@ type Catalog struct {
 	// Locations are the locations of relations, as in Table.Location, by object id.
 	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
-	Zone    Zone
-	tables  map[string]*Table
-	inPlace map[string]*Table // views, and partitions of other tables, that have the names of known tables
+	Zone Zone
+	// integers and localDates are the types of Table.integers and Table.localDates.
+	integers, localDates []uint32
+	// ofLists and ofRecipients are the tables with Table.OfLists and Table.OfRecipients.
+	ofLists, ofRecipients []uint32
+	tables                map[string]*Table
+	inPlace               map[string]*Table // views, and partitions of other tables, that have the names of known tables
 	// named and namedInPlace are like tables and inPlace, but have the relations that the scope names, by the scope's
 	// names.
 	named, namedInPlace map[string]*Table
@@ -69,20 +73,30 @@ GROUP BY n.oid, n.nspname
 ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC,
   n.nspname`
 
-// withTypes is a WITH query for the types of integers and of dates without a time zone, each with the domains over
-// it at any depth.
-const withTypes = `WITH RECURSIVE based (oid, base) AS (
+// findTypes returns the types of integers and of dates without a time zone, each with the domains over it at any
+// depth, and whether it is one of integers.
+const findTypes = `WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type
     WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'date'::regtype, 'timestamp'::regtype)
   UNION ALL
-  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)`
+  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
+SELECT oid, base NOT IN ('date'::regtype, 'timestamp'::regtype) FROM based`
 
-const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 'timestamp'::regtype)"
+// findReferring returns the tables with foreign keys to the lists and the recipients of a schema $1, and whether it is
+// to lists.
+const findReferring = `
+SELECT CASE p.relname WHEN 'nmsgroup' THEN k.conrelid ELSE COALESCE(pg_partition_root(k.conrelid), k.conrelid)::oid END,
+  p.relname = 'nmsgroup'
+FROM pg_class p JOIN pg_constraint k ON k.confrelid = p.oid AND k.contype = 'f'
+  JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
+  JOIN pg_attribute l ON l.attrelid = k.confrelid AND l.attnum = k.confkey[1]
+WHERE p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+  AND (p.relname = 'nmsgroup' AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid' AND l.attname = 'igroupid'
+    OR p.relname = 'nmsrecipient' AND a.attname <> 'irecipientid')`
 
-// selectTables reads tables of the schema $1, or of any schema, depending on the filter that follows. If a table is
-// dropped at the same time, its privileges are NULL. They then count as granted, and the statement that reads the
-// table fails.
-const selectTables = withTypes + `
+// selectTables reads tables by the filter that follows. If a table is dropped at the same time, its privileges are NULL.
+// They then count as granted, and the statement that reads the table fails.
+const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname,
   ` + FactsSQL + `,
   CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN '` + materialized + `'
@@ -92,32 +106,19 @@ SELECT c.oid, n.nspname::text, c.relname,
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
   COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
-  row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k
-    JOIN pg_class p ON p.oid = k.confrelid
-    JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
-    JOIN pg_attribute l ON l.attrelid = k.confrelid AND l.attnum = k.confkey[1]
-    WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace
-      WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid' AND l.attname = 'igroupid')),
-  c.oid = ANY (ARRAY(SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid) FROM pg_constraint k
-    JOIN pg_class p ON p.oid = k.confrelid JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
-    WHERE k.contype = 'f' AND p.relname = 'nmsrecipient' AND p.relnamespace = (SELECT oid FROM pg_namespace
-      WHERE nspname = $1) AND a.attname <> 'irecipientid')),
-  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+  row_security_active(c.oid), EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid IN (` + integerTypes + `)),
-  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid IN (SELECT oid FROM based WHERE base IN ('date'::regtype, 'timestamp'::regtype))),
-  ARRAY(WITH RECURSIVE up (oid) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid
-    UNION SELECT i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid)
-    SELECT a.relname::text FROM up JOIN pg_class a ON a.oid = up.oid)
+    ORDER BY a.attnum),
+  ARRAY(SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relpersistence <> 't' AND `
 
 const (
 	anyTable        = "c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND "
 	tablesOfSchema  = anyTable + "n.nspname = $1"
-	tablesByOID     = anyTable + "c.oid = ANY ($2::oid[])"
-	relationsByOID  = "c.oid = ANY ($2::oid[])"
+	tablesByOID     = anyTable + "c.oid = ANY ($1::oid[])"
+	relationsByOID  = "c.oid = ANY ($1::oid[])"
 	inPlaceOfTables = "(c.relkind IN ('v', 'm') OR c.relispartition) AND n.nspname = $1 AND (c.relname = ANY " +
 		"($2::text[]) OR c.relname ~ '^nms(proposition|appsubscription)')"
 )
@@ -159,7 +160,15 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		sequences:    map[string]sequence{},
 		mappings:     map[string][]string{},
 	}
-	list, err := c.loadTables(ctx, db, tablesOfSchema)
+	if c.integers, c.localDates, err = sortedOIDs(ctx, db, findTypes); err != nil {
+		return nil, fmt.Errorf("read the types: %w", err)
+	}
+	if schema != "" {
+		if c.ofLists, c.ofRecipients, err = sortedOIDs(ctx, db, findReferring, schema); err != nil {
+			return nil, fmt.Errorf("read the foreign keys: %w", err)
+		}
+	}
+	list, err := c.loadTables(ctx, db, tablesOfSchema, c.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -187,19 +196,52 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	return c, c.readCascades(ctx, db, len(scope.Held) > 0)
 }
 
+// sortedOIDs returns the object ids that a query returns with true, and those that it returns with false.
+func sortedOIDs(ctx context.Context, db Querier, sql string, args ...any) (with, without []uint32, err error) {
+	var (
+		oid uint32
+		is  bool
+	)
+	rows, _ := db.Query(ctx, sql, args...)
+	_, err = pgx.ForEachRow(rows, []any{&oid, &is}, func() error {
+		if is {
+			with = append(with, oid)
+		} else {
+			without = append(without, oid)
+		}
+		return nil
+	})
+	return with, without, err
+}
+
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
-	rows, _ := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
+	var heirs []*Table
+	rows, _ := db.Query(ctx, selectTables+filter, args...)
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
 		t := &Table{hasZeroRecord: c.Schema != ""}
-		unlogged, partitioned := false, false
+		var (
+			unlogged, partitioned, inherits bool
+			types                           []uint32
+		)
 		if err := row.Scan(
 			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanUse,
-			&t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns,
-			&t.integers, &t.localDates, &t.Ancestors,
+			&t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate, &t.RowSecurity, &inherits, &t.columns,
+			&types,
 		); err != nil {
 			return nil, err
 		}
+		t.OfLists, t.OfRecipients = slices.Contains(c.ofLists, t.OID), slices.Contains(c.ofRecipients, t.OID)
+		for i, column := range t.columns {
+			if slices.Contains(c.integers, types[i]) {
+				t.integers = append(t.integers, column)
+			} else if slices.Contains(c.localDates, types[i]) {
+				t.localDates = append(t.localDates, column)
+			}
+		}
 		t.Location = c.Locations[t.OID]
+		if inherits {
+			heirs = append(heirs, t)
+		}
 		if !partitioned { // a partitioned table stores no rows
 			t.Leaves = []Leaf{{
 				OID:      t.OID,
@@ -213,10 +255,37 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		}
 		return t, nil
 	})
+	if err == nil {
+		err = readAncestors(ctx, db, heirs)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	return list, c.readLeaves(ctx, db, list)
+}
+
+func readAncestors(ctx context.Context, db Querier, heirs []*Table) error {
+	if len(heirs) == 0 {
+		return nil
+	}
+	tables, oids := map[uint32]*Table{}, []uint32{}
+	for _, t := range heirs {
+		tables[t.OID], oids = t, append(oids, t.OID)
+	}
+	const sql = `
+WITH RECURSIVE up (heir, oid) AS (SELECT inhrelid, inhparent FROM pg_inherits WHERE inhrelid = ANY ($1::oid[])
+  UNION SELECT up.heir, i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid)
+SELECT up.heir, c.relname::text FROM up JOIN pg_class c USING (oid) ORDER BY 2`
+	var (
+		oid  uint32
+		name string
+	)
+	rows, _ := db.Query(ctx, sql, oids)
+	_, err := pgx.ForEachRow(rows, []any{&oid, &name}, func() error {
+		tables[oid].Ancestors = append(tables[oid].Ancestors, name)
+		return nil
+	})
+	return err
 }
 
 type candidate struct {
@@ -300,7 +369,7 @@ func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 			}
 		}
 	}
-	list, err := c.loadTables(ctx, db, inPlaceOfTables, names)
+	list, err := c.loadTables(ctx, db, inPlaceOfTables, c.Schema, names)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the integer columns that identify the rows of the relations $1: those with a unique index on that
-// column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL requires them
-// in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid and partial
-// indexes, and indexes on expressions, do not count. Nullable columns count only if the application names them as ids
-// ($4). Columns are in the order of the table, because a dump and restore creates indexes in another order.
-const findKeys = withTypes + `
+// findKeys finds the integer columns (of the types $5) that identify the rows of the relations $1: those with a unique
+// index on that column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL
+// requires them in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid
+// and partial indexes, and indexes on expressions, do not count. Nullable columns count only if the application names
+// them as ids ($4). Columns are in the order of the table, because a dump and restore creates indexes in another order.
+const findKeys = `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
@@ -22,8 +22,8 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 LEFT JOIN pg_partitioned_table p ON p.partrelid = i.indrelid
 WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indisready AND i.indpred IS NULL
   AND i.indexprs IS NULL
-  AND k.ord <= i.indnkeyatts AND a.atttypid IN (` + integerTypes + `) AND (a.attnotnull
-    OR a.attname = ANY ($4::text[]))
+  AND k.ord <= i.indnkeyatts AND a.atttypid = ANY ($5::oid[])
+  AND (a.attnotnull OR a.attname = ANY ($4::text[]))
   AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
        WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
          AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))
@@ -42,7 +42,7 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 			relations = append(relations, l.OID)
 		}
 	}
-	rows, _ := db.Query(ctx, findKeys, relations, d.relations, d.columns, named)
+	rows, _ := db.Query(ctx, findKeys, relations, d.relations, d.columns, named, c.integers)
 	var (
 		oid     uint32
 		column  string

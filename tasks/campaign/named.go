@@ -204,24 +204,28 @@ WITH RECURSIVE below (root, oid) AS (
   SELECT oid, oid FROM unnest($1::oid[]) AS oid
   UNION
   SELECT below.root, i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid),
-based (oid, base, filled) AS (
-  SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
-  UNION ALL
-  SELECT d.oid, based.base, based.filled OR d.typnotnull
-  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid),
-types AS MATERIALIZED ( -- thousands of columns have a few types
+based (oid, base, filled) AS ( -- the columns' types, and the types of the elements of arrays
+  SELECT DISTINCT atttypid, atttypid, false FROM pg_attribute
+    WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped
+  UNION
+  SELECT CASE WHEN t.typtype = 'd' THEN based.oid ELSE t.typelem END,
+    CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END, t.typtype = 'd' AND (based.filled OR t.typnotnull)
+  FROM based JOIN pg_type t ON t.oid = based.base AND (t.typtype = 'd' OR t.typcategory = 'A' AND t.typelem <> 0)),
+ordered AS MATERIALIZED ( -- thousands of columns have a few types
   SELECT based.oid, based.base, based.filled, quote_ident(n.nspname) || '.' || quote_ident(t.typname) AS name,
-    t.typcategory::text AS category,
+    t.typcategory::text AS category, t.typelem AS element, class.opcfamily, class.opcintype, class.typtype
+  FROM based JOIN pg_type t ON t.oid = based.base AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
+    LEFT JOIN LATERAL (` + operatorClass + `) AS class ON true),
+types AS MATERIALIZED (
+  SELECT t.oid, t.base, t.filled, t.name, t.category,
     ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
       FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
-      WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
-        AND p.amoppurpose = 's' ORDER BY p.amopstrategy) AS operators,
-    concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END) AS comparable
-  FROM based JOIN pg_type t ON t.oid = based.base JOIN pg_namespace n ON n.oid = t.typnamespace
-    LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
-      SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
-      WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
-  WHERE based.oid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = ANY ($1::oid[])))
+      WHERE p.amopfamily = t.opcfamily AND p.amoplefttype = t.opcintype AND p.amoprighttype = t.opcintype
+        AND p.amoppurpose = 's' AND sorts ORDER BY p.amopstrategy) AS operators,
+    CASE WHEN sorts THEN concat_ws(' ', t.opcfamily, CASE WHEN t.typtype = 'p' THEN t.base END) ELSE '' END
+      AS comparable
+  FROM ordered AS t CROSS JOIN LATERAL (SELECT t.category <> 'A' OR EXISTS (
+    SELECT FROM ordered AS e WHERE e.oid = t.element AND e.opcfamily IS NOT NULL)) AS elements (sorts))
 SELECT a.attrelid, a.attnum, a.attname::text, t.name, format_type(a.atttypid, a.atttypmod), t.category,
   t.base IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
   t.base IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
