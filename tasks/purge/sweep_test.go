@@ -305,7 +305,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END';
 		CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()`)
 	e, a := engine(db)
-	e.StatementTimeout = 300 * time.Millisecond // a hundred rows take a second
+	e.StatementTimeout = 800 * time.Millisecond // a hundred rows take a second
 	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
