@@ -94,8 +94,8 @@ WHERE p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
   AND (p.relname = 'nmsgroup' AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid' AND l.attname = 'igroupid'
     OR p.relname = 'nmsrecipient' AND a.attname <> 'irecipientid')`
 
-// selectTables reads tables by the filter that follows. If a table is dropped at the same time, its privileges are NULL.
-// They then count as granted, and the statement that reads the table fails.
+// selectTables reads tables by the filter that follows. If a table is dropped at the same time, its privileges are
+// NULL. They then count as granted, and the statement that reads the table fails.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname,
   ` + FactsSQL + `,

@@ -11,9 +11,10 @@ import (
 
 // findKeys finds the integer columns (of the types $5) that identify the rows of the relations $1: those with a unique
 // index on that column alone. The index may also have the columns by which the table is partitioned, since PostgreSQL
-// requires them in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason. Invalid
-// and partial indexes, and indexes on expressions, do not count. Nullable columns count only if the application names
-// them as ids ($4). Columns are in the order of the table, because a dump and restore creates indexes in another order.
+// requires them in every unique index, or the column by which Citus distributes it ($2, $3), for the same reason.
+// Invalid and partial indexes, and indexes on expressions, do not count. Nullable columns count only if the application
+// names them as ids ($4). Columns are in the order of the table, because a dump and restore creates indexes in another
+// order.
 const findKeys = `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
