@@ -347,12 +347,11 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 func TestMaxDurationOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	n := suite.Size(suite.Long, 300, 5_000)
+	const n = 300
 	sessions(db, n)
 	db.Do(cleanedByHand)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) {
-		// they take a second
-		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, suite.Size(suite.Long, 300, 0)
+		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, n // they take a second
 	})
 	setSchedule(t, m, schedule.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
 	db.Do("UPDATE cleanupd.schedule SET pending = false; " + due)
@@ -365,11 +364,11 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	if s := setSchedule(t, m, schedule.Schedule{Enabled: true}); s.LastRunID != cut.ID || s.MaxDuration != 0 {
 		t.Errorf("the schedule: %+v", s)
 	}
-	gone := int64(n) - db.Int("SELECT count(*) FROM XtkSessionInfo")
+	gone := n - db.Int("SELECT count(*) FROM XtkSessionInfo")
 	db.Do(due)
 	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
 	next, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
-	if err != nil || next.Result("sessions").RowsDeleted != int64(n)-gone ||
+	if err != nil || next.Result("sessions").RowsDeleted != n-gone ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d went before; %+v, %v", gone, next, err)
 	}
