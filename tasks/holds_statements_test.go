@@ -11,9 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
@@ -56,8 +58,8 @@ func statementsWith(t *testing.T, h rules.Holds) map[string]int {
 // onHold matches the condition that a row is not on hold, and oneOf its parts.
 var (
 	onHold = regexp.MustCompile(
-		` AND \((?:r\.\w+::bigint = ANY \('\{[-0-9,]+\}'::bigint\[\]\)(?: OR )?)+\) IS NOT TRUE`)
-	oneOf = regexp.MustCompile(`r\.\w+::bigint = ANY \('\{[-0-9,]+\}'::bigint\[\]\)`)
+		` AND \((?:r\.\w+ = ANY \('\{[-0-9,]+\}'::integer\[\]\)(?: OR )?)+\) IS NOT TRUE`)
+	oneOf = regexp.MustCompile(`r\.\w+ = ANY \('\{[-0-9,]+\}'::integer\[\]\)`)
 )
 
 func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
@@ -116,6 +118,37 @@ func TestStatementsWithHolds(t *testing.T) {
 	}
 	if conditions == 0 {
 		t.Error("no statement has a condition on rows on hold")
+	}
+}
+
+// The planner chooses how to find rows by how many it expects, so a hold of many must not make it expect next to none.
+func TestWhatThePlannerExpectsOfHolds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsBroadLogRcp (iBroadLogId, iRecipientId, tsLastModified)
+		SELECT i, i, '2000-01-01' FROM generate_series(1, 3000) i`)
+	db.Do("ANALYZE NmsBroadLogRcp")
+	var recipients []int64
+	for id := range int64(1000) {
+		recipients = append(recipients, id+1)
+	}
+	c, err := campaign.LoadCatalog(t.Context(), db, campaign.Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const column = "iRecipientId"
+	onHold := sqlexpr.Among("r."+column, c.Table("NmsBroadLogRcp").IntegerType(column), recipients)
+	var plan []struct {
+		Plan struct {
+			Rows int `json:"Plan Rows"`
+		}
+	}
+	if err := sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM NmsBroadLogRcp AS r WHERE (%s) IS NOT TRUE", onHold).
+		QueryRow(t.Context(), db).Scan(&plan); err != nil {
+		t.Fatal(err)
+	}
+	if rows := plan[0].Plan.Rows; rows < 1500 || rows > 2500 {
+		t.Errorf("the planner expects %d rows, want about 2000", rows)
 	}
 }
 

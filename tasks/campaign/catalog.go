@@ -46,8 +46,8 @@ type Catalog struct {
 	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
 	Zone Zone
-	// integers and localDates are the types of Table.integers and Table.localDates.
-	integers, localDates []uint32
+	// types are those of integers and of dates without a time zone, by object id: "bigint" also for a domain over it.
+	types map[uint32]string
 	// ofLists and ofRecipients are the tables with Table.OfLists and Table.OfRecipients.
 	ofLists, ofRecipients []uint32
 	tables                map[string]*Table
@@ -73,14 +73,13 @@ GROUP BY n.oid, n.nspname
 ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC,
   n.nspname`
 
-// findTypes returns the types of integers and of dates without a time zone, each with the domains over it at any
-// depth, and whether it is one of integers.
+// findTypes returns the types of integers and of dates without a time zone, and the domains over each at any depth.
 const findTypes = `WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type
     WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'date'::regtype, 'timestamp'::regtype)
   UNION ALL
   SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
-SELECT oid, base NOT IN ('date'::regtype, 'timestamp'::regtype) FROM based`
+SELECT oid, format_type(base, NULL) FROM based`
 
 // findReferring returns the tables with foreign keys to the lists and the recipients of a schema $1, and whether it is
 // to lists.
@@ -153,6 +152,7 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		Schema:       schema,
 		OtherSchemas: others,
 		Locations:    locations,
+		types:        map[uint32]string{},
 		tables:       map[string]*Table{},
 		inPlace:      map[string]*Table{},
 		named:        map[string]*Table{},
@@ -160,13 +160,11 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		sequences:    map[string]sequence{},
 		mappings:     map[string][]string{},
 	}
-	if c.integers, c.localDates, err = sortedOIDs(ctx, db, findTypes); err != nil {
-		return nil, fmt.Errorf("read the types: %w", err)
+	if err := c.readTypes(ctx, db); err != nil {
+		return nil, err
 	}
-	if schema != "" {
-		if c.ofLists, c.ofRecipients, err = sortedOIDs(ctx, db, findReferring, schema); err != nil {
-			return nil, fmt.Errorf("read the foreign keys: %w", err)
-		}
+	if err := c.readReferring(ctx, db); err != nil {
+		return nil, err
 	}
 	list, err := c.loadTables(ctx, db, tablesOfSchema, c.Schema)
 	if err != nil {
@@ -196,29 +194,47 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	return c, c.readCascades(ctx, db, len(scope.Held) > 0)
 }
 
-// sortedOIDs returns the object ids that a query returns with true, and those that it returns with false.
-func sortedOIDs(ctx context.Context, db Querier, sql string, args ...any) (with, without []uint32, err error) {
+func (c *Catalog) readTypes(ctx context.Context, db Querier) error {
 	var (
-		oid uint32
-		is  bool
+		oid  uint32
+		base string
 	)
-	rows, _ := db.Query(ctx, sql, args...)
-	_, err = pgx.ForEachRow(rows, []any{&oid, &is}, func() error {
-		if is {
-			with = append(with, oid)
+	rows, _ := db.Query(ctx, findTypes)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &base}, func() error { c.types[oid] = base; return nil }); err != nil {
+		return fmt.Errorf("read the types: %w", err)
+	}
+	return nil
+}
+
+func isInteger(base string) bool { return base == "smallint" || base == "integer" || base == "bigint" }
+
+func (c *Catalog) readReferring(ctx context.Context, db Querier) error {
+	if c.Schema == "" {
+		return nil
+	}
+	var (
+		oid     uint32
+		toLists bool
+	)
+	rows, _ := db.Query(ctx, findReferring, c.Schema)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &toLists}, func() error {
+		if toLists {
+			c.ofLists = append(c.ofLists, oid)
 		} else {
-			without = append(without, oid)
+			c.ofRecipients = append(c.ofRecipients, oid)
 		}
 		return nil
-	})
-	return with, without, err
+	}); err != nil {
+		return fmt.Errorf("read the foreign keys: %w", err)
+	}
+	return nil
 }
 
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
 	var heirs []*Table
 	rows, _ := db.Query(ctx, selectTables+filter, args...)
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
-		t := &Table{hasZeroRecord: c.Schema != ""}
+		t := &Table{hasZeroRecord: c.Schema != "", integers: map[string]string{}}
 		var (
 			unlogged, partitioned, inherits bool
 			types                           []uint32
@@ -232,9 +248,9 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		}
 		t.OfLists, t.OfRecipients = slices.Contains(c.ofLists, t.OID), slices.Contains(c.ofRecipients, t.OID)
 		for i, column := range t.columns {
-			if slices.Contains(c.integers, types[i]) {
-				t.integers = append(t.integers, column)
-			} else if slices.Contains(c.localDates, types[i]) {
+			if base := c.types[types[i]]; isInteger(base) {
+				t.integers[column] = base
+			} else if base != "" {
 				t.localDates = append(t.localDates, column)
 			}
 		}

@@ -35,15 +35,20 @@ GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 // readKeys reads the keys of all tables. A column that is a key of every partition is a key of the table, even
 // without an index on the table: pg_partman takes unique indexes of partitions from a template.
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
-	var relations []uint32
+	var relations, integers []uint32
 	var named []string
+	for oid, base := range c.types {
+		if isInteger(base) {
+			integers = append(integers, oid)
+		}
+	}
 	for _, t := range c.All() {
 		relations, named = append(relations, t.OID), append(named, t.namedKeys()...)
 		for _, l := range t.Leaves {
 			relations = append(relations, l.OID)
 		}
 	}
-	rows, _ := db.Query(ctx, findKeys, relations, d.relations, d.columns, named, c.integers)
+	rows, _ := db.Query(ctx, findKeys, relations, d.relations, d.columns, named, integers)
 	var (
 		oid     uint32
 		column  string

@@ -46,11 +46,12 @@ type Table struct {
 	// UpdateTriggers are the triggers of a table that the scope names, and of its partitions or children.
 	UpdateTriggers []Trigger
 	columns        []string
-	integers       []string   // columns of type int2, int4 or int8, or of a domain over one
-	localDates     []string   // columns that are dates without a time zone
-	keys           []string   // columns that each identify a row
-	details        []Column   // the columns of a table that the scope names
-	indexes        [][]string // the columns of each complete B-tree of such a table
+	// integers are the types of columns of integers: smallint, integer or bigint, also for a domain over it.
+	integers   map[string]string
+	localDates []string   // columns that are dates without a time zone
+	keys       []string   // columns that each identify a row
+	details    []Column   // the columns of a table that the scope names
+	indexes    [][]string // the columns of each complete B-tree of such a table
 	// hasZeroRecord is set if the row with key 0 is the zero record, as in a Campaign database.
 	hasZeroRecord bool
 }
@@ -111,10 +112,10 @@ func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Saniti
 // Has reports whether the table has all these columns, named as in the catalog or in the application's spelling.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
-func (t *Table) HasInteger(column string) bool {
-	stored, ok := t.stored(column)
-	return ok && slices.Contains(t.integers, stored)
-}
+func (t *Table) HasInteger(column string) bool { return t.IntegerType(column) != "" }
+
+// IntegerType returns smallint, integer or bigint for a column of that type or of a domain over it; empty for another.
+func (t *Table) IntegerType(column string) string { return t.integers[t.Stored(column)] }
 
 // HasZeroRecord reports whether the table has a zero record. All tables of a Campaign database that have a key do.
 func (t *Table) HasZeroRecord() bool { return t.Key != "" && t.hasZeroRecord }
@@ -175,6 +176,26 @@ func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) (
 		t.OID, columns,
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// Search says how rows are found by the values of a column.
+type Search struct {
+	// Indexed is set if a complete index of the table begins with the column.
+	Indexed bool
+	Bytes   int64 // the size of the table, without indexes
+}
+
+func (t *Table) SearchBy(ctx context.Context, db Querier, column string) (s Search, err error) {
+	const sql = `
+SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+  WHERE i.indrelid = $1 AND a.attname = $2 AND i.indisvalid AND i.indpred IS NULL),
+  (SELECT COALESCE(sum(pg_relation_size(oid)), 0)::bigint FROM unnest($3::oid[]) AS oid)`
+	var leaves []uint32
+	for _, l := range t.Leaves {
+		leaves = append(leaves, l.OID)
+	}
+	err = db.QueryRow(ctx, sql, t.OID, t.Stored(Unquoted(column)), leaves).Scan(&s.Indexed, &s.Bytes)
+	return s, err
 }
 
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {

@@ -47,7 +47,10 @@ func (w *worker) batch(ctx context.Context) error {
 			w.queueAsOwner(b, &n, func() { w.queueDirect(b, next, &n) })
 		} else {
 			w.queueWritten(b, -1, &n)
-			w.queueAsOwner(b, &n, func() { w.queuePicked(b, s.Companion, w.window(next), limit, &n) })
+			w.queueAsOwner(b, &n, func() {
+				w.queuePicked(b, s.Companion, w.window(next), limit, &n)
+				b.Queue("SELECT " + genericPlans) // for the statements that end the batch
+			})
 			w.queueWritten(b, 1, &n)
 		}
 		after = s.queueCounters(b)

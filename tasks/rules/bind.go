@@ -84,7 +84,9 @@ func (b *Binder) Sweep(ctx context.Context, j *Job, parents []int64) (s purge.Sw
 	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, err
 	}
-	h, err := b.OnHold.condition(ctx, j, sqlexpr.Among)
+	h, err := b.OnHold.condition(ctx, j, func(column string, ids []int64) sqlexpr.Expr {
+		return sqlexpr.Among("r."+column, j.Table.IntegerType(column), ids)
+	})
 	if err != nil || h.condition.IsZero() {
 		return s, err
 	}
@@ -93,7 +95,9 @@ func (b *Binder) Sweep(ctx context.Context, j *Job, parents []int64) (s purge.Sw
 
 // SweepOnHold returns a sweep of the obsolete rows that are on hold; any is false if there cannot be any.
 func (b *Binder) SweepOnHold(ctx context.Context, j *Job, parents []int64) (s purge.Sweep, any bool, err error) {
-	h, err := b.OnHold.condition(ctx, j, sqlexpr.OneOf)
+	h, err := b.OnHold.condition(ctx, j, func(column string, ids []int64) sqlexpr.Expr {
+		return sqlexpr.OneOf("r."+column, ids)
+	})
 	if err != nil || h.condition.IsZero() {
 		return s, false, err
 	}
@@ -290,12 +294,15 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 // the ids instead.
 const maxIDs = 1_000_000
 
-// These are timeouts of queries for ids on hold. narrowTimeout is for a query that only finds which of the given
-// ids a table has: if it takes longer, all ids are used.
+// These are timeouts of queries for ids on hold. narrowTimeout is for a query that only finds which of the
+// given ids a table has: if it takes longer, all ids are used.
 const (
 	idsTimeout    = time.Hour
 	narrowTimeout = 5 * time.Second
 )
+
+// smallTable is the size in bytes up to which a table is read to find out which ids it has.
+const smallTable = 8 << 20
 
 // OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids once,
 // so that statements need neither ids that belong to other tables nor subqueries for each row.
@@ -304,7 +311,7 @@ type OnHold struct {
 	// ConditionsOnly is set for explanations, which check single rows and read no lists of ids.
 	ConditionsOnly bool
 
-	ids map[string][]int64 // by query
+	ids map[string][]int64 // by query, with its arguments
 }
 
 // onHold is the condition that a row is on hold; it is empty if no row is.
@@ -314,8 +321,8 @@ type onHold struct {
 	readsOthers, readsDistributed bool
 }
 
-// condition returns the condition that a row of a job is on hold. among makes the condition that a column has one
-// of several ids: sqlexpr.OneOf is for finding the rows on hold, sqlexpr.Among for checking each row.
+// condition returns the condition that a row of a job is on hold. among makes the condition that a column of the row
+// has one of several ids: sqlexpr.OneOf is for finding the rows on hold, sqlexpr.Among for checking each row.
 func (o *OnHold) condition(
 	ctx context.Context, j *Job, among func(column string, ids []int64) sqlexpr.Expr,
 ) (h onHold, err error) {
@@ -332,10 +339,12 @@ func (o *OnHold) condition(
 		switch {
 		case err != nil:
 			return onHold{}, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
+		case len(ids) > maxIDs && by.All != nil:
+			add(by.Condition, false, false)
 		case len(ids) > maxIDs:
 			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
 		case len(ids) > 0:
-			add(among("r."+by.Column, ids), false, false)
+			add(among(by.Column, ids), false, false)
 		}
 	}
 	return h, nil
@@ -343,19 +352,23 @@ func (o *OnHold) condition(
 
 // idsOnHold returns the ids on hold in ascending order; more than maxIDs if there are too many.
 func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids []int64, err error) {
-	query, _ := by.IDs.Build()
-	if ids, known := o.ids[query]; known {
-		return ids, nil
-	}
-	timeout := idsTimeout
+	query, timeout := by.IDs, idsTimeout
 	if by.All != nil {
 		timeout = narrowTimeout
+		if query, err = o.narrow(ctx, j.Table, by); err != nil {
+			return nil, err
+		}
+	}
+	sql, args := query.Build()
+	key := fmt.Sprint(sql, args)
+	if ids, known := o.ids[key]; known {
+		return ids, nil
 	}
 	err = o.Engine.Retry(ctx, j.Name, func() (err error) {
 		if err := o.Engine.Wait(ctx); err != nil {
 			return err
 		}
-		ids, err = o.read(ctx, by.IDs, timeout)
+		ids, err = o.read(ctx, query, timeout)
 		return err
 	})
 	switch {
@@ -370,8 +383,25 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids [
 	if o.ids == nil {
 		o.ids = map[string][]int64{}
 	}
-	o.ids[query] = ids
+	o.ids[key] = ids
 	return ids, nil
+}
+
+// narrow returns a query for those of the ids that a table has: by an index, or by reading a small table. In a large
+// one without an index, finding them would take longer than comparing each row with all ids, which it returns then.
+func (o *OnHold) narrow(ctx context.Context, t *campaign.Table, by HoldCondition) (query sqlexpr.Expr, err error) {
+	all := sqlexpr.Arg(by.All, "bigint[]")
+	search, err := t.SearchBy(ctx, o.Engine.Pool, by.Column)
+	switch {
+	case search.Indexed:
+		query = sqlexpr.Format("SELECT id FROM unnest(%s) AS id CROSS JOIN LATERAL "+
+			"(SELECT FROM %s AS r WHERE r.%s = id LIMIT 1) AS found", all, t.Quoted(), by.Column)
+	case search.Bytes <= smallTable && t.Location == "":
+		query = sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", by.Column, t.Quoted(), by.Condition)
+	default:
+		query = sqlexpr.Format("SELECT unnest(%s)", all)
+	}
+	return query, err
 }
 
 func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) (ids []int64, err error) {

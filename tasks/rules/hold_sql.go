@@ -20,12 +20,10 @@ type HoldCondition struct {
 	// ReadsOthers is set if Condition reads other tables, and ReadsDistributed if it reads a distributed one.
 	ReadsOthers, ReadsDistributed bool
 	// Column is an integer column of r, or empty. If it is set, Condition is true if the column contains one of the ids
-	// that the query IDs returns.
+	// All or, if that is nil, one of those that the query IDs returns.
 	Column string
+	All    []int64
 	IDs    sqlexpr.Expr
-	// All are the ids of the holds, if IDs narrows them down to those that the table contains; nil if IDs returns ids of
-	// other rows.
-	All []int64
 }
 
 // holdFinder finds the conditions under which rows of a table are on hold. It adds notes and missing rights to the
@@ -89,9 +87,8 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 		}
 		found = append(found, HoldCondition{
 			Condition: condition,
-			Column:    l.column, All: l.ids,
-			IDs: sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(),
-				condition),
+			Column:    l.column,
+			All:       l.ids,
 		})
 	}
 	for _, h := range own.rows {

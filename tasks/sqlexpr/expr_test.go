@@ -38,11 +38,15 @@ func TestIDs(t *testing.T) {
 	in := Format("NOT %s", OneOf("r.a", ids))
 	expect(t, in, "NOT r.a IN (SELECT unnest($1::bigint[]))", ids)
 	expect(t, in.Constants(), "NOT r.a::bigint = ANY ($1::bigint[])", ids)
-	expect(t, Among("r.a", ids), "r.a::bigint = ANY ('{-3,7}'::bigint[])")
+	expect(t, Among("r.a", "bigint", ids), "r.a = ANY ('{-3,7}'::bigint[])")
+	expect(t, Among("r.a", "", ids), "r.a::bigint = ANY ('{-3,7}'::bigint[])")
+	expect(t, Among("r.a", "smallint", []int64{-32_769, -32_768, 32_767, 32_768}),
+		"r.a = ANY ('{-32768,32767}'::smallint[])")
+	expect(t, Among("r.a", "integer", []int64{1 << 31}), "false")
 	for id := range int64(maxHashed) {
 		ids = append(ids, 8+id)
 	}
-	if sql, _ := Among("r.a", ids).Build(); !strings.Contains(sql, "[width_bucket(r.a, '{-3,7,8,9") {
+	if sql, _ := Among("r.a", "bigint", ids).Build(); !strings.Contains(sql, "[width_bucket(r.a, '{-3,7,8,9") {
 		t.Errorf("%d ids are not searched for by halves: %.100s", len(ids), sql)
 	}
 }

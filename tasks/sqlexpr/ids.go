@@ -2,6 +2,7 @@ package sqlexpr
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -22,17 +23,29 @@ func OneOfTexts(column string, ids []int64) Expr {
 // search for each row takes less time, if the statement deletes a few thousand rows.
 const maxHashed = 50_000
 
-// Among is the condition that a column contains one of the ids, which must be in ascending order. They become a
-// constant: with thousands of ids, sending and reading the parameter of OneOf takes longer than deleting a statement's
+// greatest has the greatest values of the types that Among compares.
+var greatest = map[string]int64{"smallint": math.MaxInt16, "integer": math.MaxInt32, "bigint": math.MaxInt64}
+
+// Among is the condition that a column contains one of the ids, which must be in ascending order. Its type is smallint,
+// integer or bigint; a column of another one is cast, and the planner then has no statistics of it. The ids become a
+// constant: with thousands of them, sending and reading the parameter of OneOf takes longer than deleting a statement's
 // rows. Unlike OneOf, Among cannot use an index.
-func Among(column string, ids []int64) Expr {
+func Among(column, typ string, ids []int64) Expr {
+	if greatest[typ] == 0 {
+		column, typ = column+"::bigint", "bigint"
+	}
 	list := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
-		list = append(strconv.AppendInt(list, id, 10), ',')
+		if -greatest[typ]-1 <= id && id <= greatest[typ] {
+			list = append(strconv.AppendInt(list, id, 10), ',')
+		}
 	}
-	constant := fmt.Sprintf("'{%s}'::bigint[]", list[:len(list)-1])
+	if len(list) == 0 {
+		return SQL("false")
+	}
+	constant := fmt.Sprintf("'{%s}'::%s[]", list[:len(list)-1], typ)
 	if len(ids) <= maxHashed {
-		return SQL(fmt.Sprintf("%s::bigint = ANY (%s)", column, constant))
+		return SQL(fmt.Sprintf("%s = ANY (%s)", column, constant))
 	}
 	return Format("(%[2]s)[width_bucket(%[1]s, %[2]s)] = %[1]s", column, constant)
 }

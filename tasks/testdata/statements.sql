@@ -6,8 +6,8 @@
 -- worker.queueDirect). $3 is the reference time minus the delay for delivery logs (rules.Age). The zero record
 -- is never deleted. IS TRUE keeps the planner from using an index instead of the window.
 DELETE FROM ONLY "public"."nmsbroadlogrcp" AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND ((((r.tsLastModified <
-    $3::timestamptz)) AND r."ibroadlogid" IS DISTINCT FROM 0) AND (r.iRecipientId::bigint = ANY
-    ('{7}'::bigint[])) IS NOT TRUE) IS TRUE;
+    $3::timestamptz)) AND r."ibroadlogid" IS DISTINCT FROM 0) AND (r.iRecipientId = ANY ('{7}'::integer[])) IS
+    NOT TRUE) IS TRUE;
 
 -- Picked, where a batch must know its rows: the first one of a sweep, after a row failed or was locked, and for
 -- rows that take others with them. Task tracking-logs deletes the web tracking log of the same id. The window
