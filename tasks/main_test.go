@@ -46,6 +46,7 @@ type journal struct {
 	recorded int64
 	batches  []purge.Delta
 	logs     []string
+	taskLogs map[string][]string // logs by task
 	emptied  map[string][]string
 	cursor   purge.Cursor // of the current task, as last committed
 	// loseAt is the number of the batch at which the worker dies, before or after its commit; 0 if it does not die.
@@ -198,7 +199,8 @@ func (j *journal) Retried(string) {}
 
 func (j *journal) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
-		j.logs = append(j.logs, string(m.Level)+" "+m.Text)
+		line := string(m.Level) + " " + m.Text
+		j.logs, j.taskLogs[j.task] = append(j.logs, line), append(j.taskLogs[j.task], line)
 	}
 	return nil
 }
@@ -219,6 +221,9 @@ func (j *journal) said(parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) })
 	})
 }
+
+// log returns what the log says about a task.
+func (j *journal) log(task string) string { return strings.Join(j.taskLogs[task], "; ") }
 
 func heldTable(name string) []rules.HeldTable {
 	return []rules.HeldTable{{Schema: "public", Name: name}}
@@ -241,6 +246,7 @@ func newJournal(db *pgtest.DB) *journal {
 		planned:  map[string]cleanup.SavedTask{},
 		expected: map[string]int64{},
 		emptied:  map[string][]string{},
+		taskLogs: map[string][]string{},
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 // not.
 func TestAgesOfPolicies(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Empty(t)
+	var policies []policy.Policy
+	left, rules := map[string]string{}, map[string]string{}
 	for name, test := range map[string]struct {
 		age  policy.OlderThan
 		left string // ids
@@ -22,24 +25,28 @@ func TestAgesOfPolicies(t *testing.T) {
 		"no days":  {policy.OlderThan{Days: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
 		"no hours": {policy.OlderThan{Hours: new(0)}, "4,5,6", "expires before 2026-03-01 12:00 UTC"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do(`CREATE TABLE session (id int PRIMARY KEY, expires timestamptz); INSERT INTO session VALUES
-				(1, '2026-02-27 23:59:59Z'), (2, '2026-02-28 00:00Z'), (3, '2026-03-01 11:59:59Z'),
+		schema := inSchema(db, name, `CREATE TABLE session (id int PRIMARY KEY, expires timestamptz);
+			INSERT INTO session VALUES (1, '2026-02-27 23:59:59Z'), (2, '2026-02-28 00:00Z'), (3, '2026-03-01 11:59:59Z'),
 				(4, '2026-03-01 12:00Z'), (5, 'infinity'), (6, NULL)`)
-			test.age.Column = "expires"
-			p := policy.Policy{Name: "p", Table: "session", OlderThan: &test.age}
-			dry, err := runPolicies(t, db, true, p)
-			found := dry.previews["policy/p"]
-			if err != nil || len(found) != 1 || found[0].Rule != test.rule {
-				t.Errorf("a dry run: %+v %v", found, err)
-			}
-			j, err := runPolicies(t, db, false, p)
-			got := strings.Join(db.Strings("SELECT id::text FROM session ORDER BY id"), ",")
-			if err != nil || got != test.left {
-				t.Errorf("rows %s are left, want %s; %v %v", got, test.left, err, j.logs)
-			}
-		})
+		test.age.Column = "expires"
+		p := policy.Policy{Name: schema, Table: schema + ".session", OlderThan: &test.age}
+		policies = append(policies, p)
+		left[p.Table], rules[p.Table] = test.left, test.rule
+	}
+	dry, err := runPolicies(t, db, true, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runPolicies(t, db, false, policies...); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range policies {
+		if found := dry.previews[p.TaskName()]; len(found) != 1 || found[0].Rule != rules[p.Table] {
+			t.Errorf("the preview of %s is %+v, want the rule %q", p.Table, found, rules[p.Table])
+		}
+		got := strings.Join(db.Strings("SELECT id::text FROM "+p.Table+" ORDER BY id"), ",")
+		if got != left[p.Table] {
+			t.Errorf("rows %s of %s are left, want %s", got, p.Table, left[p.Table])
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func TestAssignableColumns(t *testing.T) {
 	t.Parallel()
 	one := "[1,2)"
-	for name, test := range map[string]struct {
+	tests := map[string]struct {
 		assign policy.Assign
 		want   string // in the log; empty if the policy runs
 	}{
@@ -29,32 +29,36 @@ func TestAssignableColumns(t *testing.T) {
 		"a NULL in a condition":           {policy.Assign{Column: "active"}, "unique index"},
 		"a NULL in a generated column":    {policy.Assign{Column: "source"}, "unique index"},
 		"a NULL that other rows refer to": {policy.Assign{Column: "code"}, "a foreign key refers to it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN over AS filled;
-				CREATE TABLE a (id int, email over, span int4range DEFAULT '[5,6)', note text DEFAULT 'n', at date,
-					login text DEFAULT 'l' UNIQUE, tenant int DEFAULT 1, number int DEFAULT 1, UNIQUE (tenant, number),
-					folded text DEFAULT 'f', active bool DEFAULT true, code text DEFAULT 'c' UNIQUE, source text DEFAULT 's',
-					made text GENERATED ALWAYS AS (coalesce(source, '')) STORED UNIQUE,
-					EXCLUDE USING gist (span WITH &&), UNIQUE (id) INCLUDE (note));
-				CREATE UNIQUE INDEX ON a (lower(folded)); CREATE UNIQUE INDEX ON a (id) WHERE active;
-				CREATE TABLE b (code text REFERENCES a (code) ON UPDATE CASCADE);
-				INSERT INTO a (id, email, at) VALUES (1, 'x', '2020-01-01'); INSERT INTO b VALUES ('c')`)
-			j, _ := runPolicies(t, db, false, policy.Policy{
-				Name:      "p",
-				Table:     "a",
-				OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
-				Assign:    []policy.Assign{test.assign},
-			})
-			log := strings.Join(j.logs, "; ")
-			changed := db.Int(`SELECT count(*) FROM a WHERE note = '[1,2)'
-				OR num_nulls(login, span, tenant, folded, active, source, code) = 1`) == 1
-			if !strings.Contains(log, test.want) || changed != (test.want == "") {
-				t.Errorf("changed %t; %s", changed, log)
-			}
+	}
+	db := pgtest.Empty(t)
+	db.Do("CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN over AS filled")
+	schemas, policies := map[string]string{}, []policy.Policy(nil)
+	for name, test := range tests {
+		schema := inSchema(db, name, `CREATE TABLE a (id int, email public.over, span int4range DEFAULT '[5,6)',
+				note text DEFAULT 'n', at date, login text DEFAULT 'l' UNIQUE, tenant int DEFAULT 1, number int DEFAULT 1,
+				UNIQUE (tenant, number), folded text DEFAULT 'f', active bool DEFAULT true, code text DEFAULT 'c' UNIQUE,
+				source text DEFAULT 's', made text GENERATED ALWAYS AS (coalesce(source, '')) STORED UNIQUE,
+				EXCLUDE USING gist (span WITH &&), UNIQUE (id) INCLUDE (note));
+			CREATE UNIQUE INDEX ON a (lower(folded)); CREATE UNIQUE INDEX ON a (id) WHERE active;
+			CREATE TABLE b (code text REFERENCES a (code) ON UPDATE CASCADE);
+			INSERT INTO a (id, email, at) VALUES (1, 'x', '2020-01-01'); INSERT INTO b VALUES ('c')`)
+		schemas[name] = schema
+		policies = append(policies, policy.Policy{
+			Name: schema, Table: schema + ".a", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
+			Assign: []policy.Assign{test.assign},
 		})
+	}
+	j, err := runPolicies(t, db, false, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range tests {
+		log := j.log("policy/" + schemas[name])
+		changed := db.Int(`SELECT count(*) FROM `+schemas[name]+`.a WHERE note = '[1,2)'
+			OR num_nulls(login, span, tenant, folded, active, source, code) = 1`) == 1
+		if !strings.Contains(log, test.want) || changed != (test.want == "") {
+			t.Errorf("%s: changed: %t, want the reason %q: %s", name, changed, test.want, log)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
@@ -27,6 +28,19 @@ func runPoliciesWith(t *testing.T, j *journal, dryRun bool, policies ...policy.P
 			c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())
 		}
 	})
+}
+
+// inSchema executes SQL in a schema of its own, for one of several cases that share a database and a run. It returns
+// the name of the schema, which is also fit for a policy.
+func inSchema(db *pgtest.DB, name, sql string) string {
+	schema := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return '_'
+	}, name)
+	db.Do("CREATE SCHEMA " + schema + "; SET search_path = " + schema + "; " + sql + "; RESET search_path")
+	return schema
 }
 
 // family creates customers, every third of them old, with purchases and the lines of the purchases.

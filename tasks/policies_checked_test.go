@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 // What applications write for "none" is no link to a parent, whatever its type.
 func TestValuesThatAreNoLinks(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Empty(t)
+	var policies []policy.Policy
 	for kind, values := range map[string][3]string{ // of a parent, of an orphan, and of none
 		"int":         {"1", "2", "0"},
 		"numeric":     {"1", "2", "0.00"},
@@ -30,24 +33,20 @@ func TestValuesThatAreNoLinks(t *testing.T) {
 			"00000000-0000-0000-0000-000000000000",
 		},
 	} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do("CREATE TABLE parent (id " + kind + " PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent " + kind +
-				")")
-			db.Do("INSERT INTO parent VALUES ('" + values[0] + "'); INSERT INTO child VALUES (4, NULL)")
-			for i, value := range values {
-				db.Do("INSERT INTO child SELECT $1::int, '"+value+"'", i+1)
-			}
-			_, err := runPolicies(t, db, false, policy.Policy{
-				Name: "orphans", Enabled: true, Table: "child",
-				OrphanOf: &policy.OrphanOf{Column: "parent", ParentTable: "parent", ParentColumn: "id"},
-			})
-			if left := strings.Join(db.Strings("SELECT id::text FROM child ORDER BY id"), " "); err != nil ||
-				left != "1 3 4" {
-				t.Errorf("%v; rows %s are left", err, left)
-			}
+		schema := inSchema(db, "of "+kind, fmt.Sprintf(`CREATE TABLE parent (id %[1]s PRIMARY KEY);
+			CREATE TABLE child (id int PRIMARY KEY, parent %[1]s); INSERT INTO parent VALUES ('%[2]s');
+			INSERT INTO child VALUES (1, '%[2]s'), (2, '%[3]s'), (3, '%[4]s'), (4, NULL)`,
+			kind, values[0], values[1], values[2]))
+		policies = append(policies, policy.Policy{
+			Name: schema, Table: schema + ".child",
+			OrphanOf: &policy.OrphanOf{Column: "parent", ParentTable: schema + ".parent", ParentColumn: "id"},
 		})
+	}
+	if _, err := runPolicies(t, db, false, policies...); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range policies {
+		checkRows(t, db, "SELECT id::text FROM "+p.Table+" ORDER BY id", "1", "3", "4")
 	}
 }
 

@@ -403,25 +403,24 @@ func TestRandomKeyChains(t *testing.T) {
 func TestFailedRowsAreNamedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	const id = "6f0f2a5e-8a4e-4a53-9a1c-0f6f3c7f1d11"
-	for name, test := range map[string]struct{ columns, key, row, want string }{
-		"a UUID":      {"id uuid", "id", "'" + id + "'", "row " + id + " failed"},
-		"two columns": {`"Shop" int, day date`, `"Shop", day`, "7, '2020-02-03'", "row (7, 2020-02-03) failed"},
-		"a text":      {"email text", "email", "'me@example.com'", "row at TID (0,1) failed"},
-		"none":        {"n int", "", "7", "row at TID (0,1) failed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do("CREATE TABLE t (" + test.columns + ", at date DEFAULT '2020-01-01')")
-			if test.key != "" {
-				db.Do("ALTER TABLE t ADD PRIMARY KEY (" + test.key + ")")
-			}
-			db.Do("INSERT INTO t VALUES (" + test.row + `);
-				CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-				CREATE TRIGGER refuse BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION refuse()`)
-			old := policy.Policy{Name: "old", Table: "t", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}
-			j, _ := runPolicies(t, db, false, old) // it fails, since all rows do
-			j.checkLog(t, "WARNING", "t: "+test.want)
-		})
+	db := pgtest.Empty(t)
+	db.Do("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'")
+	tests := map[string]struct{ columns, row, want string }{
+		"uuid":  {"id uuid PRIMARY KEY", "'" + id + "'", "row " + id + " failed"},
+		"two":   {`"Shop" int, day date, PRIMARY KEY ("Shop", day)`, "7, '2020-02-03'", "row (7, 2020-02-03) failed"},
+		"texts": {"email text PRIMARY KEY", "'me@example.com'", "row at TID (0,1) failed"},
+		"none":  {"n int", "7", "row at TID (0,1) failed"},
+	}
+	var policies []policy.Policy
+	for table, test := range tests {
+		db.Do(fmt.Sprintf(`CREATE TABLE %[1]s (%[2]s); INSERT INTO %[1]s VALUES (%[3]s);
+			ALTER TABLE %[1]s ADD at date DEFAULT '2020-01-01';
+			CREATE TRIGGER refuse BEFORE DELETE ON %[1]s FOR EACH ROW EXECUTE FUNCTION refuse()`, table, test.columns, test.row))
+		policies = append(policies,
+			policy.Policy{Name: table, Table: table, OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}})
+	}
+	j, _ := runPolicies(t, db, false, policies...) // they fail, since all rows do
+	for table, test := range tests {
+		j.checkLog(t, "WARNING", table+": "+test.want)
 	}
 }

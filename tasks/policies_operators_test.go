@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
@@ -100,52 +99,49 @@ func TestOperatorsOffTheSearchPath(t *testing.T) {
 // Types that cannot be compared, or only by casting one to the other, are refused.
 func TestTypesThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
+	db := pgtest.Empty(t)
+	db.Do(`CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		CREATE TABLE codes (code char(8) PRIMARY KEY, number real UNIQUE); INSERT INTO codes VALUES ('a', 1);
+		CREATE TABLE part (id bigint PRIMARY KEY, code text, doc json, place point, points point[],
+			at date DEFAULT '2020-01-01', folded text COLLATE nocase DEFAULT 'a');
+		INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
+	tests := map[string]struct {
 		policy policy.Policy
 		want   string
 	}{
 		"json": {policy.Policy{Filters: []policy.Filter{{Column: "doc", Op: "EQUAL", Values: []string{
 			"1",
 		}}}}, "is json"},
-		"an array of points": {
+		"array-of-points": {
 			policy.Policy{Filters: []policy.Filter{{Column: "points", Op: "IN", Values: []string{"{}"}}}}, "is point[]",
 		},
-		"a group of points": {
+		"group-of-points": {
 			policy.Policy{KeepNewest: &policy.KeepNewest{Per: []string{"place"}, OrderBy: "id", Count: 1}}, "is point",
 		},
-		"text and char": {
+		"text-and-char": {
 			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "code", ParentTable: "codes", ParentColumn: "code"}}, "family",
 		},
-		"texts that are equal to others": {
+		"texts-equal-to-others": {
 			policy.Policy{OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}, Filters: []policy.Filter{
 				{Column: "folded", Op: "STARTS_WITH", Values: []string{"a"}},
 			}}, "nondeterministic",
 		},
-		"composite types": {
-			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "pair", ParentTable: "codes", ParentColumn: "couple"}}, "family",
-		},
-		"bigint and real": {
+		"bigint-and-real": {
 			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "id", ParentTable: "codes", ParentColumn: "number"}}, "family",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do(`CREATE TYPE pair AS (a int, b text); CREATE TYPE couple AS (a int, b int);
-				CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-				CREATE TABLE codes (code char(8) PRIMARY KEY, number real UNIQUE, couple couple);
-				INSERT INTO codes VALUES ('a', 1, '(1,1)');
-				CREATE TABLE part (id bigint PRIMARY KEY, code text, doc json, place point, points point[],
-					pair pair DEFAULT '(1,1)', at date DEFAULT '2020-01-01', folded text COLLATE nocase DEFAULT 'a');
-				INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
-			test.policy.Name, test.policy.Table = "p", "part"
-			j, _ := runPolicies(t, db, false, test.policy)
-			if log := strings.Join(j.logs, "; "); !strings.Contains(log, test.want) ||
-				db.Int("SELECT count(*) FROM part") != 2 {
-				t.Errorf("%d rows; %s", db.Int("SELECT count(*) FROM part"), log)
-			}
-		})
 	}
+	var policies []policy.Policy
+	for name, test := range tests {
+		test.policy.Name, test.policy.Table = name, "part"
+		policies = append(policies, test.policy)
+	}
+	j, _ := runPolicies(t, db, false, policies...)
+	for name, test := range tests {
+		if log := j.log("policy/" + name); !strings.Contains(log, test.want) {
+			t.Errorf("%s: the log is %q, want %q in it", name, log, test.want)
+		}
+	}
+	checkCount(t, db, 2, "SELECT count(*) FROM part")
 }
 
 // A text can be equal to others that it does not begin with. An operator family can have types that PostgreSQL does not
@@ -218,65 +214,55 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 // cascades, circles and holds.
 func TestKeysOfOtherCollations(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
 	old := &policy.OlderThan{Column: "at", Days: new(1)}
-	orphans := policy.Policy{Name: "p", Table: "child", OrphanOf: &policy.OrphanOf{
-		Column: "code", ParentTable: "parent", ParentColumn: "code",
-	}}
-	for collations, parentOfC := range map[[2]string]string{
-		{`"C"`, `"POSIX"`}: "c", {`nocase`, `"C"`}: "C", {`nocase`, `"default"`}: "C",
+	type result struct {
+		parents string // that are left
+		ids     string // of children
+	}
+	want, holds, policies := map[string]result{}, rules.Holds{Names: []string{"a hold"}}, []policy.Policy(nil)
+	for i, c := range []struct{ key, column, parentOfC string }{
+		{`"C"`, `"POSIX"`, "c"}, {"public.nocase", `"C"`, "C"}, {"public.nocase", `"default"`, "C"},
 	} {
-		for name, test := range map[string]struct {
-			policy  policy.Policy
-			holds   rules.Holds
-			parents string // that are left
-			ids     string // of children
-		}{
-			"orphans":  {policy: orphans, parents: "a,b,c,z", ids: "1,2,3"},
-			"cascades": {policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "b", ids: "2,4"},
-			"a hold": {
-				policy: policy.Policy{Name: "p", Table: "parent", OlderThan: old}, parents: "a,b,c", ids: "1,2,3,4",
-				holds: rules.Holds{Names: []string{"a hold"}, Tables: heldTable("child")},
-			},
-			"circles": {
-				policy: policy.Policy{Name: "p", Table: "child", OlderThan: old}, parents: "a,b,c,z", ids: "2,3",
-			},
+		for name, left := range map[string]result{
+			"orphans": {"a,b,c,z", "1,2,3"}, "cascades": {"b", "2,4"}, "a hold": {"a,b,c", "1,2,3,4"},
+			"circles": {"a,b,c,z", "2,3"},
 		} {
-			t.Run(strings.Join(collations[:], " and ")+", "+name, func(t *testing.T) {
-				t.Parallel()
-				db := pgtest.Campaign(t)
-				db.Do(fmt.Sprintf(`CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-					CREATE TABLE parent (code text COLLATE %[1]s PRIMARY KEY, at date);
-					INSERT INTO parent VALUES ('a', '2020-01-01'), ('b', NULL), ('%[3]s', '2020-01-01'), ('z', '2020-01-01');
-					CREATE TABLE child (id int, code text COLLATE %[2]s REFERENCES parent ON DELETE CASCADE,
-						own text COLLATE %[1]s UNIQUE, above text COLLATE %[2]s REFERENCES child (own) ON DELETE CASCADE,
-						at date);
-					INSERT INTO child VALUES (1, 'a', 'a', NULL, '2020-01-01'), (2, 'b', 'b', NULL, NULL),
-						(3, 'c', '%[3]s', NULL, '2020-01-01'), (4, NULL, 'd', NULL, '2020-01-01')`,
-					collations[0], collations[1], parentOfC))
-				switch name {
-				case "orphans":
-					db.Superuser("SET session_replication_role = replica; UPDATE child SET code = 'gone' WHERE id = 4")
-				case "circles": // row 2 goes with row 3
-					db.Do("UPDATE child SET above = 'c' WHERE id = 2")
+			schema := inSchema(db, fmt.Sprint(name, i), fmt.Sprintf(`CREATE TABLE parent (code text COLLATE %[1]s PRIMARY KEY,
+					at date);
+				INSERT INTO parent VALUES ('a', '2020-01-01'), ('b', NULL), ('%[3]s', '2020-01-01'), ('z', '2020-01-01');
+				CREATE TABLE child (id int, code text COLLATE %[2]s REFERENCES parent ON DELETE CASCADE,
+					own text COLLATE %[1]s UNIQUE, above text COLLATE %[2]s REFERENCES child (own) ON DELETE CASCADE, at date);
+				INSERT INTO child VALUES (1, 'a', 'a', NULL, '2020-01-01'), (2, 'b', 'b', NULL, NULL),
+					(3, 'c', '%[3]s', NULL, '2020-01-01'), (4, NULL, 'd', NULL, '2020-01-01')`, c.key, c.column, c.parentOfC))
+			p := policy.Policy{Name: schema, Table: schema + ".parent", OlderThan: old}
+			switch name {
+			case "orphans":
+				p.Table, p.OlderThan, p.OrphanOf = schema+".child", nil, &policy.OrphanOf{
+					Column: "code", ParentTable: schema + ".parent", ParentColumn: "code",
 				}
-				j := newJournal(db)
-				j.holds = func() rules.Holds { return test.holds }
-				test.policy.Enabled = true
-				if err := runWith(t, j, func(c *cleanup.Config) {
-					c.Pipeline, c.Todo = []rules.Task{test.policy.Task()}, []rules.Task{test.policy.Task()}
-				}); err != nil {
-					t.Error(err)
-				}
-				list := func(column, table string) string {
-					return strings.Join(db.Strings("SELECT "+column+"::text FROM "+table+" ORDER BY 1"), ",")
-				}
-				if parents, ids := list("code", "parent"), list("id", "child"); !strings.EqualFold(
-					parents, test.parents,
-				) ||
-					ids != test.ids {
-					t.Errorf("%s and %s are left; log %v", parents, ids, j.logs)
-				}
-			})
+				db.Superuser("SET session_replication_role = replica; UPDATE " + p.Table + " SET code = 'gone' WHERE id = 4")
+			case "circles": // row 2 goes with row 3
+				p.Table = schema + ".child"
+				db.Do("UPDATE " + p.Table + " SET above = 'c' WHERE id = 2")
+			case "a hold":
+				holds.Tables = append(holds.Tables, rules.HeldTable{Schema: schema, Name: "child"})
+			}
+			want[schema], policies = left, append(policies, p)
+		}
+	}
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return holds }
+	if err := runPoliciesWith(t, j, false, policies...); err != nil {
+		t.Error(err)
+	}
+	for schema, left := range want {
+		list := func(column, table string) string {
+			return strings.Join(db.Strings("SELECT "+column+"::text FROM "+schema+"."+table+" ORDER BY 1"), ",")
+		}
+		if got := (result{strings.ToLower(list("code", "parent")), list("id", "child")}); got != left {
+			t.Errorf("%s: %+v are left, want %+v; log %s", schema, got, left, j.log("policy/"+schema))
 		}
 	}
 }
