@@ -21,8 +21,48 @@ func heldRows(table string, columns ...[3]string) rules.Holds {
 	return rules.Holds{Names: []string{"a hold"}, Rows: []rules.HeldRows{rows}}
 }
 
-// Rows are on hold by their values, with the rows that refer to them by foreign keys of any kind, directly or through
-// others, and with rows whose deletion would delete or change one of these. All other rows are deleted.
+// Rows are on hold by the values of one or several columns, of any type.
+func TestHoldsByValuesOfRows(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	holds := rules.Holds{Names: []string{"a hold"}}
+	var policies []policy.Policy
+	kept := map[string][]string{} // logins
+	for name, c := range map[string]struct {
+		columns [][3]string
+		kept    []string
+	}{
+		"a text":         {[][3]string{{"email", "text", "Customer 2"}}, []string{"12", "2"}},
+		"a date":         {[][3]string{{"born", "date", "1990-01-03"}}, []string{"12", "2"}},
+		"another":        {[][3]string{{"email", "text", "customer 2"}}, nil},
+		"not SQL":        {[][3]string{{"email", "text", "' OR true --"}}, nil},
+		"no such value":  {[][3]string{{"id", "int8", "77"}}, nil},
+		"a uuid":         {[][3]string{{"code", "uuid", "00000000-0000-0000-0000-000000000002"}}, []string{"12", "2"}},
+		"several":        {[][3]string{{"Region", "text", "EU"}, {"id", "int8", "2"}}, []string{"12", "2"}},
+		"different rows": {[][3]string{{"Region", "text", "US"}, {"id", "int8", "2"}}, nil},
+		"a timestamp":    {[][3]string{{"at", "timestamptz", "2021-06-07T10:09:10.123456+02"}}, []string{"12", "2"}},
+	} {
+		schema := inSchema(db, name, `CREATE TABLE customer (id bigint PRIMARY KEY, code uuid UNIQUE,
+				email text COLLATE "C" UNIQUE, "Region" text, born date, at timestamptz DEFAULT '2020-01-01');
+			CREATE TABLE login (id int PRIMARY KEY, email text REFERENCES customer (email),
+				code uuid REFERENCES customer (code), at timestamptz DEFAULT '2020-01-01');
+			INSERT INTO customer SELECT i, ('00000000-0000-0000-0000-00000000000' || i)::uuid, 'Customer ' || i,
+				CASE WHEN i < 3 THEN 'EU' ELSE 'US' END, date '1990-01-01' + i::int FROM generate_series(1, 4) i;
+			UPDATE customer SET at = '2021-06-07T08:09:10.123456Z' WHERE id = 2;
+			INSERT INTO login SELECT id, email FROM customer; INSERT INTO login SELECT 10 + id, NULL, code FROM customer`)
+		holds.Rows = append(holds.Rows, heldRows(schema+".customer", c.columns...).Rows...)
+		p := policy.Policy{Name: schema, Table: schema + ".login", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}
+		policies, kept[schema] = append(policies, p), c.kept
+	}
+	j := keep(t, db, holds, policies, func(int64) {})
+	for schema, want := range kept {
+		checkRows(t, db, "SELECT id::text FROM "+schema+".login ORDER BY 1", want...)
+		j.checkRetained(t, "policy/"+schema, purge.Retained{OnHold: int64(len(want))})
+	}
+}
+
+// With rows on hold stay those that refer to them by foreign keys of any kind, directly or through others, and rows
+// whose deletion would delete or change one of these. All other rows are deleted.
 func TestHoldsOfRows(t *testing.T) {
 	t.Parallel()
 	const shop = `CREATE SCHEMA shop; SET search_path = shop;
@@ -59,7 +99,6 @@ RESET search_path;`
 		"address 2", "bill 2", "customer 2", "line 1", "line 2", "login 12", "login 2", "product 2", "product 5",
 		"remark 12", "remark 2", "remark 22", "remark 32", "remark 42", "remark 52", "visit 2",
 	}
-	logins, secondLogins := []string{"login"}, []string{"login 12", "login 2"} // a plan of all tables takes seconds
 	tables := []string{"visit", "login", "remark", "line", "bill", "address", "customer", "product"}
 	for name, c := range map[string]struct {
 		setup string
@@ -71,42 +110,6 @@ RESET search_path;`
 			holds: heldRows("shop.customer", [3]string{"id", "int8", "2"}),
 			only:  tables,
 			kept:  second,
-		},
-		"a text": {
-			holds: heldRows("shop.customer", [3]string{"email", "text", "Customer 2"}),
-			only:  logins,
-			kept:  secondLogins,
-		},
-		"a date": {
-			holds: heldRows("shop.customer", [3]string{"born", "date", "1990-01-03"}),
-			only:  logins,
-			kept:  secondLogins,
-		},
-		"another": {holds: heldRows("shop.customer", [3]string{"email", "text", "customer 2"}), only: logins},
-		"not SQL": {holds: heldRows("shop.customer", [3]string{"email", "text", "' OR true --"}), only: logins},
-		"no such value": {
-			holds: heldRows("shop.customer", [3]string{"id", "int8", "77"}),
-			only:  tables,
-		},
-		"a uuid": {
-			holds: heldRows("shop.customer", [3]string{"code", "uuid", "00000000-0000-0000-0000-000000000002"}),
-			only:  logins,
-			kept:  secondLogins,
-		},
-		"several columns": {
-			holds: heldRows("shop.customer", [3]string{"Region", "text", "EU"}, [3]string{"id", "int8", "2"}),
-			only:  logins,
-			kept:  secondLogins,
-		},
-		"columns of different rows": {
-			holds: heldRows("shop.customer", [3]string{"Region", "text", "US"}, [3]string{"id", "int8", "2"}),
-			only:  logins,
-		},
-		"a timestamp": {
-			setup: "UPDATE shop.customer SET at = '2021-06-07T08:09:10.123456Z' WHERE id = 2",
-			holds: heldRows("shop.customer", [3]string{"at", "timestamptz", "2021-06-07T10:09:10.123456+02"}),
-			only:  logins,
-			kept:  secondLogins,
 		},
 		"rows that nothing refers to": {
 			setup: "DROP TABLE shop.remark",
@@ -195,33 +198,30 @@ func keep(t *testing.T, db *pgtest.DB, holds rules.Holds, policies []policy.Poli
 	return j
 }
 
-// A partition with a row on hold is neither dropped nor detached, unlike the others; a row on hold is not overwritten.
+// A partition with a row on hold is neither dropped nor detached, unlike the others.
 func TestHoldsOfRowsInPartitions(t *testing.T) {
 	t.Parallel()
-	for partitions, want := range map[purge.Partitions]struct{ left, others int64 }{
+	db := pgtest.Empty(t)
+	holds := rules.Holds{Names: []string{"a hold"}}
+	var policies []policy.Policy
+	want := map[string][2]int64{} // rows left in the partition with the row on hold, and whether another one is left
+	for partitions, left := range map[purge.Partitions][2]int64{
 		purge.DropPartitions: {1, 0}, purge.DeleteRows: {1, 1}, purge.DetachPartitions: {30, 0},
 	} {
-		db := pgtest.Empty(t)
-		db.Do(months)
-		keep(t, db, heldRows("event", [3]string{"id", "int4", "7"}, [3]string{"at", "timestamptz", "2025-11-07T12:00:00Z"}),
-			[]policy.Policy{oldEvents(partitions)}, func(int64) {})
-		checkCount(t, db, want.left, "SELECT count(*) FROM event_2025_11")
-		checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = 'event_2025_11'::regclass")
-		checkCount(t, db, want.others, "SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('event_2025_10')")
+		schema := inSchema(db, string(partitions), months)
+		p := oldEvents(partitions)
+		p.Name, p.Table = schema, schema+".event"
+		policies, want[schema] = append(policies, p), left
+		holds.Rows = append(holds.Rows, heldRows(p.Table, [3]string{"id", "int4", "7"},
+			[3]string{"at", "timestamptz", "2025-11-07T12:00:00Z"}).Rows...)
 	}
-	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE account (id int PRIMARY KEY, mail text, at timestamptz); INSERT INTO account " +
-		"SELECT i, i::text, '2020-01-01' FROM generate_series(1, 3) i")
-	none := "none"
-	keep(t, db, heldRows("account", [3]string{"id", "int4", "2"}), []policy.Policy{{
-		Name: "mask", Table: "account", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)},
-		Assign: []policy.Assign{{Column: "mail", Value: &none}},
-	}}, func(onHold int64) {
-		if onHold != 1 {
-			t.Errorf("%d rows are on hold", onHold)
-		}
-	})
-	checkRows(t, db, "SELECT mail FROM account ORDER BY id", "none", "2", "none")
+	keep(t, db, holds, policies, func(int64) {})
+	const isPartition = "SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass($1)"
+	for schema, left := range want {
+		checkCount(t, db, left[0], "SELECT count(*) FROM "+schema+".event_2025_11")
+		checkCount(t, db, 1, isPartition, schema+".event_2025_11")
+		checkCount(t, db, left[1], isPartition, schema+".event_2025_10")
+	}
 }
 
 // A row on hold, or one that belongs to it, is not overwritten. The rows to which it refers are: keys change no other
@@ -316,21 +316,24 @@ func TestHoldsOfRowsThatAreLost(t *testing.T) {
 // Rows are retained if the role cannot see whether they belong to rows on hold.
 func TestHoldsOfRowsOutOfSight(t *testing.T) {
 	t.Parallel()
-	for hide, help := range map[string]string{
-		"REVOKE SELECT ON hidden.topic FROM PUBLIC":          `GRANT SELECT ON "hidden"."topic"`,
-		"ALTER TABLE hidden.topic ENABLE ROW LEVEL SECURITY": "BYPASSRLS",
+	db := pgtest.Empty(t)
+	db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.topic (id int PRIMARY KEY); " +
+		"INSERT INTO hidden.topic VALUES (1), (2); " +
+		"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT, REFERENCES ON hidden.topic TO PUBLIC")
+	db.Do("CREATE TABLE note (topic int REFERENCES hidden.topic, at timestamptz); INSERT INTO note VALUES " +
+		"(1, '2020-01-01'), (2, '2020-01-01')")
+	for _, c := range [][2]string{
+		{"ALTER TABLE hidden.topic ENABLE ROW LEVEL SECURITY", "BYPASSRLS"},
+		{
+			"ALTER TABLE hidden.topic DISABLE ROW LEVEL SECURITY; REVOKE SELECT ON hidden.topic FROM PUBLIC",
+			`GRANT SELECT ON "hidden"."topic"`,
+		},
 	} {
-		db := pgtest.Empty(t)
-		db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.topic (id int PRIMARY KEY); " +
-			"INSERT INTO hidden.topic VALUES (1), (2); " +
-			"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT, REFERENCES ON hidden.topic TO PUBLIC")
-		db.Do("CREATE TABLE note (topic int REFERENCES hidden.topic, at timestamptz); INSERT INTO note VALUES " +
-			"(1, '2020-01-01'), (2, '2020-01-01')")
-		db.Superuser(hide)
+		db.Superuser(c[0])
 		j := keep(t, db, heldRows("hidden.topic", [3]string{"id", "int4", "2"}), []policy.Policy{
 			{Name: "notes", Table: "note", OlderThan: &policy.OlderThan{Column: "at", Days: new(1)}},
 		}, func(int64) {})
 		checkCount(t, db, 2, "SELECT count(*) FROM note")
-		j.checkLog(t, "WARNING", help)
+		j.checkLog(t, "WARNING", c[1])
 	}
 }

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,68 +34,77 @@ func oldEvents(partitions purge.Partitions) policy.Policy {
 // the same partitions and rows.
 func TestPartitionsOfPolicies(t *testing.T) {
 	t.Parallel()
-	for partitions, c := range map[purge.Partitions]struct {
+	const list = "[event_2025_10 event_2025_11 event_2025_12]"
+	tests := map[purge.Partitions]struct {
+		preview          string
 		says             string // of each partition
 		removed, deleted int64
 		parts, kept      int64 // partitions and rows of event afterwards
 		rows             int64 // rows of event_2025_10; -1 if it no longer exists
 	}{
-		"":                     {"dropped", 3, 90 + 14, 1, 16, -1},
-		purge.DropPartitions:   {"dropped", 3, 90 + 14, 1, 16, -1},
-		purge.DeleteRows:       {"", 0, 90 + 14, 4, 16, 0},
-		purge.DetachPartitions: {"detached", 3, 0, 1, 30, 30},
-	} {
-		t.Run(string(partitions), func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do(months)
-			p := oldEvents(partitions)
-			for _, isDry := range []bool{true, false} {
-				j, err := runPolicies(t, db, isDry, p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				j.checkState(t, p.TaskName(), cleanup.Succeeded)
-				j.checkDeleted(t, p.TaskName(), c.deleted)
-				if got := j.removed[p.TaskName()]; got != c.removed {
-					t.Errorf("%d partitions were counted, not %d (dry run: %t)", got, c.removed, isDry)
-				}
-				switch {
-				case isDry:
-					checkCount(t, db, 4, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass")
-					var tables []string
-					for _, shown := range j.previews[p.TaskName()] {
-						tables = append(tables, fmt.Sprintf("%s %d %d %v", shown.Action, shown.Rows, shown.Partitions, shown.Names))
-					}
-					want := map[purge.Partitions]string{
-						purge.DeleteRows:       "DELETE 104 0 []",
-						purge.DetachPartitions: "DETACH 90 3 [event_2025_10 event_2025_11 event_2025_12]",
-					}[partitions]
-					if want == "" {
-						want = "DELETE 104 3 [event_2025_10 event_2025_11 event_2025_12]"
-					}
-					if !slices.Equal(tables, []string{want}) {
-						t.Errorf("the preview is %q, not %q", tables, want)
-					}
-					if c.says != "" {
-						j.checkLog(t, "INFO", "event: 3 partitions have only obsolete rows", c.says, "event_2025_11")
-					}
-				case c.says != "":
-					j.checkLog(t, "INFO", "partition event_2025_11", c.says)
-				}
+		"":                     {"DELETE 104 3 " + list, "dropped", 3, 90 + 14, 1, 16, -1},
+		purge.DropPartitions:   {"DELETE 104 3 " + list, "dropped", 3, 90 + 14, 1, 16, -1},
+		purge.DeleteRows:       {"DELETE 104 0 []", "", 0, 90 + 14, 4, 16, 0},
+		purge.DetachPartitions: {"DETACH 90 3 " + list, "detached", 3, 0, 1, 30, 30},
+	}
+	db := pgtest.Empty(t)
+	var policies []policy.Policy
+	for partitions := range tests {
+		schema := inSchema(db, "by "+string(partitions), months)
+		p := oldEvents(partitions)
+		p.Name, p.Table = schema, schema+".event"
+		policies = append(policies, p)
+	}
+	do := func(isDry bool) *journal {
+		j, err := runPolicies(t, db, isDry, policies...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	count := func(j *journal, p policy.Policy) {
+		j.checkState(t, p.TaskName(), cleanup.Succeeded)
+		j.checkDeleted(t, p.TaskName(), tests[p.Partitions].deleted)
+		if got, want := j.removed[p.TaskName()], tests[p.Partitions].removed; got != want {
+			t.Errorf("%s counted %d partitions, want %d", p.Name, got, want)
+		}
+	}
+	const partitionsOf = "SELECT count(*) FROM pg_inherits WHERE inhparent = $1::text::regclass"
+	dry := do(true)
+	for _, p := range policies {
+		count(dry, p)
+		checkCount(t, db, 4, partitionsOf, p.Table)
+		var tables []string
+		for _, shown := range dry.previews[p.TaskName()] {
+			tables = append(tables, fmt.Sprintf("%s %d %d %v", shown.Action, shown.Rows, shown.Partitions, shown.Names))
+		}
+		if want := tests[p.Partitions].preview; !slices.Equal(tables, []string{want}) {
+			t.Errorf("the preview of %s is %q, want %q", p.Name, tables, want)
+		}
+	}
+	j, again := do(false), do(false)
+	for _, p := range policies {
+		c := tests[p.Partitions]
+		count(j, p)
+		if c.says != "" {
+			said := regexp.MustCompile("INFO event: 3 partitions have only obsolete rows.*" + c.says + ".*event_2025_11")
+			if log := dry.log(p.TaskName()); !said.MatchString(log) {
+				t.Errorf("the dry run says %q of %s", log, p.Name)
 			}
-			checkCount(t, db, c.parts, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass")
-			checkCount(t, db, c.kept, "SELECT count(*) FROM event")
-			if c.rows < 0 {
-				checkCount(t, db, 0, "SELECT count(to_regclass('event_2025_10'))")
-			} else {
-				checkCount(t, db, c.rows, "SELECT count(*) FROM event_2025_10")
+			if log := j.log(p.TaskName()); !strings.Contains(log, c.says+" partition event_2025_11") {
+				t.Errorf("the run says %q of %s, want that it %s a partition", log, p.Name, c.says)
 			}
-			j, err := runPolicies(t, db, false, p)
-			if err != nil || j.deleted[p.TaskName()]+j.removed[p.TaskName()] != 0 {
-				t.Errorf("the next run did something: %v %v, %v", j.deleted, j.removed, err)
-			}
-		})
+		}
+		checkCount(t, db, c.parts, partitionsOf, p.Table)
+		checkCount(t, db, c.kept, "SELECT count(*) FROM "+p.Table)
+		if c.rows < 0 {
+			checkCount(t, db, 0, "SELECT count(to_regclass($1))", p.Table+"_2025_10")
+		} else {
+			checkCount(t, db, c.rows, "SELECT count(*) FROM "+p.Table+"_2025_10")
+		}
+		if again.deleted[p.TaskName()]+again.removed[p.TaskName()] != 0 {
+			t.Errorf("the next run did something: %v %v", again.deleted, again.removed)
+		}
 	}
 }
 
@@ -240,63 +250,77 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 // A partition on hold (itself, its table, or everything) stays, even if it is empty.
 func TestEmptyPartitionsOnHold(t *testing.T) {
 	t.Parallel()
-	for name, held := range map[string]rules.Holds{
-		"everything":    {Names: []string{"a"}, Everything: true},
-		"the table":     {Names: []string{"a"}, Tables: heldTable("event")},
-		"the partition": {Names: []string{"a"}, Tables: heldTable("event_2025_10")},
-	} {
-		for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {
-			t.Run(name+" "+string(partitions), func(t *testing.T) {
-				t.Parallel()
-				db := pgtest.Empty(t)
-				db.Do(months + "DELETE FROM event WHERE at < '2025-11-01Z'")
-				p, of := oldEvents(partitions), int64(3)
-				if name == "the partition" {
-					of = 1
-				}
-				for _, isDry := range []bool{true, false} {
-					j := newJournal(db)
-					j.holds = func() rules.Holds { return held }
-					if err := runPoliciesWith(t, j, isDry, p); err != nil {
-						t.Fatal(err)
-					}
-					if got := j.removed[p.TaskName()]; got != 3-of {
-						t.Errorf("%d partitions were counted, want %d (dry run: %t)", got, 3-of, isDry)
-					}
-				}
-				checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = 'event_2025_10'::regclass")
-			})
+	db := pgtest.Empty(t)
+	holds := rules.Holds{Names: []string{"a"}}
+	var policies []policy.Policy
+	left := map[string]int64{} // partitions that stay although they could be removed, by policy
+	for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {
+		for table, of := range map[string]int64{"event": 3, "event_2025_10": 1} {
+			schema := inSchema(db, fmt.Sprint(table, partitions), months+"DELETE FROM event WHERE at < '2025-11-01Z'")
+			holds.Tables = append(holds.Tables, rules.HeldTable{Schema: schema, Name: table})
+			p := oldEvents(partitions)
+			p.Name, p.Table = schema, schema+".event"
+			left[p.Name], policies = of, append(policies, p)
 		}
+	}
+	for _, everything := range []bool{true, false} {
+		for _, isDry := range []bool{true, false} {
+			j := newJournal(db)
+			j.holds = func() rules.Holds {
+				holds.Everything = everything
+				return holds
+			}
+			if err := runPoliciesWith(t, j, isDry, policies...); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range policies {
+				want := 3 - left[p.Name]
+				if everything {
+					want = 0
+				}
+				if got := j.removed[p.TaskName()]; got != want {
+					t.Errorf("%s, everything: %t, dry run: %t: %d partitions were counted, want %d", p.Name, everything, isDry,
+						got, want)
+				}
+			}
+		}
+	}
+	for _, p := range policies {
+		checkCount(t, db, left[p.Name], "SELECT count(*) - 1 FROM pg_inherits WHERE inhparent = $1::text::regclass", p.Table)
+		checkCount(t, db, 1, "SELECT count(*) FROM pg_inherits WHERE inhrelid = $1::text::regclass", p.Table+"_2025_10")
 	}
 }
 
 // A run does not warn of partitions that it has removed, neither when it counts rows on hold nor in other policies.
 func TestPartitionsThatTheRunHasRemoved(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Empty(t)
+	holds := rules.Holds{Names: []string{"a hold"}}
+	var policies []policy.Policy
 	for _, partitions := range []purge.Partitions{purge.DropPartitions, purge.DetachPartitions} {
-		t.Run(string(partitions), func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Empty(t)
-			db.Do(months)
-			first, second := oldEvents(partitions), oldEvents(purge.DeleteRows)
-			second.Name = "second"
-			j := newJournal(db)
-			held := heldRows("public.event", [3]string{"id", "int4", "14"})
-			held.Rows[0].OID = uint32(db.Int("SELECT 'event'::regclass::oid::int8"))
-			j.holds = func() rules.Holds { return held }
-			db.Do("DELETE FROM event WHERE id = 14 AND at < '2026-01-01Z'")
-			if err := runPoliciesWith(t, j, false, first, second); err != nil {
-				t.Fatal(err)
-			}
-			if got := j.removed[first.TaskName()]; got != 3 {
-				t.Errorf("%d partitions were removed, not 3", got)
-			}
-			if got := j.retained[second.TaskName()]; got != (purge.Retained{OnHold: 1}) {
-				t.Errorf("the second policy retains %+v, want one row on hold", got)
-			}
-			j.checkNoLog(t, "WARNING")
-		})
+		schema := inSchema(db, string(partitions), months+"DELETE FROM event WHERE id = 14 AND at < '2026-01-01Z'")
+		held := heldRows(schema+".event", [3]string{"id", "int4", "14"}).Rows[0]
+		held.OID = uint32(db.Int("SELECT $1::text::regclass::oid::int8", schema+".event"))
+		holds.Rows = append(holds.Rows, held)
+		first, second := oldEvents(partitions), oldEvents(purge.DeleteRows)
+		first.Name, second.Name = schema+"-first", schema+"-second"
+		first.Table, second.Table = schema+".event", schema+".event"
+		policies = append(policies, first, second)
 	}
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return holds }
+	if err := runPoliciesWith(t, j, false, policies...); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range policies {
+		if got := j.removed[p.TaskName()]; i%2 == 0 && got != 3 {
+			t.Errorf("%s removed %d partitions, want 3", p.Name, got)
+		}
+		if i%2 == 1 {
+			j.checkRetained(t, p.TaskName(), purge.Retained{OnHold: 1})
+		}
+	}
+	j.checkNoLog(t, "WARNING")
 }
 
 // Old rows of a default partition, which no policy can detach, are counted by the preview and by the run.

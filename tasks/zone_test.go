@@ -21,10 +21,14 @@ func inZone(db *pgtest.DB, zone string) {
 	db.Reset()
 }
 
-// localAudits inserts an audit entry for each hour around the cutoff. Its id is 100 plus the hours from the cutoff in
-// UTC.
+// localAudits makes the dates of the audit trail local, and inserts an entry for each hour around the cutoff.
 func localAudits(db *pgtest.DB) {
 	db.Do("ALTER TABLE XtkAudit ALTER tsChanged TYPE timestamp")
+	insertAudits(db)
+}
+
+// insertAudits inserts entries whose ids are 100 plus the hours from the cutoff in UTC.
+func insertAudits(db *pgtest.DB) {
 	db.Do(
 		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT h + 100, $1::timestamptz AT TIME ZONE 'UTC' + h * "+
 			"interval '1 hour' FROM generate_series(-30, 30) h",
@@ -35,78 +39,81 @@ func localAudits(db *pgtest.DB) {
 // If the zone of the application is unknown, only rows that are obsolete in every zone are deleted.
 func TestZoneOption(t *testing.T) {
 	t.Parallel()
-	const database = "Asia/Tokyo" // UTC+9
 	stored := func(rows string) string {
-		return "DROP INDEX XtkOption_name; INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES " + rows
+		return "INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES " + rows
 	}
 	named := func(zone string) string { return stored("(1, 'WdbcTimeZone', 6, '" + zone + "')") }
-	for name, c := range map[string]struct {
-		sql      string
-		lastHour int64 // the last hour whose entry is deleted
-		says     string
+	db := pgtest.Campaign(t)
+	inZone(db, "Asia/Tokyo") // UTC+9
+	db.Do("DROP INDEX XtkOption_name; ALTER TABLE XtkAudit ALTER tsChanged TYPE timestamp")
+	for _, c := range []struct {
+		name, sql string
+		lastHour  int64 // the last hour whose entry is deleted
+		says      string
 	}{
-		"named": {
-			named("America/Bogota"), -6,
+		{
+			"named", named("America/Bogota"), -6,
 			"INFO dates without a time zone are read in the zone America/Bogota, which option WdbcTimeZone names",
 		},
-		// with daylight saving time
-		"named with blanks": {
-			named(" Europe/Paris "), 1, "INFO dates without a time zone are read in the zone Europe/Paris",
+		{ // with daylight saving time
+			"named with blanks", named(" Europe/Paris "), 1,
+			"INFO dates without a time zone are read in the zone Europe/Paris",
 		},
-		"named by offset": {named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone Etc/GMT+5"},
-		"none":            {"SELECT", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
-		"no table": {
-			"DROP TABLE XtkOption", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		{
+			"named by offset", named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone Etc/GMT+5",
 		},
-		"no text": {
-			"ALTER TABLE XtkOption DROP sStringValue", 8,
-			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
-		},
-		"unknown": {
-			named("Nowhere/City"), -13,
+		{"none", "SELECT", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
+		{
+			"unknown", named("Nowhere/City"), -13,
 			`WARNING could not determine the zone of dates without a time zone: option WdbcTimeZone is "Nowhere/City", ` +
 				`which is not an IANA time zone`,
 		},
-		// PostgreSQL accepts it
-		"unknown, with a digit": {
-			named("Nowhere/City5"), -13, `option WdbcTimeZone is "Nowhere/City5", which is not an IANA time zone`,
+		{ // PostgreSQL accepts it
+			"unknown, with a digit", named("Nowhere/City5"), -13,
+			`option WdbcTimeZone is "Nowhere/City5", which is not an IANA time zone`,
 		},
-		"empty":    {named(""), -13, `option WdbcTimeZone is "", which`},
-		"NULL":     {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
-		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is not an IANA time zone"},
-		"two": {
-			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"), -13,
+		{"empty", named(""), -13, `option WdbcTimeZone is "", which`},
+		{"NULL", stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
+		{"injected", named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is not an IANA time zone"},
+		{
+			"two", stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"), -13,
 			`has several values: "Europe/London, Europe/Paris"`,
 		},
-		"twice": {
-			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"), 1,
+		{
+			"twice", stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"), 1,
 			"zone Europe/Paris",
 		},
-		"another option's": {stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
+		{"another option's", stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
+		{
+			"no text", "ALTER TABLE XtkOption DROP sStringValue", 8,
+			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		},
+		{
+			"no table", "DROP TABLE XtkOption", 8,
+			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			inZone(db, database)
-			localAudits(db)
-			db.Do(c.sql)
-			counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
-			j := mustRun(t, db, nil, "audit-trail")
-			j.checkDeleted(t, "audit-trail", counted)
-			checkCount(t, db, c.lastHour+101, "SELECT min(iAuditId) FROM XtkAudit")
-			zones := 0
-			for _, line := range j.logs {
-				if strings.Contains(line, "without a time zone") {
-					zones++
-					if !strings.Contains(line, c.says) {
-						t.Errorf("the log line is %q, want %q in it", line, c.says)
-					}
+		db.Do("DELETE FROM XtkAudit; DELETE FROM XtkOption")
+		insertAudits(db)
+		db.Do(c.sql)
+		counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
+		j := mustRun(t, db, nil, "audit-trail")
+		j.checkDeleted(t, "audit-trail", counted)
+		if got := db.Int("SELECT min(iAuditId) FROM XtkAudit"); got != c.lastHour+101 {
+			t.Errorf("%s: the first entry that is left has the id %d, want %d", c.name, got, c.lastHour+101)
+		}
+		zones := 0
+		for _, line := range j.logs {
+			if strings.Contains(line, "without a time zone") {
+				zones++
+				if !strings.Contains(line, c.says) {
+					t.Errorf("%s: the log line is %q, want %q in it", c.name, line, c.says)
 				}
 			}
-			if zones != 1 {
-				t.Errorf("the log has %d lines about zones, want 1: %q", zones, j.logs)
-			}
-		})
+		}
+		if zones != 1 {
+			t.Errorf("%s: the log has %d lines about zones, want 1: %q", c.name, zones, j.logs)
+		}
 	}
 }
 
@@ -157,7 +164,7 @@ func TestZoneOfDateColumns(t *testing.T) {
 // nothing.
 func TestZoneOfPolicies(t *testing.T) {
 	t.Parallel()
-	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: new(180)}}
+	old := policy.Policy{OlderThan: &policy.OlderThan{Column: "seen", Days: new(180)}}
 	filtered, assigned, emptied, known := old, old, old, old
 	filtered.Filters = []policy.Filter{{Column: "created", Op: "LESS", Values: []string{"2025-09-03"}}}
 	value := "2025-09-03"
@@ -166,44 +173,38 @@ func TestZoneOfPolicies(t *testing.T) {
 	known.Filters = []policy.Filter{
 		{Column: "seen", Op: "LESS", Values: []string{"2025-09-30"}}, {Column: "created", Op: "IS_NOT_NULL"},
 	}
-	for name, c := range map[string]struct {
-		zone   string
-		policy policy.Policy
-		first  int64 // the first row that is left as it was
-	}{
-		"an age in a known zone":        {"America/Bogota", old, 3},
-		"an age in the database's":      {"", old, 4},
-		"an age in an unknown zone":     {"Nowhere/City", old, 2},
-		"a filter in a known zone":      {"America/Bogota", filtered, 3},
-		"a filter in an unknown zone":   {"Nowhere/City", filtered, 1},
-		"values in an unknown zone":     {"Nowhere/City", assigned, 1},
-		"filters that need no zone":     {"Nowhere/City", known, 2},
-		"values in the database's":      {"", assigned, 4},
-		"NULL in an unknown zone":       {"Nowhere/City", emptied, 2},
-		"values in the known zone":      {"America/Bogota", assigned, 3},
-		"a filter in the database's":    {"", filtered, 4},
-		"filters that need no option":   {"", known, 4},
-		"filters without an own moment": {"America/Bogota", known, 3},
+	policies := map[string]policy.Policy{
+		"age": old, "filtered": filtered, "assigned": assigned, "emptied": emptied, "known": known,
+	}
+	for zone, first := range map[string]map[string]int64{ // the first row that is left as it was, by policy
+		"America/Bogota": {"age": 3, "filtered": 3, "assigned": 3, "emptied": 3, "known": 3},
+		"Nowhere/City":   {"age": 2, "filtered": 1, "assigned": 1, "emptied": 2, "known": 2},
+		"":               {"age": 4, "filtered": 4, "assigned": 4, "emptied": 4, "known": 4},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			inZone(db, "Pacific/Kiritimati")
-			db.Do(`CREATE TABLE shop (id integer, seen date, created timestamptz DEFAULT '2025-01-01');
-				INSERT INTO shop SELECT d, '2025-09-01'::date + d - 1 FROM generate_series(1, 4) d`)
-			if c.zone != "" {
-				db.Do(
-					"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
-					c.zone)
+			if zone != "" {
+				db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
+					zone)
 			}
-			c.policy.Enabled = true
+			var todo []rules.Task
+			for name, p := range policies {
+				p.Name, p.Table, p.Enabled = name, inSchema(db, name,
+					`CREATE TABLE shop (id integer, seen date, created timestamptz DEFAULT '2025-01-01');
+					INSERT INTO shop SELECT d, '2025-09-01'::date + d - 1 FROM generate_series(1, 4) d`)+".shop", true
+				todo = append(todo, p.Task())
+			}
 			j := mustRun(t, db, func(config *cleanup.Config) {
-				config.Todo = []rules.Task{c.policy.Task()}
-				config.Pipeline = slices.Concat(tasks.Pipeline, config.Todo)
+				config.Todo, config.Pipeline = todo, slices.Concat(tasks.Pipeline, todo)
 			})
-			checkCount(t, db, c.first, "SELECT min(id) FROM shop WHERE created < '2025-02-01'")
-			if skipped := j.said("WARNING", "WdbcTimeZone", "created"); skipped != (c.first == 1) {
-				t.Errorf("the log says that the policy cannot run: %t: %q", skipped, j.logs)
+			for name, first := range first {
+				checkCount(t, db, first, "SELECT min(id) FROM "+name+".shop WHERE created < '2025-02-01'")
+				log := j.log("policy/" + name)
+				if skipped := strings.Contains(log, "WdbcTimeZone") && strings.Contains(log, "created"); skipped != (first == 1) {
+					t.Errorf("the log says that %s cannot run: %t: %q", name, skipped, log)
+				}
 			}
 		})
 	}
