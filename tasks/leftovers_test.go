@@ -61,54 +61,39 @@ func TestLeftoversArePurged(t *testing.T) {
 // Remote deliveries that cannot be purged remain recorded. The task deletes the other deliveries, and fails.
 func TestLeftoversThatStay(t *testing.T) {
 	t.Parallel()
-	for name, hinder := range map[string]func(here, there *pgtest.DB, c *cleanup.Config){
-		"no answer": func(_, there *pgtest.DB, _ *cleanup.Config) {
+	here, there, knowing := recordRemotes(t)
+	before := recordedRemotes(here)
+	here.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
+		iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1)`)
+	for _, hinder := range []func(c *cleanup.Config){
+		func(c *cleanup.Config) { c.MidSourcing.Databases["far"] = here.Pool },
+		func(*cleanup.Config) {
+			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+		},
+		func(*cleanup.Config) {
+			there.Do("ALTER TABLE NmsDelivery DISABLE ROW LEVEL SECURITY; REVOKE DELETE ON NmsDelivery FROM neolane")
+		},
+		func(*cleanup.Config) { there.Do("DROP TABLE NmsDelivery") },
+		func(*cleanup.Config) {
 			there.Superuser("ALTER DATABASE " + there.Name + " CONNECTION LIMIT 0")
 			there.Reset()
 		},
-		"row security": func(_, there *pgtest.DB, _ *cleanup.Config) {
-			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
-		},
-		"no rights": func(_, there *pgtest.DB, _ *cleanup.Config) {
-			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
-		},
-		"no deliveries": func(_, there *pgtest.DB, _ *cleanup.Config) { there.Do("DROP TABLE NmsDelivery") },
-		"the main database": func(here, _ *pgtest.DB, c *cleanup.Config) {
-			c.MidSourcing.Databases["far"] = here.Pool
-		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			here, there, knowing := recordRemotes(t)
-			before := recordedRemotes(here)
-			here.Do(
-				`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
-					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
-			)
-			j, err := run(t, here, func(c *cleanup.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
-			j.checkState(t, "deliveries", cleanup.Failed)
-			j.checkProblem(t, "deliveries",
-				`"far" failed: 1 of its deliveries are retained here, and 2 of earlier runs there: `)
-			if err == nil {
-				t.Error("the run succeeded")
-			}
-			checkRows(t, here, deliveriesLeft, "4", "7")
-			checkRecordedRemotes(t, here, before...)
-		})
+		here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode) VALUES (8, 1, '2000-01-01', 1)")
+		j, err := run(t, here, func(c *cleanup.Config) { knowing(c); hinder(c) }, "deliveries")
+		j.checkState(t, "deliveries", cleanup.Failed)
+		j.checkProblem(t, "deliveries",
+			`"far" failed: 1 of its deliveries are retained here, and 2 of earlier runs there: `)
+		if err == nil {
+			t.Error("the run succeeded")
+		}
+		checkRows(t, here, deliveriesLeft, "4", "7")
+		checkRecordedRemotes(t, here, before...)
 	}
 }
 
-// A remote delivery that is retained on its server remains recorded.
-func TestLeftoversThatAreHeldBack(t *testing.T) {
-	t.Parallel()
-	here, there, knowing := recordRemotes(t)
-	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(t, here, knowing, "deliveries")
-	checkRecordedRemotes(t, here, "far 101 1 Sale 1", recordOfLost)
-	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
-}
-
-// A recorded delivery that was restored in the main database is not purged on its server before it is deleted again.
+// A recorded delivery that was restored in the main database is not purged on its server before it is deleted again,
+// and one that is retained on its server remains recorded.
 func TestLeftoversThatAreHereAgain(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := recordRemotes(t)
@@ -119,30 +104,37 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 	)
 	j := mustRun(t, here, knowing, "deliveries")
 	checkRecordedRemotes(t, here, before[0], recordOfLost)
-	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE "+
-		"iDeliveryId = 101")
+	const remote = "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101"
+	checkCount(t, there, 1, remote)
 	j.checkLog(t, "INFO", "1 deliveries", `"far"`, "here again")
-	here.Do("UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = '2000-01-01' WHERE iDeliveryId = 1")
+	here.Do("DELETE FROM NmsDelivery WHERE iDeliveryId = 1")
+	locked := there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
+	mustRun(t, here, knowing, "deliveries")
+	checkRecordedRemotes(t, here, before[0], recordOfLost)
+	checkCount(t, there, 1, remote)
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId, iDeleteStatus, " +
+		"tsDelete) VALUES (1, 4, 101, 1, 1, '2000-01-01')")
 	mustRun(t, here, knowing, "deliveries")
 	checkRecordedRemotes(t, here, recordOfLost)
-	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+	checkCount(t, there, 0, remote)
 }
 
 // Recorded deliveries remain recorded while row security may hide that they are in the main database again.
 func TestLeftoversThatMayBeHereAgain(t *testing.T) {
 	t.Parallel()
+	here, there, knowing := recordRemotes(t)
+	before := recordedRemotes(here)
+	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, 1)")
 	for _, table := range []string{"NmsDelivery", "NmsExtAccount"} {
-		t.Run(table, func(t *testing.T) {
-			t.Parallel()
-			here, there, knowing := recordRemotes(t)
-			before := recordedRemotes(here)
-			here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) " +
-				"VALUES (1, 4, 101, 1); " + hideRows(table))
-			j := mustRun(t, here, knowing, "deliveries")
-			checkRecordedRemotes(t, here, before...)
-			checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
-			j.checkLog(t, "WARNING", "row security may hide rows of "+strings.ToLower(table))
-		})
+		here.Do(hideRows(table))
+		j := mustRun(t, here, knowing, "deliveries")
+		checkRecordedRemotes(t, here, before...)
+		checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+		j.checkLog(t, "WARNING", "row security may hide rows of "+strings.ToLower(table))
+		here.Do("ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY")
 	}
 }
 

@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -123,18 +122,6 @@ func TestMidSourcingWithASkippedLog(t *testing.T) {
 	}
 }
 
-// The hint of a mid-sourcing server that refuses is passed on.
-func TestMidSourcingServerThatRefuses(t *testing.T) {
-	t.Parallel()
-	here, there := midSourced(t)
-	there.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
-	j, _ := run(t, here, func(c *cleanup.Config) {
-		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
-	}, "deliveries")
-	j.checkProblem(t, "deliveries", `"far"`)
-	j.checkProblem(t, "deliveries", "hint: To enable updating the table, set REPLICA IDENTITY")
-}
-
 // A run that is stopped while it waits for a mid-sourcing server has not failed.
 func TestMidSourcingThatIsStopped(t *testing.T) {
 	t.Parallel()
@@ -160,44 +147,24 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	}
 }
 
-func TestMidSourcingThatIsNotConfigured(t *testing.T) {
-	t.Parallel()
-	here, there := midSourced(t)
-	j := mustRun(t, here,
-		func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries")
-	checkRows(t, here, deliveriesLeft, "4")
-	j.checkLog(t, "WARNING", `"lost"`, "only here")
-	checkRecordedRemotes(t, here, "lost 102 2 ")
-	j.checkDeleted(t, "deliveries", 10)
-	if j.recorded != 1 {
-		t.Errorf("%d remote deliveries were counted as recorded, want 1", j.recorded)
-	}
-}
-
 // An account can be configured to keep its deliveries with their dependent rows.
 func TestMidSourcingThatIsKept(t *testing.T) {
 	t.Parallel()
+	here, there := midSourced(t)
 	for _, dryRun := range []bool{true, false} {
-		t.Run(fmt.Sprintf("dry run %t", dryRun), func(t *testing.T) {
-			t.Parallel()
-			here, there := midSourced(t)
-			j := mustRun(t, here, func(c *cleanup.Config) {
-				c.MidSourcing, c.DryRun = cleanup.MidSourcing{
-					Databases: map[string]*pgxpool.Pool{"far": there.Pool},
-					Keep:      []string{"lost", "other"},
-				}, dryRun
-			}, "deliveries")
-			j.checkState(t, "deliveries", cleanup.Succeeded)
-			j.checkDeleted(t, "deliveries", 8)
-			j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "retained")
-			j.checkNoLog(t, "WARNING")
-			if !dryRun {
-				checkRows(t, here, deliveriesLeft, "2", "4")
-				checkRows(t, here, logsLeft, "2", "4")
-			}
-		})
+		j := mustRun(t, here, func(c *cleanup.Config) {
+			c.MidSourcing, c.DryRun = cleanup.MidSourcing{
+				Databases: map[string]*pgxpool.Pool{"far": there.Pool},
+				Keep:      []string{"lost", "other"},
+			}, dryRun
+		}, "deliveries")
+		j.checkState(t, "deliveries", cleanup.Succeeded)
+		j.checkDeleted(t, "deliveries", 8)
+		j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "retained")
+		j.checkNoLog(t, "WARNING")
 	}
+	checkRows(t, here, deliveriesLeft, "2", "4")
+	checkRows(t, here, logsLeft, "2", "4")
 }
 
 // Deliveries whose account may be hidden are retained: a server may have them, or their account may be one to keep.
@@ -210,12 +177,12 @@ func TestMidSourcingWithHiddenAccounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, change := range []func(*cleanup.Config){dry, func(*cleanup.Config) {}} {
-				here, there := midSourced(t)
-				here.Do(hide)
+			here, there := midSourced(t)
+			here.Do(hide)
+			for _, dryRun := range []bool{true, false} {
 				j := mustRun(t, here, func(c *cleanup.Config) {
 					c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
-					change(c)
+					c.DryRun = dryRun
 				}, "deliveries")
 				j.checkLog(t, "WARNING", "of nmsdelivery", "their mid-sourcing account is unknown")
 				if got := j.retained["deliveries"].Dependent; got == 0 {
@@ -228,26 +195,44 @@ func TestMidSourcingWithHiddenAccounts(t *testing.T) {
 	}
 }
 
-// A problem on a mid-sourcing server is reported with the name of the server.
-func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
+// A problem on a mid-sourcing server is reported with the name of the server: a refusal with its hint, and what is
+// missing there.
+func TestMidSourcingServerWithProblems(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
+	far := func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	there.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
+	j, _ := run(t, here, far, "deliveries")
+	j.checkProblem(t, "deliveries", `"far"`)
+	j.checkProblem(t, "deliveries", "hint: To enable updating the table, set REPLICA IDENTITY")
+	there.Superuser("DROP PUBLICATION everything")
 	there.Do("DROP TABLE NmsDeliveryMapping")
-	j := mustRun(t, here,
-		func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries")
-	j.checkLog(t, `"far"`, "NmsDeliveryMapping is missing")
+	mustRun(t, here, far, "deliveries").checkLog(t, `"far"`, "NmsDeliveryMapping is missing")
 }
 
-// A delivery with a locked row on its mid-sourcing server is retained on both servers.
-func TestMidSourcingWithALockedRow(t *testing.T) {
+// A delivery with a locked row on its mid-sourcing server is retained on both servers. A server that is not configured
+// is named in a warning, and its deliveries are recorded.
+func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(t, here, func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries")
+	far := func(c *cleanup.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	locked := there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
+	j := mustRun(t, here, far, "deliveries")
 	checkRows(t, here, deliveriesLeft, "1", "4")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+	j.checkLog(t, "WARNING", `"lost"`, "only here")
+	checkRecordedRemotes(t, here, "lost 102 2 ")
+	if j.recorded != 1 {
+		t.Errorf("%d remote deliveries were counted as recorded, want 1", j.recorded)
+	}
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := mustRun(t, here, far, "deliveries")
+	checkRows(t, here, deliveriesLeft, "4")
+	if got := j.deleted["deliveries"] + again.deleted["deliveries"]; got != 10 {
+		t.Errorf("%d rows were deleted, want 10", got)
+	}
 }
 
 func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {

@@ -260,112 +260,132 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 // set one.
 func TestPreviewOfPublishedTables(t *testing.T) {
 	t.Parallel()
-	const help = "has no replica identity, so the server rejects this: ALTER TABLE xtkreject REPLICA IDENTITY " +
-		"FULL helps"
-	for name, c := range map[string]struct {
+	tables := map[string]struct {
 		sql      string
-		remarked bool
+		remarked bool // if the table is published
 	}{
-		"all tables":  {"CREATE PUBLICATION p FOR ALL TABLES", true},
-		"this table":  {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
-		"an identity": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
-		"a primary key": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)", false,
-		},
-		"a primary key that is not": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
-				"(iRejectId), REPLICA IDENTITY NOTHING",
-			true,
-		},
-		"an index": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId " +
-				"SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA " +
-				"IDENTITY USING INDEX identity",
+		"plain":     {"", true},
+		"identity":  {"ALTER TABLE identity REPLICA IDENTITY FULL", false},
+		"keyed":     {"ALTER TABLE keyed ADD PRIMARY KEY (id)", false},
+		"no_key":    {"ALTER TABLE no_key ADD PRIMARY KEY (id), REPLICA IDENTITY NOTHING", true},
+		"postponed": {"ALTER TABLE postponed ADD PRIMARY KEY (id) DEFERRABLE", true},
+		"young":     {"UPDATE young SET at = now()", true},
+		"indexed": {
+			"ALTER TABLE indexed ALTER id SET NOT NULL; CREATE UNIQUE INDEX by_id ON indexed (id); " +
+				"ALTER TABLE indexed REPLICA IDENTITY USING INDEX by_id",
 			false,
 		},
-		"a deferrable primary key": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId) DEFERRABLE", true,
-		},
-		"no obsolete rows": {"UPDATE XtkReject SET tsLog = now(); CREATE PUBLICATION p FOR ALL TABLES", true},
-		"no deletes":       {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
-		"another table":    {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01')")
-			db.Superuser(c.sql)
-			j := mustRun(t, db, dry, "import-rejects")
-			p := j.previews["import-rejects"]
-			if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
-				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
-			}
-			if err := runWith(t, newJournal(db), nil, "import-rejects"); (err != nil) != c.remarked {
-				t.Errorf("the run ended with %v, want an error: %t", err, c.remarked)
-			}
-		})
 	}
+	db := pgtest.Empty(t)
+	var policies []policy.Policy
+	for table, c := range tables {
+		db.Do("CREATE TABLE " + table + " (id int, at date); INSERT INTO " + table + " VALUES (1, '2020-01-01'); " + c.sql)
+		policies = append(policies,
+			policy.Policy{Name: table, Table: table, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}})
+	}
+	db.Do("CREATE TABLE another ()")
+	check := func(isDry bool, publication string, isPublished func(table string) bool) {
+		t.Helper()
+		j, _ := runPolicies(t, db, isDry, policies...)
+		for table, c := range tables {
+			task, refuses := "policy/"+table, c.remarked && isPublished(table)
+			if !isDry {
+				if failed := j.states[task] == cleanup.Failed; failed != refuses {
+					t.Errorf("%s, %s: failed: %t, want %t; %s", publication, table, failed, refuses, j.problems[task])
+				}
+				continue
+			}
+			help := "has no replica identity, so the server rejects this: ALTER TABLE " + table + " REPLICA IDENTITY FULL helps"
+			remarks := ""
+			for _, p := range j.previews[task] {
+				remarks += strings.Join(p.Remarks, "; ")
+			}
+			if strings.Contains(remarks, help) != refuses {
+				t.Errorf("%s: the remarks of %s are %q, want %q: %t", publication, table, remarks, help, refuses)
+			}
+		}
+	}
+	for publication, isPublished := range map[string]func(table string) bool{
+		"FOR ALL TABLES WITH (publish = 'insert')": func(string) bool { return false },
+		"FOR TABLE another":                        func(string) bool { return false },
+		"FOR TABLE plain, keyed":                   func(table string) bool { return table == "plain" || table == "keyed" },
+	} {
+		db.Superuser("CREATE PUBLICATION p " + publication)
+		check(true, publication, isPublished)
+		db.Superuser("DROP PUBLICATION p")
+	}
+	const all = "FOR ALL TABLES"
+	db.Superuser("CREATE PUBLICATION p " + all)
+	check(true, all, func(string) bool { return true })
+	check(false, all, func(string) bool { return true })
 }
 
 // A preview remarks that the server will refuse what foreign keys do to rows of published tables without a replica
 // identity.
 func TestPreviewOfPublishedTablesWithForeignKeys(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	tests := map[string]struct {
 		sql, refusing string
 	}{
-		"cascade":    {"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE)", "child"},
-		"set null":   {"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE SET NULL)", "child"},
-		"restricted": {"CREATE TABLE child (a int REFERENCES XtkReject)", ""},
+		"cascade":    {"CREATE TABLE child (a int REFERENCES parent ON DELETE CASCADE)", "child"},
+		"set null":   {"CREATE TABLE child (a int REFERENCES parent ON DELETE SET NULL)", "child"},
+		"restricted": {"CREATE TABLE child (a int REFERENCES parent)", ""},
 		"an identity": {
-			"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE); ALTER TABLE child REPLICA IDENTITY FULL",
+			"CREATE TABLE child (a int REFERENCES parent ON DELETE CASCADE); ALTER TABLE child REPLICA IDENTITY FULL",
 			"",
 		},
 		"of a child": {
-			"CREATE TABLE child (a int PRIMARY KEY REFERENCES XtkReject ON DELETE CASCADE); CREATE TABLE grandchild (a int " +
+			"CREATE TABLE child (a int PRIMARY KEY REFERENCES parent ON DELETE CASCADE); CREATE TABLE grandchild (a int " +
 				"REFERENCES child ON DELETE CASCADE)",
 			"grandchild",
 		},
 		"of a child that stays": {
-			"CREATE TABLE child (a int PRIMARY KEY, b int REFERENCES XtkReject ON DELETE SET NULL); CREATE TABLE grandchild " +
+			"CREATE TABLE child (a int PRIMARY KEY, b int REFERENCES parent ON DELETE SET NULL); CREATE TABLE grandchild " +
 				"(a int REFERENCES child ON DELETE CASCADE)",
 			"",
 		},
 		"a partition": {
-			"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE) PARTITION BY LIST (a); CREATE TABLE part " +
+			"CREATE TABLE child (a int REFERENCES parent ON DELETE CASCADE) PARTITION BY LIST (a); CREATE TABLE part " +
 				"PARTITION OF child DEFAULT",
 			"part",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			db.Do("ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)")
-			db.Do(c.sql)
-			db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01')")
-			if c.refusing != "" {
-				// rows that refer to the obsolete one, at each level
-				db.Do("INSERT INTO child SELECT 1 FROM XtkReject WHERE iRejectId = 1")
-				db.Do("DO $$ BEGIN INSERT INTO grandchild VALUES (1); EXCEPTION WHEN undefined_table THEN END $$")
+	}
+	db := pgtest.Empty(t)
+	schemas, policies := map[string]string{}, []policy.Policy(nil)
+	for name, c := range tests {
+		rows := ""
+		if c.refusing != "" { // rows that refer to the obsolete one, at each level
+			if rows = "; INSERT INTO child VALUES (1)"; c.refusing == "grandchild" {
+				rows += "; INSERT INTO grandchild VALUES (1)"
 			}
-			db.Superuser("CREATE PUBLICATION p FOR ALL TABLES")
-			j := mustRun(t, db, dry, "import-rejects")
-			remarks := ""
-			for _, p := range j.previews["import-rejects"] {
-				remarks += strings.Join(p.Remarks, "; ")
-			}
-			help := c.refusing + " is published and has no replica identity"
-			if c.refusing == "" {
-				if strings.Contains(remarks, "replica identity") {
-					t.Errorf("the remarks are %q, want none about replica identities", remarks)
-				}
-				return
-			}
-			if !strings.Contains(remarks, help) {
-				t.Errorf("the remarks are %q, want %q", remarks, help)
-			}
-			checkError(t, runWith(t, newJournal(db), nil, "import-rejects"), "REPLICA IDENTITY")
+		}
+		schemas[name] = inSchema(db, name, "CREATE TABLE parent (id int PRIMARY KEY, at date); "+
+			"INSERT INTO parent VALUES (1, '2020-01-01'); "+c.sql+rows)
+		policies = append(policies, policy.Policy{
+			Name: schemas[name], Table: schemas[name] + ".parent", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
 		})
+	}
+	db.Superuser("CREATE PUBLICATION p FOR ALL TABLES")
+	dry, err := runPolicies(t, db, true, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, _ := runPolicies(t, db, false, policies...)
+	for name, c := range tests {
+		task, remarks := "policy/"+schemas[name], ""
+		for _, p := range dry.previews[task] {
+			remarks += strings.Join(p.Remarks, "; ")
+		}
+		if c.refusing == "" {
+			if strings.Contains(remarks, "replica identity") {
+				t.Errorf("%s: the remarks are %q, want none about replica identities", name, remarks)
+			}
+			continue
+		}
+		if help := c.refusing + " is published and has no replica identity"; !strings.Contains(remarks, help) {
+			t.Errorf("%s: the remarks are %q, want %q", name, remarks, help)
+		}
+		j.checkProblem(t, task, "REPLICA IDENTITY")
 	}
 }
 
@@ -374,29 +394,30 @@ func TestPreviewOfPublishedOptions(t *testing.T) {
 	t.Parallel()
 	const help = "the time up to which the task is done could not be stored: " +
 		"xtkoption is published and has no replica identity"
-	for name, c := range map[string]struct {
+	db := pgtest.Campaign(t)
+	const address = "; INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01')"
+	db.Do("ALTER TABLE NmsAddress REPLICA IDENTITY FULL")
+	for _, c := range []struct {
 		sql      string
 		remarked bool
 	}{
-		"all tables":    {"CREATE PUBLICATION p FOR ALL TABLES", true},
-		"no rows":       {"DELETE FROM NmsAddress; CREATE PUBLICATION p FOR ALL TABLES", true},
-		"an identity":   {"ALTER TABLE XtkOption REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR ALL TABLES", false},
-		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
+		{"CREATE PUBLICATION p FOR ALL TABLES" + address, true},
+		{"DELETE FROM NmsAddress", true},
+		{"DROP PUBLICATION p; CREATE PUBLICATION p FOR TABLE NmsVisitor" + address, false},
+		{
+			"DROP PUBLICATION p; DELETE FROM XtkOption; CREATE PUBLICATION p FOR ALL TABLES; " +
+				"ALTER TABLE XtkOption REPLICA IDENTITY FULL" + address,
+			false,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			db.Do(`INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01');
-				ALTER TABLE NmsAddress REPLICA IDENTITY FULL`)
-			db.Superuser(c.sql)
-			p := mustRun(t, db, dry, "npai").previews["npai"]
-			if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
-				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
-			}
-			if err := runWith(t, newJournal(db), nil, "npai"); (err != nil) != c.remarked {
-				t.Errorf("the run ended with %v, want an error: %t", err, c.remarked)
-			}
-		})
+		db.Superuser(c.sql)
+		p := mustRun(t, db, dry, "npai").previews["npai"]
+		if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
+			t.Errorf("%s: the preview is %+v, want a remark: %t", c.sql, p, c.remarked)
+		}
+		if err := runWith(t, newJournal(db), nil, "npai"); (err != nil) != c.remarked {
+			t.Errorf("%s: the run ended with %v, want an error: %t", c.sql, err, c.remarked)
+		}
 	}
 }
 
