@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -24,11 +25,14 @@ type catalogCase struct {
 }
 
 // tryCatalogs runs a task in each database, and checks that a dry run counts the same rows and changes nothing. left is
-// a query for the remaining rows.
-func tryCatalogs(t *testing.T, task, left string, cases map[string]catalogCase) {
+// a query for the remaining rows. If some cases are named, the others are part of the suite long.
+func tryCatalogs(t *testing.T, task, left string, cases map[string]catalogCase, quick ...string) {
 	t.Helper()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
+			if quick != nil {
+				suite.Except(t, suite.Long, quick...)
+			}
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(c.setup)
@@ -134,7 +138,7 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 			retained: purge.Retained{Tables: 1},
 		}
 	}
-	tryCatalogs(t, "visitors", visitorsLeft, someAndNothing)
+	tryCatalogs(t, "visitors", visitorsLeft, someAndNothing, "text")
 	const part = "INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 2); ALTER TABLE " +
 		"NmsDeliveryPart ALTER iDeliveryPartId DROP DEFAULT, ALTER iDeliveryPartId TYPE text"
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
@@ -161,7 +165,7 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 			setup:   someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE numeric",
 			deleted: 3, left: withoutBoth,
 		},
-	})
+	}, "what depends on a delivery", "a link, too")
 }
 
 // A view or a partition with the name of a table is not touched. Deliveries that may have rows in it are retained, and
@@ -220,7 +224,8 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 		setup: someDeliveries + renamed("NmsCouponValue", "VIEW"), said: "may have rows of their messages",
 		retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
 	}
-	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases, "a log that is a view", "a log that is a materialized view",
+		"a log that is a partition", "the mappings", "NmsCouponValue")
 	tryCatalogs(t, "tracking-logs", "SELECT iTrackingLogId::text FROM NmsTrackingLogRcp", map[string]catalogCase{
 		"paired rows": {
 			setup: mappings + "INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (1, '2000-01-01'); " +
@@ -241,7 +246,7 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 				renamed("XtkOption", "VIEW"),
 			said: "could not determine the zone of dates without a time zone", left: []string{"0", "1", "2", "3"},
 		},
-	})
+	}, "the options")
 	const addresses = "INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01'); "
 	tryCatalogs(t, "npai", "SELECT iAddressId::text FROM NmsAddress", map[string]catalogCase{
 		"the last cleanup": {
@@ -295,7 +300,7 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 			setup:   partitionedAudit + policy("XtkAudit") + "; ALTER TABLE XtkAudit NO FORCE ROW LEVEL SECURITY",
 			deleted: 2, left: []string{"0", "3"},
 		},
-	})
+	}, "table", "partition", "child")
 	const partitioned = `CREATE TABLE old AS SELECT * FROM NmsBroadLogRcp; DROP TABLE NmsBroadLogRcp;
 		CREATE TABLE NmsBroadLogRcp (LIKE old) PARTITION BY LIST (iDeliveryId);
 		ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId SET NOT NULL;
@@ -362,6 +367,8 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "disabled rule", "always trigger", "statement trigger", "rule above",
+				"statement trigger above")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(c.setup)
@@ -461,6 +468,7 @@ func TestSumsOfUnusualColumns(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "generated", "a domain", "a generated key")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do("CREATE DOMAIN number AS integer; ALTER TABLE NmsEmailErrorStat " + c.change + "; " + rows)
@@ -510,7 +518,7 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 			deleted: 1, left: []string{"list 1", "related 1"}, retained: purge.Retained{Suppressed: 1},
 			said: "list 1 is retained",
 		},
-	})
+	}, "not valid", "from another column, deferred")
 	alone := purge.Retained{Failed: 1, Kept: 1, Dependent: 1}
 	cases := map[string]catalogCase{}
 	for name, kind := range map[string]string{
@@ -523,7 +531,7 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 			left: []string{"delivery 0", "delivery 1", "delivery 3", "log 0", "log 3"},
 		}
 	}
-	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases, "deferred")
 	tryCatalogs(t, "email-error-stats", "SELECT iTotalErrors::text FROM NmsEmailErrorStat", map[string]catalogCase{
 		"deferred": {
 			setup: "CREATE UNIQUE INDEX ON NmsEmailErrorStat (iMXIP, iPublicId, tsDate); INSERT INTO NmsEmailErrorStat " +
@@ -619,7 +627,7 @@ func TestIndexesOfKeys(t *testing.T) {
 	if server := pgtest.Campaign(t); server.Int("SELECT current_setting('server_version_num')::int") >= 150000 {
 		cases["nulls"] = key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) NULLS NOT DISTINCT")
 	}
-	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases, "not valid", "partial", "deferred", "includes")
 }
 
 // An index that a failed CREATE INDEX CONCURRENTLY left behind does not count as a key.
@@ -697,7 +705,8 @@ func TestTablesOfAllKinds(t *testing.T) {
 		setup: "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE text; " + someVisitors,
 		left:  []string{"0", "1", "2", "3"}, problem: "operator does not exist: text < timestamp with time zone",
 	}
-	tryCatalogs(t, "visitors", visitorsLeft, cases)
+	tryCatalogs(t, "visitors", visitorsLeft, cases, "a typed table", "dropped and added", "a generated date",
+		"a date that is a text")
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
 		"a state that is generated": {
 			setup: someDeliveries +

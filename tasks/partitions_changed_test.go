@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
@@ -92,6 +93,7 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 		"dropped": {"DROP TABLE log2", "log2: it was dropped", []string{"0"}, 1, purge.Retained{}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "detached", "replaced", "attached", replacedLater)
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(partitionedLogs)
