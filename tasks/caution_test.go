@@ -305,7 +305,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
 	tx := db.Hold("SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE")
-	j := mustRun(t, db, nil, "npai")
+	j := mustRun(t, db, impatient, "npai")
 	checkRows(t, db, "SELECT iAddressId::text FROM NmsAddress", "7")
 	checkCount(t, db, 0, "SELECT count(*) FROM XtkOption")
 	j.checkState(t, "npai", cleanup.Succeeded)
@@ -412,7 +412,7 @@ func TestDryRunOfALockedTable(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01')")
 	db.Hold("LOCK TABLE XtkSessionInfo")
-	j := mustRun(t, db, dry, "sessions", "visitors")
+	j := mustRun(t, db, func(c *cleanup.Config) { dry(c); impatient(c) }, "sessions", "visitors")
 	j.checkLog(t, "WARNING", "xtksessioninfo", "skipped")
 	j.checkDeleted(t, "visitors", 1)
 }

@@ -124,7 +124,7 @@ func TestWhatStaysLocked(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
-			j := mustRun(t, db, nil, "audit-trail")
+			j := mustRun(t, db, impatient, "audit-trail")
 			j.checkState(t, "audit-trail", cleanup.Succeeded)
 			j.checkRetained(t, "audit-trail", c.left)
 			if got := j.details["audit-trail"]; got != c.detail {

@@ -15,6 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 // A work table that the application reads is skipped. Other sessions do not wait behind the drop for two seconds.
@@ -67,7 +69,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 			INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 2)`,
 	)
 	tx := db.Hold("SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE")
-	j := mustRun(t, db, nil, "deliveries")
+	j := mustRun(t, db, impatient, "deliveries")
 	checkRows(t, db, deliveriesLeft, "1")
 	j.checkLog(t, "WARNING", "nmsbroadlogrcp", "1 obsolete row")
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsTrackingUrl")
@@ -92,7 +94,7 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 			VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 13)`,
 	)
 	db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
-	j := mustRun(t, db, nil, "deliveries")
+	j := mustRun(t, db, impatient, "deliveries")
 	checkRows(t, db, deliveriesLeft, "1", "3")
 	checkRows(t, db, logsLeft, "1", "3")
 	checkCount(t, db, 2, "SELECT count(*) "+
@@ -103,21 +105,24 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 // In a table with a key to itself, rows that others keep do not count as locked where one row is.
 func TestLockedRowAmongDependentOnes(t *testing.T) {
 	t.Parallel()
-	for _, action := range []string{"NO ACTION", "CASCADE"} {
-		db := pgtest.Empty(t)
-		db.Do(`CREATE TABLE alert (id int PRIMARY KEY, at date, parent int REFERENCES alert ON DELETE ` + action + `);
-			INSERT INTO alert SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
-			INSERT INTO alert SELECT 1000 + i, '2026-02-28', i FROM generate_series(1, 30) i`)
-		db.Hold("SELECT FROM alert WHERE id = 50 FOR UPDATE")
-		p := policy.Policy{Name: "p", Table: "alert", OlderThan: &policy.OlderThan{Column: "at", Days: new(30)}}
-		j, err := runPolicies(t, db, false, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := j.retained[p.TaskName()]; r.Locked != 1 || r.Dependent != 30 {
-			t.Errorf("%s: %d rows are locked and %d dependent, want 1 and 30", action, r.Locked, r.Dependent)
-		}
-		j.checkDeleted(t, p.TaskName(), 69)
+	db := pgtest.Empty(t)
+	var todo []rules.Task
+	for table, action := range map[string]string{"kept": "NO ACTION", "cascading": "CASCADE"} {
+		db.Do(fmt.Sprintf(`CREATE TABLE %[1]s (id int PRIMARY KEY, at date, parent int REFERENCES %[1]s ON DELETE %[2]s);
+			INSERT INTO %[1]s SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
+			INSERT INTO %[1]s SELECT 1000 + i, '2026-02-28', i FROM generate_series(1, 30) i`, table, action))
+		db.Hold("SELECT FROM " + table + " WHERE id = 50 FOR UPDATE")
+		todo = append(todo, policy.Policy{
+			Name: table, Table: table, Enabled: true, OlderThan: &policy.OlderThan{Column: "at", Days: new(30)},
+		}.Task())
+	}
+	j := mustRun(t, db, func(c *cleanup.Config) {
+		impatient(c)
+		c.NoCampaign, c.Pipeline, c.Todo = true, todo, todo
+	})
+	for _, task := range todo {
+		j.checkRetained(t, task.Name, purge.Retained{Locked: 1, Dependent: 30})
+		j.checkDeleted(t, task.Name, 69)
 	}
 }
 
@@ -135,7 +140,7 @@ func TestCouponsOutliveTheirLogs(t *testing.T) {
 	)
 	locked := db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
 	pipeline := []string{"deliveries", "delivery-logs"}
-	mustRun(t, db, nil, pipeline...)
+	mustRun(t, db, impatient, pipeline...)
 	const logsThere = "SELECT iBroadLogId::text FROM NmsBroadLogRcp WHERE iBroadLogId <> 0 ORDER BY 1"
 	checkRows(t, db, logsThere, "11")
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1")

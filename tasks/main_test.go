@@ -381,6 +381,9 @@ const lockTimeout = 400 * time.Millisecond
 
 func dry(c *cleanup.Config) { c.DryRun = true }
 
+// impatient is for runs that meet a lock that is not released.
+func impatient(c *cleanup.Config) { c.Settings.LockTimeout = 50 * time.Millisecond }
+
 func since(t *testing.T, db *pgtest.DB, version int64) {
 	t.Helper()
 	if db.Int("SELECT current_setting('server_version_num')::int / 10000") < version {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -234,6 +235,7 @@ func TestWhatNoPreviewShowed(t *testing.T) {
 		"an empty detached partition": {setUp: events, table: "event", partitions: purge.DetachPartitions},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "rows", "an empty partition", "a detached partition")
 			t.Parallel()
 			db := pgtest.Empty(t)
 			db.Do(c.setUp)

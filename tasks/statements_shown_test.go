@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
@@ -143,9 +144,16 @@ var shownStatements = []shownStatement{
 func TestShownStatements(t *testing.T) {
 	t.Parallel()
 	shown := "-- The statements by which a run deletes or updates rows. TestShownStatements writes this file.\n"
+	own := pgtest.Empty(t)
 	for _, s := range shownStatements {
+		db := own
+		if s.policy == nil {
+			db = pgtest.Campaign(t)
+		} else if s.policy.Undo != nil {
+			db = pgtest.Prepared(t, "empty_with_schema", store.Migrate)
+		}
 		comment := wrap(strings.Join(strings.Fields(s.comment), " "), "\n-- ")
-		shown += fmt.Sprintf("\n-- %s\n%s;\n", comment, s.sent(t))
+		shown += fmt.Sprintf("\n-- %s\n%s;\n", comment, s.sent(t, db))
 	}
 	const golden = "testdata/statements.sql"
 	if *updateStatements {
@@ -163,9 +171,8 @@ func TestShownStatements(t *testing.T) {
 }
 
 // sent returns the last statement of a run that starts as shown.
-func (s *shownStatement) sent(t *testing.T) string {
+func (s *shownStatement) sent(t *testing.T, db *pgtest.DB) string {
 	t.Helper()
-	db := pgtest.Campaign(t)
 	db.Do(s.setup)
 	if s.away != "" {
 		db.MoveAway(db.Far(), s.away)
@@ -174,9 +181,6 @@ func (s *shownStatement) sent(t *testing.T) string {
 	pool := sent.trace(t, db)
 	j := newJournal(db)
 	j.holds = func() rules.Holds { return s.holds }
-	if s.policy != nil && s.policy.Undo != nil {
-		migrate(t, db)
-	}
 	if err := runWith(t, j, func(c *cleanup.Config) {
 		c.Pool, c.ID, c.TrashMaxBytes = pool, uuid.NewString(), 1<<30
 		if s.policy != nil {

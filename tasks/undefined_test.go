@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -62,6 +63,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 		"a list": {"lists-to-delete", "BEFORE DELETE ON NmsGroup FOR EACH ROW", "NmsGroup"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "each statement", "a rolled up table", "a list")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(
