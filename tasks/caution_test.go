@@ -268,7 +268,10 @@ func TestNpaiMovesItsLowerBound(t *testing.T) {
 	for _, c := range []struct{ setup, want string }{
 		{"", "1000 7 true"},
 		{"INSERT INTO XtkOption (iOptionId, sName, iDataType) VALUES (5, 'NmsCleanup_LastCleanup', 12)", "5 12 true"},
-		{"SELECT setval('XtkNewId', 1001, false); INSERT INTO XtkOption (iOptionId, sName) VALUES (1001, 'x')", "1002 7 true"},
+		{
+			"SELECT setval('XtkNewId', 1001, false); INSERT INTO XtkOption (iOptionId, sName) VALUES (1001, 'x')",
+			"1002 7 true",
+		},
 		{"CREATE SEQUENCE XtkOptionId START 77", "77 7 true"},
 		{"DROP SEQUENCE XtkNewId, XtkOptionId", "-1 7 true"},
 		{"INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x'), (-7, 'y')", "-8 7 true"},

@@ -79,7 +79,8 @@ func TestLeftoversThatStay(t *testing.T) {
 			there.Reset()
 		},
 	} {
-		here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode) VALUES (8, 1, '2000-01-01', 1)")
+		here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode) " +
+			"VALUES (8, 1, '2000-01-01', 1)")
 		j, err := run(t, here, func(c *cleanup.Config) { knowing(c); hinder(c) }, "deliveries")
 		j.checkState(t, "deliveries", cleanup.Failed)
 		j.checkProblem(t, "deliveries",
@@ -127,7 +128,8 @@ func TestLeftoversThatMayBeHereAgain(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := recordRemotes(t)
 	before := recordedRemotes(here)
-	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, 1)")
+	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) " +
+		"VALUES (1, 4, 101, 1)")
 	for _, table := range []string{"NmsDelivery", "NmsExtAccount"} {
 		here.Do(hideRows(table))
 		j := mustRun(t, here, knowing, "deliveries")

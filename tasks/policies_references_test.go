@@ -264,7 +264,8 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 	for name, task := range names {
 		test := tests[name]
 		said := fmt.Sprintf(": %d obsolete ", test.kept)
-		if log := dry.log(task); !strings.Contains(log, said) || !strings.Contains(log, "because rows of "+test.by+" refer to") {
+		if log := dry.log(task); !strings.Contains(log, said) ||
+			!strings.Contains(log, "because rows of "+test.by+" refer to") {
 			t.Errorf("%s: the log is %q, want %d rows that rows of %s keep", name, log, test.kept, test.by)
 		}
 		for _, j := range []*journal{dry, j} {
