@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -155,6 +153,7 @@ func TestHoldsInMidRun(t *testing.T) {
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	const obsolete = mappings + `
+INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1);
 INSERT INTO NmsDelivery (iDeliveryId) VALUES (9); INSERT INTO NmsGroup (iGroupId) VALUES (9);
 INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, 1, '2000-01-01', 95
   FROM generate_series(1, 3) i;
@@ -471,24 +470,6 @@ func TestHoldsOnMidSourcingServers(t *testing.T) {
 	checkRows(t, here, logsLeft, "1", "2", "4")
 	checkRows(t, there, deliveriesLeft, "0", "1", "101", "102", "103", "104")
 	checkCount(t, there, 75, "SELECT iState FROM NmsDelivery WHERE iDeliveryId = 101")
-}
-
-// A saved plan is stale if a hold was created or released later.
-func TestPlanByOtherHolds(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
-	planned := makePlan(t, db, "sessions")
-	j := newJournal(db)
-	j.holds = func() rules.Holds { return rules.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
-	var denied *failure.Refusal
-	err := runWith(t, j, func(c *cleanup.Config) { c.SavedPlan = planned }, "sessions")
-	if !errors.As(err, &denied) || denied.Reason != failure.ReasonPlanStale {
-		t.Errorf("the run ended with %v, want the reason %s", err, failure.ReasonPlanStale)
-	}
-	if err != nil && strings.Contains(err.Error(), "its id") {
-		t.Errorf("the error has the id of a hold: %v", err)
-	}
 }
 
 // In tables of policies, the columns that put rows on hold may have other types, and names that need quotes. Rows with

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
 func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]cleanup.SavedTask {
@@ -52,6 +53,7 @@ func TestPlanNamesWhatGoes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`
+INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1);
 INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 1, 1), (2, 1, 0), (3, 1, 1);
 INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState)
   VALUES (1, 1, '2025-01-01', 0), (2, 0, '2025-01-01', 55);
@@ -74,8 +76,8 @@ CREATE TABLE wkDlv_8 (i int)`)
 		"wkdlv_8")
 }
 
-// If options, mappings or flags have changed, a saved plan is refused before anything is deleted. The error names the
-// change.
+// If options, mappings, flags or holds have changed, a saved plan is refused before anything is deleted. The error names
+// the change, without the ids of holds.
 func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -99,6 +101,14 @@ func TestStalePlan(t *testing.T) {
 			t.Errorf("the error does not name the change: %v", denied)
 		}
 		checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
+	}
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return rules.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
+	planned, denied := makePlan(t, db, "sessions"), (*failure.Refusal)(nil)
+	err := runWith(t, j, func(c *cleanup.Config) { c.SavedPlan = planned }, "sessions")
+	if !errors.As(err, &denied) || denied.Reason != failure.ReasonPlanStale || strings.Contains(err.Error(), "its id") {
+		t.Errorf("with a new hold the run ended with %v, want the reason %s without the hold's id", err,
+			failure.ReasonPlanStale)
 	}
 }
 

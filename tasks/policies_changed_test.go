@@ -127,31 +127,6 @@ func everything(db *pgtest.DB) (all string) {
 	return all
 }
 
-// A role that lost a right to the table or its parent deletes nothing, and the problem has the GRANT.
-func TestPolicyWithoutRights(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Empty(t)
-	role := db.Role("poor")
-	db.Do(family + "; GRANT SELECT ON customer, line TO " + role + "; GRANT DELETE ON purchase TO " + role)
-	limited := db.For(role)
-	for grant, p := range map[string]policy.Policy{
-		`GRANT DELETE ON "public"."customer"`:    oldCustomers,
-		`GRANT SELECT ON "public"."purchase"`:    orphanPurchases,
-		`GRANT SELECT ON "public"."purchase" TO`: orphanLines,
-	} {
-		j, err := runPolicies(t, limited, false, p)
-		checkError(t, err, grant)
-		j.checkState(t, p.TaskName(), cleanup.Failed)
-	}
-	checkCount(
-		t,
-		db,
-		1230,
-		"SELECT (SELECT count(*) FROM customer) + (SELECT count(*) FROM purchase) + (SELECT count(*) "+
-			"FROM line)",
-	)
-}
-
 // A table's name without a schema may come to mean a table that no policy may change.
 func TestPolicyOfANameThatMoves(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ func TestPoliciesDoNotDependOnEachOther(t *testing.T) {
 	j.checkState(t, orphanPurchases.TaskName(), cleanup.Failed)
 	j.checkState(t, orphanLines.TaskName(), cleanup.Succeeded)
 	j.checkDeleted(t, oldCustomers.TaskName(), 10)
+	checkCount(t, db, 200, "SELECT count(*) FROM purchase")
 	j.checkDeleted(t, orphanLines.TaskName(), 300)
 }
 

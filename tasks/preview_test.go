@@ -175,7 +175,7 @@ func TestDryRunGoesOn(t *testing.T) {
 		db := pgtest.Campaign(t)
 		randomDatabase(t, db, seed+1, now)
 		alone := mustRun(t, db, dry)
-		for at := 0; at < len(tasks.Pipeline); at += suite.Size(suite.Model, 4, 1) {
+		for at := 0; at < len(tasks.Pipeline); at += suite.Size(suite.Model, 8, 1) {
 			first := tasks.Pipeline[at]
 			j := mustRun(t, db, func(c *cleanup.Config) {
 				c.DryRun, c.Chosen, c.Todo = true, c.Todo, c.Todo[at:]
@@ -503,6 +503,7 @@ func TestPreviewOfWhatATaskChanges(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`
+INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1);
 INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iDeliveryMode, iState, tsDelete, tsValidity) VALUES
   (1, 1, 1, 55, '2025-01-01', NULL), (2, 0, 1, 55, NULL, '2026-02-01');
 INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) VALUES (5, 1);
