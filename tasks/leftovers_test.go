@@ -170,7 +170,7 @@ func TestLeftoversWithLessColumns(t *testing.T) {
 		"DROP TABLE NmsExtAccount":                  {" 101 1 ", " 102 2 ", " 199 6 "},
 		"ALTER TABLE NmsDelivery DROP iMidRemoteId": nil,
 	} {
-		here, _ := midSourced(t)
+		here := mainDatabase(t)
 		here.Do(without)
 		if mustRun(t, here, nil, "deliveries"); !slices.Equal(recordedRemotes(here), want) {
 			t.Errorf("%s: the recorded remote deliveries are %q, want %q", without, recordedRemotes(here), want)
@@ -181,7 +181,7 @@ func TestLeftoversWithLessColumns(t *testing.T) {
 // A delivery that cannot be recorded is not deleted.
 func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	t.Parallel()
-	here, _ := midSourced(t)
+	here := mainDatabase(t)
 	here.Do(recording)
 	here.Do("ALTER TABLE kept.delivery ADD CHECK (there <> 102)")
 	j, err := run(t, here, nil, "deliveries")

@@ -16,11 +16,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// midSourced creates a main database and the database of the mid-sourcing server "far". The main database has obsolete
-// deliveries on "far", on "lost", and on no server.
+// midSourced creates a main database and the database of the mid-sourcing server "far".
 func midSourced(t *testing.T) (here, there *pgtest.DB) {
 	t.Helper()
-	here, there = pgtest.Campaign(t), pgtest.Campaign(t)
+	there = pgtest.Campaign(t)
+	there.Do(
+		`INSERT INTO NmsDelivery (iDeliveryId, iState)
+			VALUES (0, 0), (1, 55), (101, 75), (102, 95), (103, 95), (104, 95);
+		INSERT INTO NmsBroadLogMid (iBroadLogId, iDeliveryId) SELECT iDeliveryId, iDeliveryId FROM NmsDelivery;
+		INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1), (2, 101)`,
+	)
+	return mainDatabase(t), there
+}
+
+// mainDatabase creates a database with obsolete deliveries on the mid-sourcing server "far", on "lost", and on none.
+func mainDatabase(t *testing.T) *pgtest.DB {
+	t.Helper()
+	here := pgtest.Campaign(t)
 	here.Do(mappings + `INSERT INTO NmsExtAccount (iExtAccountId, iActive, sName) VALUES (1, 0, 'far'), (2, 1, 'lost');
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState, iDeliveryMode, iMidRemoteId,
 			iDeliveryProviderId) VALUES
@@ -28,13 +40,7 @@ func midSourced(t *testing.T) (here, there *pgtest.DB) {
 				1), (4, 0, '2000-01-01', 95, 4, 104, 1), (5, 1, '2000-01-01', 95, 4, 0, 1), (6, 1, '2000-01-01', 95,
 				4, 199, 1);
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT iDeliveryId, iDeliveryId FROM NmsDelivery`)
-	there.Do(
-		`INSERT INTO NmsDelivery (iDeliveryId, iState)
-			VALUES (0, 0), (1, 55), (101, 75), (102, 95), (103, 95), (104, 95);
-		INSERT INTO NmsBroadLogMid (iBroadLogId, iDeliveryId) SELECT iDeliveryId, iDeliveryId FROM NmsDelivery;
-		INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1), (2, 101)`,
-	)
-	return here, there
+	return here
 }
 
 const (

@@ -41,11 +41,11 @@ func TestTaskThatPanics(t *testing.T) {
 		}},
 		"a worker's batch": {stumbling: func(task rules.Task) rules.Task { return task }, beforeCommit: inCommit},
 	} {
-		for _, goesOn := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				db := pgtest.Campaign(t)
-				db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
+			for _, goesOn := range []bool{true, false} {
 				var out bytes.Buffer
 				j := newJournal(db)
 				j.beforeCommit = func(b *pgx.Batch, d purge.Delta) {
@@ -79,7 +79,7 @@ func TestTaskThatPanics(t *testing.T) {
 				if acquired := db.Stat().AcquiredConns(); acquired != 0 {
 					t.Errorf("%d connections were not released", acquired)
 				}
-			})
-		}
+			}
+		})
 	}
 }
