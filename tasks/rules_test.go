@@ -200,36 +200,38 @@ func (r ruleTest) insert(db *pgtest.DB) {
 			panic(r.task + ": setup.sql has rows of " + table.name + ", which have a section")
 		}
 		columns := strings.Join(table.columns, ", ")
+		var statements []string
 		for _, row := range table.inserted() {
-			db.Do(fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table.name, columns, strings.Join(row.values, ", ")))
+			statements = append(statements,
+				fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table.name, columns, strings.Join(row.values, ", ")))
 		}
+		db.Do(strings.Join(statements, "; "))
 	}
 	for _, table := range r.tables { // once no trigger or view can change its rows
-		db.Do(
-			fmt.Sprintf(
-				"CREATE TABLE expected.%[1]s AS SELECT *, row_number() OVER (ORDER BY ctid) AS line, false AS goes "+
-					"FROM %[1]s",
-				table.name,
-			),
-		)
+		statements := []string{fmt.Sprintf(
+			"CREATE TABLE expected.%[1]s AS SELECT *, row_number() OVER (ORDER BY ctid) AS line, false AS goes FROM %[1]s",
+			table.name,
+		)}
 		for i, row := range table.inserted() {
 			switch row.verdict {
 			case "goes":
-				db.Do(fmt.Sprintf("UPDATE expected.%s SET goes = true WHERE line = %d", table.name, i+1))
+				statements = append(statements,
+					fmt.Sprintf("UPDATE expected.%s SET goes = true WHERE line = %d", table.name, i+1))
 			case "becomes":
-				db.Do(fmt.Sprintf(
+				statements = append(statements, fmt.Sprintf(
 					"UPDATE expected.%s SET %s WHERE line = %d", table.name, strings.Join(row.becomes, ", "), i+1,
 				))
 			}
 		}
 		for _, row := range table.rows {
 			if row.verdict == "appears" {
-				db.Do(fmt.Sprintf(
+				statements = append(statements, fmt.Sprintf(
 					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name,
 					strings.Join(table.columns, ", "), strings.Join(row.values, ", "),
 				))
 			}
 		}
+		db.Do(strings.Join(statements, "; "))
 	}
 }
 
