@@ -395,24 +395,20 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 // A partitioned table without partitions has no rows, whether its partitions were dropped or it never had any.
 func TestPartitionedTablesWithoutPartitions(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]string{
-		"never": "",
-		"not any more": "CREATE TABLE part PARTITION OF NmsVisitor DEFAULT; DROP TABLE part; " +
-			"CREATE TABLE lists PARTITION OF NmsGroup DEFAULT; DROP TABLE lists; ",
+	db := pgtest.Campaign(t)
+	db.Do("CREATE TABLE visitors AS SELECT * FROM NmsVisitor; CREATE TABLE groups AS SELECT * FROM NmsGroup; " +
+		"DROP TABLE NmsVisitor, NmsGroup; CREATE TABLE NmsVisitor (LIKE visitors) PARTITION BY LIST (iVisitorId); " +
+		"CREATE TABLE NmsGroup (LIKE groups) PARTITION BY LIST (iGroupId)")
+	for _, change := range []string{
+		"SELECT",
+		"CREATE TABLE part PARTITION OF NmsVisitor DEFAULT; DROP TABLE part; " +
+			"CREATE TABLE lists PARTITION OF NmsGroup DEFAULT; DROP TABLE lists",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			db.Do("CREATE TABLE visitors AS SELECT * FROM NmsVisitor; CREATE TABLE groups AS SELECT * FROM NmsGroup; " +
-				"DROP TABLE NmsVisitor, NmsGroup; CREATE TABLE NmsVisitor (LIKE visitors) PARTITION BY LIST (iVisitorId); " +
-				"CREATE TABLE NmsGroup (LIKE groups) PARTITION BY LIST (iGroupId); " + change)
-			for _, change := range []func(*cleanup.Config){dry, nil} {
-				j := mustRun(t, db, change, "visitors", "lists-to-delete")
-				if !j.said("nmsvisitor is partitioned and has no partition") {
-					t.Errorf("%q", j.logs)
-				}
-			}
-		})
+		db.Do(change)
+		for _, change := range []func(*cleanup.Config){dry, nil} {
+			j := mustRun(t, db, change, "visitors", "lists-to-delete")
+			j.checkLog(t, "nmsvisitor is partitioned and has no partition")
+		}
 	}
 }
 
