@@ -76,8 +76,8 @@ CREATE TABLE wkDlv_8 (i int)`)
 		"wkdlv_8")
 }
 
-// If options, mappings, flags or holds have changed, a saved plan is refused before anything is deleted. The error names
-// the change, without the ids of holds.
+// If options, mappings, flags or holds have changed, a saved plan is refused before anything is deleted. The error
+// names the change, without the ids of holds.
 func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -11,8 +11,8 @@ import (
 func TestDelayInAText(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 6, " +
-		"86400)")
+	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
+		"6, 86400)")
 	for _, c := range []struct {
 		text string
 		left int64

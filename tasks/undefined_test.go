@@ -36,7 +36,8 @@ func TestErrorsInsideTriggers(t *testing.T) {
 	} {
 		log := 10 + i
 		kept = append(kept, fmt.Sprint(1+log))
-		db.Do(fmt.Sprintf(`CREATE FUNCTION audit%[1]d() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %[2]s; RETURN OLD; END $$;
+		db.Do(fmt.Sprintf(`CREATE FUNCTION audit%[1]d() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %[2]s;
+				RETURN OLD; END $$;
 			CREATE TRIGGER audit%[1]d BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW WHEN (OLD.iBroadLogId = %[1]d)
 				EXECUTE FUNCTION audit%[1]d()`, log, body))
 	}
