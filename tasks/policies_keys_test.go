@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
 
-var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 2, 12), "how many random databases TestRandomKeys makes")
+var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 4, 12), "how many random databases TestRandomKeys makes")
 
 // keyTable is a table of keyedTables. Its rows have an id, a date and a column for each key.
 type keyTable struct {
