@@ -24,16 +24,17 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-var undoSeeds = flag.Int("undo-seeds", suite.Size(suite.Faults, 3, 40),
+var undoSeeds = flag.Int("undo-seeds", 40,
 	"how many times TestUndoUnderChaos deletes, restores, expires or purges, and crashes what does so")
 
 // undoServers is how many databases the seeds are spread over.
-var undoServers = suite.Size(suite.Faults, 1, 4)
+const undoServers = 4
 
 // A run deletes with undo, or rows are restored, expire or are purged, and at a random moment the service or PostgreSQL
 // is killed, sessions are ended, or the disk is full. Afterwards each row that ever existed is in its table or in the
 // trash, unchanged and once, or counted as purged or expired. Each seed begins with what earlier ones left.
 func TestUndoUnderChaos(t *testing.T) {
+	suite.Only(t, suite.Faults)
 	t.Parallel()
 	pgtest.Empty(t) // skips the test without PostgreSQL
 	program := buildProgram(t)
