@@ -125,12 +125,21 @@ func migrate(t testing.TB, db *pgtest.DB) {
 
 func campaign(t *testing.T) *server { return serve(t, database(t), false) }
 
-func database(t testing.TB) *pgtest.DB {
+func database(t testing.TB) *pgtest.DB { return prepared(t, "cleanupd", campaigndb.Schema) }
+
+// prepared returns a database with the tables of schema, and with the service's own.
+func prepared(t testing.TB, name, schema string) *pgtest.DB {
 	t.Helper()
-	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, campaigndb.Schema)
+	return pgtest.Prepared(t, name, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, schema)
 		return errors.Join(err, store.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
 	})
+}
+
+// bare returns a database without tables of an application.
+func bare(t testing.TB) *pgtest.DB {
+	t.Helper()
+	return prepared(t, "bare", "")
 }
 
 type stream[M any] interface{ Recv() (M, error) }
@@ -197,14 +206,9 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 // There are rows on both sides of every rule.
 func filled(t *testing.T) *pgtest.DB {
 	t.Helper()
-	db := database(t)
-	conn, err := pgx.Connect(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return pgtest.Prepared(t, "filled", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return errors.Join(err, store.Migrate(ctx, conn), userdata.Migrate(ctx, conn),
+			campaigndb.Fill(ctx, conn, 5_000, 1, time.Now()))
+	})
 }

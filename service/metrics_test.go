@@ -444,7 +444,7 @@ func TestMetricsOfPauses(t *testing.T) {
 func TestMetricsOfTasksThatExist(t *testing.T) {
 	t.Parallel()
 	counted := func(all scraped) int { return len(all["cleanupd_rows_deleted_total"].GetMetric()) }
-	other := serve(t, pgtest.Empty(t), false)
+	other := serve(t, bare(t), false)
 	s := serve(t, database(t), false)
 	all := s.scrapeUntil(t, func(all scraped) bool { return counted(all) == len(tasks.Pipeline) })
 	if got := counted(all); got != len(tasks.Pipeline) {

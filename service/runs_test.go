@@ -274,7 +274,7 @@ func TestFailedTask(t *testing.T) {
 
 func TestNoCampaignDatabase(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Empty(t), false)
+	s := serve(t, bare(t), false)
 	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{}); run != nil ||
 		!strings.Contains(err.Error(), "NmsDelivery") {
 		t.Errorf("the run: %v %v", run, err)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
@@ -195,7 +194,7 @@ func TestSuggestedPoliciesCanBeSet(t *testing.T) {
 // A policy is suggested for a table that grows fast.
 func TestSuggestionsForGrowingTables(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Empty(t)
+	db := bare(t)
 	db.Do(`CREATE TABLE growing AS SELECT i, now() AS at FROM generate_series(1, 10000) i;
 		CREATE TABLE resting AS SELECT i, now() AS at FROM generate_series(1, 10000) i;
 		CREATE TABLE tiny AS SELECT 1 AS i, now() AS at`)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -289,7 +288,7 @@ func TestWrongRequestsOfTables(t *testing.T) {
 // A database without Campaign's tables has tables, too. If two schemas have them, it is not known which one is cleaned.
 func TestTablesOfOtherDatabases(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Empty(t)
+	db := bare(t)
 	db.Do("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int); CREATE TABLE wkf12_1 (i int)")
 	s := serve(t, db, true)
 	got, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -42,19 +43,13 @@ func formsServerOf(
 	t *testing.T, record *pgtest.DB, config transport.Config,
 ) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
-	formsDB := pgtest.Empty(t)
-	formsDB.Do(formsdb.Schema)
-	conn, err := formsDB.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
+	formsDB := pgtest.Prepared(t, "forms", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, formsdb.Schema)
+		return errors.Join(err, formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(ctx, conn, ""))
+	})
 	db := forms.PostgreSQL(formsDB.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
-	if err := errors.Join(
-		formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""),
-		db.Migrate(t.Context()),
-	); err != nil {
+	if err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	own := func(ctx context.Context) error { return store.Own(ctx, record.Pool, "") }
