@@ -363,7 +363,7 @@ func TestActiveRunOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	hold(t, s.db)
-	first := s.call(t, "POST", "/v1/runs", `{"detach": true}`)
+	first := s.call(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"], "detach": true}`)
 	id := at(first.lines[0], "result", "event", "runId")
 	if first.code != 200 || len(first.lines) != 1 || id == nil {
 		t.Fatalf("%d %s", first.code, first.body)

@@ -70,7 +70,8 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	hold(t, s.db)
-	resp := s.asked(t, "POST", "/v1/runs", `{}`, map[string]string{"Accept-Encoding": "gzip"})
+	resp := s.asked(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"]}`,
+		map[string]string{"Accept-Encoding": "gzip"})
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
 	if err != nil || !strings.Contains(line, "runStarted") {
 		t.Errorf("%v %s", err, line)
@@ -106,7 +107,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	hold(t, s.db)
-	id := at(s.call(t, "POST", "/v1/runs", `{"detach": true}`).lines[0], "result", "event", "runId").(string)
+	id := at(s.call(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"], "detach": true}`).lines[0], "result", "event", "runId").(string)
 	for _, path := range []string{
 		"/v1/tasks",
 		"/v1/runs",

@@ -101,7 +101,8 @@ func TestRepeatedRequestsAtOnce(t *testing.T) {
 		ids := make(chan string, 20)
 		for range cap(ids) {
 			wg.Go(func() {
-				stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{DryRun: dry, RequestId: id})
+				stream, err := s.RunCleanup(t.Context(),
+					&cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, DryRun: dry, RequestId: id})
 				if err == nil {
 					if m, recvErr := stream.Recv(); recvErr == nil {
 						ids <- m.GetEvent().GetRunId()
