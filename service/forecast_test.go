@@ -113,30 +113,20 @@ func TestForecastFollowsScheduleAndPolicies(t *testing.T) {
 // and later the policies whose rule has never run.
 func TestForecastOfWhatGuardsRefuse(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		first   bool // there was a run by hand
-		refused []string
-	}{
-		"before the first run": {false, []string{"audit-trail", "policy/events"}},
-		"after it":             {true, []string{"policy/events"}},
-	} {
-		s := campaign(t)
-		s.db.Do(`CREATE TABLE cus_event (id bigint PRIMARY KEY, at timestamptz NOT NULL);
-			INSERT INTO cus_event VALUES (1, '2000-01-01')`)
-		setPolicy(t, s, &cleanupv1.Policy{
-			Name: "events", Table: "cus_event", Enabled: true, OlderThan: olderThan("at", 30),
-		})
-		if c.first {
-			if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
-		if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
-			Schedule: &cleanupv1.Schedule{Cron: "0 3 * * *", Enabled: true},
-		}); err != nil {
-			t.Fatal(err)
-		}
+	s := campaign(t)
+	s.db.Do(`CREATE TABLE cus_event (id bigint PRIMARY KEY, at timestamptz NOT NULL);
+		INSERT INTO cus_event VALUES (1, '2000-01-01');
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
+	setPolicy(t, s, &cleanupv1.Policy{
+		Name: "events", Table: "cus_event", Enabled: true, OlderThan: olderThan("at", 30),
+	})
+	if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+		Schedule: &cleanupv1.Schedule{Cron: "0 3 * * *", Enabled: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
 		f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -147,10 +137,15 @@ func TestForecastOfWhatGuardsRefuse(t *testing.T) {
 				refused = append(refused, task)
 			}
 		}
-		if !slices.Equal(refused, c.refused) {
-			t.Errorf("%s, refused are %q, want %q: %v", name, refused, c.refused, f.GetTasks())
+		if !slices.Equal(refused, want) {
+			t.Errorf("%s, refused are %q, want %q: %v", when, refused, want, f.GetTasks())
 		}
 	}
+	check("before the first run", "audit-trail", "policy/events")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Fatal(err)
+	}
+	check("after it", "policy/events")
 }
 
 // A task that runs do not reach names the one that fails before it. If none does, the whole run was refused; a policy
@@ -158,40 +153,40 @@ func TestForecastOfWhatGuardsRefuse(t *testing.T) {
 func TestForecastOfTasksThatAreNotReached(t *testing.T) {
 	t.Parallel()
 	const failing = cleanupv1.ForecastBound_FORECAST_BOUND_FAILING
-	for what, c := range map[string]struct {
-		after       string // what became of the run
-		bound       cleanupv1.ForecastBound
-		failingTask string
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION no()`)
+	_, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "sessions"}})
+	if resultOf(run, "sessions").GetState() != cleanupv1.TaskState_TASK_STATE_NOT_RUN {
+		t.Fatal(run)
+	}
+	for _, c := range []struct {
+		what, change string // what became of the run
+		bound        cleanupv1.ForecastBound
+		failingTask  string
 	}{
-		"not reached":    {"SELECT", cleanupv1.ForecastBound_FORECAST_BOUND_NOT_REACHED, "audit-trail"},
-		"refused":        {"UPDATE cleanupd.task SET state = 'NOT_RUN' WHERE state = 'FAILED'", failing, ""},
-		"after a policy": {"UPDATE cleanupd.task SET kind = 'POLICY' WHERE state = 'FAILED'", failing, ""},
+		{"not reached", "SELECT", cleanupv1.ForecastBound_FORECAST_BOUND_NOT_REACHED, "audit-trail"},
+		{"after a policy", "UPDATE cleanupd.task SET kind = 'POLICY' WHERE state = 'FAILED'", failing, ""},
+		{
+			"refused", "UPDATE cleanupd.task SET kind = 'BUILT_IN', state = 'NOT_RUN' WHERE state = 'FAILED'", failing, "",
+		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := campaign(t)
-			s.db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
-				INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
-				CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-				CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION no()`)
-			_, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "sessions"}})
-			if resultOf(run, "sessions").GetState() != cleanupv1.TaskState_TASK_STATE_NOT_RUN {
-				t.Fatal(run)
-			}
-			s.db.Do(c.after)
-			f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := forecastOf(t, f, "audit-trail"); got.GetBound() != failing || got.GetFailingTask() != "" {
-				t.Errorf("the task that fails: %v", got)
-			}
-			got := forecastOf(t, f, "sessions")
-			if got.GetTrend() != cleanupv1.Trend_TREND_FALLING_BEHIND || got.GetBound() != c.bound ||
-				got.GetFailingTask() != c.failingTask {
-				t.Errorf("the task behind it: %v, want %s %q", got, c.bound, c.failingTask)
-			}
-		})
+		s.db.Do(c.change)
+		other := serve(t, s.db, true) // which has made no forecast before
+		f, err := other.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := forecastOf(t, f, "audit-trail"); got.GetBound() != failing || got.GetFailingTask() != "" {
+			t.Errorf("%s: the task that fails: %v", c.what, got)
+		}
+		got := forecastOf(t, f, "sessions")
+		if got.GetTrend() != cleanupv1.Trend_TREND_FALLING_BEHIND || got.GetBound() != c.bound ||
+			got.GetFailingTask() != c.failingTask {
+			t.Errorf("%s: the task behind it: %v, want %s %q", c.what, got, c.bound, c.failingTask)
+		}
 	}
 }
 

@@ -72,7 +72,8 @@ func TestRunOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do(oldRows)
-	for i, body := range []string{"{}", "{}\n"} {
+	const some = `{"tasks": ["import-rejects", "audit-trail"]}`
+	for i, body := range []string{some, some + "\n"} {
 		got := s.call(t, "POST", "/v1/runs", body, "Content-Type", "Application/JSON; charset=utf-8")
 		if got.code != 200 || len(got.lines) != strings.Count(got.body, "\n") {
 			t.Fatalf("%d %s", got.code, got.body)

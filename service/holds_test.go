@@ -405,10 +405,11 @@ func TestHoldsFollowTheirTables(t *testing.T) {
 // A hold of rows does not go over to another column that gets the name of its column: all rows are on hold then.
 func TestHoldsOfRowsWhoseColumnWasReplaced(t *testing.T) {
 	t.Parallel()
-	for _, change := range []string{
-		"ALTER TABLE shop.order_line DROP note, ADD note varchar(20)",
+	const dropped = "ALTER TABLE shop.order_line DROP note, ADD note varchar(20)"
+	for _, change := range suite.Size(suite.Long, []string{dropped}, []string{
+		dropped,
 		"ALTER TABLE shop.order_line RENAME note TO remark; ALTER TABLE shop.order_line ADD note varchar(20), DROP remark",
-	} {
+	}) {
 		s := shop(t)
 		setPolicy(t, s, oldOrders())
 		if got := s.call(t, "POST", "/v1/holds", `{"reason": "a lawsuit",

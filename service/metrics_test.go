@@ -166,18 +166,24 @@ func TestMetrics(t *testing.T) {
 	if got := s.call(t, "PUT", "/v1/schedule", `{"enabled": true}`); got.code != 200 {
 		t.Fatal(got.body)
 	}
-	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Undo: durationpb.New(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// for the dry run to find
-	db.Do(
-		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i")
-	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"sessions"}}, {DryRun: true}} {
-		if _, _, err := s.run(t, req); err != nil {
+	var real []*cleanupv1.Run
+	for _, req := range []*cleanupv1.RunCleanupRequest{
+		{},
+		{Tasks: []string{"sessions"}, Undo: durationpb.New(time.Hour)},
+		{Tasks: []string{"audit-trail"}, DryRun: true},
+	} {
+		_, run, err := s.run(t, req)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if !req.GetDryRun() {
+			real = append(real, run)
+		}
+		// for the others to find
+		db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT max(iAuditId) + 1, '2000-01-01' FROM XtkAudit;
+			INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (gen_random_uuid()::text, '2000-01-01')`)
 	}
+	run := real[0]
 	db.Do(
 		`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
 			VALUES ('visitors', 'BUILT_IN', 'share', '"public"."nmsvisitor"', 2, 1, '{}', gen_random_uuid());
@@ -203,15 +209,16 @@ func TestMetrics(t *testing.T) {
 	}
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{},
 		map[string]float64{}, map[string]float64{}
-	for _, r := range run.GetResults() {
-		deleted[r.GetTask()], updated[r.GetTask()] = float64(r.GetRowsDeleted()), float64(r.GetRowsUpdated())
-		dropped[r.GetTask()], batches[r.GetTask()] = float64(r.GetTablesDropped()), float64(r.GetBatches())
-		ended["succeeded "+r.GetTask()] = 1
+	for _, r := range append(run.GetResults(), resultOf(real[1], "sessions")) {
+		deleted[r.GetTask()] += float64(r.GetRowsDeleted())
+		updated[r.GetTask()] += float64(r.GetRowsUpdated())
+		dropped[r.GetTask()] += float64(r.GetTablesDropped())
+		batches[r.GetTask()] += float64(r.GetBatches())
+		ended["succeeded "+r.GetTask()]++
 	}
 	if deleted["sessions"] == 0 || updated["deliveries"] == 0 || dropped["work-tables"] == 0 {
 		t.Fatalf("nothing was done: %v", run)
 	}
-	ended["succeeded sessions"] = 2
 	got.check(t, "cleanupd_rows_deleted_total", deleted)
 	got.check(t, "cleanupd_rows_updated_total", updated)
 	got.check(t, "cleanupd_tables_dropped_total", dropped)
@@ -315,13 +322,13 @@ func TestMetricsOfWhatIsLeft(t *testing.T) {
 // A database that does not answer is reported, and hides no other metrics.
 func TestMetricsWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
-	db, postgres := pgtest.Private(t)
+	db := database(t)
 	s := serve(t, db, false)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err != nil {
 		t.Fatal(err)
 	}
-	postgres.Crash()
+	db.Cut()
 	_, got := s.scrape(t)
 	got.check(t, "cleanupd_scrape_error", map[string]float64{"forecast": 1, "runs": 1, "tables": 1})
 	got.check(t, "cleanupd_rows_deleted_total", map[string]float64{"audit-trail": 1})
@@ -377,12 +384,20 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 // Dry runs have no pace.
 func TestMetricsOfPauses(t *testing.T) {
 	t.Parallel()
+	db := database(t)
+	_, got := serve(t, db, true).scrape(t)
+	if paces := got.series("cleanupd_run_pace"); !maps.Equal(
+		paces, map[string]float64{"gentle": 0, "balanced": 0, "fast": 0},
+	) {
+		t.Errorf("without a run: %v", paces)
+	}
 	for by, want := range map[string]map[string]float64{
 		"":          {"false queued": 1, "true paused": 1},
 		"127.0.0.1": {"false paused": 1, "true paused": 1},
 		"schedule":  {"false paused": 1, "true paused": 1},
 	} {
-		s := serve(t, database(t), true)
+		db.Do("DELETE FROM cleanupd.run")
+		s := serve(t, db, true) // which has read no metrics before
 		dry := s.waiting(t, &cleanupv1.RunCleanupRequest{DryRun: true, Pace: cleanupv1.Pace_PACE_GENTLE})
 		run := s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_FAST})
 		paused := []string{dry.GetId()}
@@ -420,23 +435,18 @@ func TestMetricsOfPauses(t *testing.T) {
 			t.Errorf("by %q: paused since %v, want %v", by, shown, since)
 		}
 	}
-	s := serve(t, database(t), true)
+	db.Do("DELETE FROM cleanupd.run")
+	s := serve(t, db, true)
 	s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_GENTLE})
 	s.db.Do(`UPDATE cleanupd.run SET slot = 3, state = 'PAUSED', pause_time = to_timestamp(1000), paused_by = 'schedule'`)
 	s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_FAST})
-	_, got := s.scrape(t)
+	_, got = s.scrape(t)
 	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "false paused": 1})
 	if paces := got.series("cleanupd_run_pace"); paces["fast"] != 1 || paces["gentle"] != 0 {
 		t.Errorf("beside a run that waits: paces %v", paces)
 	}
 	if since := got.series("cleanupd_run_paused_since_timestamp_seconds"); since["schedule"] != 1000 {
 		t.Errorf("beside a run by hand: paused since %v", since)
-	}
-	_, got = serve(t, database(t), true).scrape(t)
-	if paces := got.series("cleanupd_run_pace"); !maps.Equal(
-		paces, map[string]float64{"gentle": 0, "balanced": 0, "fast": 0},
-	) {
-		t.Errorf("without a run: %v", paces)
 	}
 }
 

@@ -1,21 +1,24 @@
 package service_test
 
 import (
+	"slices"
 	"testing"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A dry run predicts, table by table, what the next run does; gRPC and REST show the same.
+// A dry run predicts, table by table, what the next run does, whether it deletes or updates rows or drops tables; gRPC
+// and REST show the same. TestPreviewOfCampaignIsTheRun of cmd/cleanupd does this for all tasks.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	s := serve(t, db, false)
-	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	tasks := []string{"deliveries", "work-tables", "sessions"}
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreseen := map[string][3]int64{}
+	foreseen, all := map[string][3]int64{}, [3]int64{}
 	for _, r := range dry.GetResults() {
 		var sums [3]int64
 		for _, p := range r.GetPreview() {
@@ -37,6 +40,12 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: its tables add up to %d, not %d", r.GetTask(), sums, counts)
 		}
 		foreseen[r.GetTask()] = sums
+		for i, n := range sums {
+			all[i] += n
+		}
+	}
+	if slices.Contains(all[:], 0) {
+		t.Fatalf("%d rows would be deleted, %d updated, %d tables dropped", all[0], all[1], all[2])
 	}
 	rest := s.call(t, "GET", "/v1/runs/"+dry.GetId(), "")
 	results, _ := at(rest.lines[0], "run", "results").([]any)

@@ -157,21 +157,23 @@ func TestSuggestedPoliciesCanBeSet(t *testing.T) {
 		}
 	}
 	rows := map[string]int64{`"Shop"."Order Lines"`: 9634, "public.parts": 9999}
+	preview, tasks := &cleanupv1.RunCleanupRequest{DryRun: true}, map[string]string{} // by table
 	for table, suggestion := range s.suggestions(t) {
 		command := suggested[table].GetPreviewCommand()
 		if suggestion.GetPolicy() != nil || suggestion.GetPreviewCommand() != command ||
 			!strings.Contains(suggestion.GetReason(), "is not enabled") {
 			t.Errorf("%s, once the policy is set: %v", table, suggestion)
 		}
-		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{
-			DryRun: true, Tasks: []string{strings.TrimPrefix(command, "cleanupd run --dry-run --task ")},
-		})
-		var n int64
-		for _, result := range run.GetResults() {
-			n += result.GetRowsDeleted()
-		}
-		if err != nil || n < rows[table]-1 || n > rows[table]+1 {
-			t.Errorf("%s: %d rows, %v", table, n, err)
+		tasks[table] = strings.TrimPrefix(command, "cleanupd run --dry-run --task ")
+		preview.Tasks = append(preview.Tasks, tasks[table])
+	}
+	_, run, err := s.run(t, preview)
+	if err != nil || len(tasks) != 3 {
+		t.Fatalf("the preview of %v: %v", tasks, err)
+	}
+	for table, task := range tasks {
+		if n := resultOf(run, task).GetRowsDeleted(); n < rows[table]-1 || n > rows[table]+1 {
+			t.Errorf("%s: %d rows, want %d", table, n, rows[table])
 		}
 	}
 	for _, suggestion := range suggested {

@@ -374,7 +374,7 @@ func TestUpdatesAtTheSameTime(t *testing.T) {
 			},
 		},
 	} {
-		for round := range 3 {
+		for round := range 2 {
 			etag, failures := setting.etag(), make([]error, 10)
 			var wg sync.WaitGroup
 			for i := range failures {

@@ -32,9 +32,9 @@ import (
 )
 
 var (
-	watchers = flag.Int("watchers", suite.Size(suite.Flood, 40, 100),
+	watchers = flag.Int("watchers", suite.Size(suite.Flood, 20, 100),
 		"how many watch the run of TestWatchers, a fifth of them without reading")
-	watchedRows   = flag.Int("watched-rows", suite.Size(suite.Flood, 4_000, 20_000), "how many rows TestWatchers cleans")
+	watchedRows   = flag.Int("watched-rows", suite.Size(suite.Flood, 1_000, 20_000), "how many rows TestWatchers cleans")
 	watchedRounds = flag.Int("watched-rounds", 1, "how often TestWatchers does so, with watchers and without")
 )
 
