@@ -39,7 +39,7 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 // and checks the counts. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []store.Event) {
 	t.Helper()
-	rows := suite.Size(suite.Long, 300, 1_500)
+	rows := suite.Size(suite.Long, 150, 1_500)
 	sessions(db, rows)
 	release := holdLast(db, rows)
 	own := pool(t, url)
@@ -50,7 +50,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 	work()
 	affected.has(t, 1) // a watcher that comes while the database is away is refused
 	var longest time.Duration
-	for _, at := range suite.Size(suite.Long, []int{50, 150}, []int{100, 300, 600, 900}) {
+	for _, at := range suite.Size(suite.Long, []int{50, 100}, []int{100, 300, 600, 900}) {
 		db.Until("SELECT (sum(rows_deleted) >= $1)::int FROM cleanupd.task", at)
 		begun := time.Now()
 		happen()
@@ -197,7 +197,7 @@ func TestFailoverToAStandby(t *testing.T) {
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
 	c := newCluster(t, db, server, standby, err)
-	rows := suite.Size(suite.Long, 300, 1_500)
+	rows := suite.Size(suite.Long, 150, 1_500)
 	sessions(db, rows)
 	release := holdLast(db, rows)
 	m, work := c.replica(t, "a", func(config *runs.Config) { config.MaxRows = 1 })

@@ -136,7 +136,7 @@ func TestWatchers(t *testing.T) {
 	sessions(db, suite.Size(suite.Long, 100, 500))
 	a, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	b, _, _ := replica(t, db, "b", nil)
-	run := start(t, a, runs.Request{})
+	run := start(t, a, runs.Request{Tasks: []string{"deliveries", "visitors", "sessions", "reactions"}})
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.event WHERE sequence = 2") // so that some watchers begin later
 	var (

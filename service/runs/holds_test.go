@@ -18,7 +18,7 @@ import (
 // deleted. After its release the next run deletes its rows.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
-	n := suite.Size[int64](suite.Long, 300, 3_000)
+	n := suite.Size[int64](suite.Long, 150, 3_000)
 	db := database(t)
 	db.Do(
 		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM "+
@@ -114,7 +114,7 @@ func TestHoldExpires(t *testing.T) {
 	if err != nil || stored.Schema+"."+stored.Table != "public.xtksessioninfo" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
-	watch(t, m, start(t, m, runs.Request{}).ID)
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID)
 	if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 10 {
 		t.Errorf("%d are left of 10 that were held", n)
 	}
@@ -124,7 +124,7 @@ func TestHoldExpires(t *testing.T) {
 			t.Errorf("%d holds, ended ones %v: %v", len(list), ended, err)
 		}
 	}
-	watch(t, m, start(t, m, runs.Request{}).ID)
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID)
 	if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 0 {
 		t.Errorf("%d are left after the hold expired", n)
 	}

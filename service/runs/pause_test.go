@@ -48,7 +48,8 @@ func resume(t *testing.T, m *runs.Manager, id string) *store.Run {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	sessions(db, 2_000)
+	sessions(db, 300)
+	release := holdLast(db, 300)
 	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour }
 	a, workA, stopA := replica(t, db, "a", single)
 	b, workB, _ := replica(t, db, "b", single)
@@ -78,8 +79,9 @@ func TestPause(t *testing.T) {
 	if got := resume(t, b, run.ID); got.State != store.Running || got.PauseTime != nil || got.PausedBy != "" {
 		t.Errorf("resumed: %s, paused by %q since %v", got.State, got.PausedBy, got.PauseTime)
 	}
+	release()
 	events := watch(t, b, run.ID)
-	checkFinished(t, events, 2_000)
+	checkFinished(t, events, 300)
 	for _, text := range []string{"paused by ann", "resumed by ben"} {
 		if !said(events, severity.Info, text) {
 			t.Errorf("%q is not in the log: %q", text, logs(events))
@@ -376,7 +378,7 @@ func TestPauseStopsClock(t *testing.T) {
 func TestSetPace(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	sessions(db, 2_000)
+	sessions(db, 1_000)
 	single := func(c *runs.Config) { c.MaxRows, c.DefaultPace = 1, pace.Fast }
 	a, workA, stopA := replica(t, db, "a", single)
 	b, workB, _ := replica(t, db, "b", single)
@@ -402,7 +404,7 @@ func TestSetPace(t *testing.T) {
 	workB()
 	hasPace(pace.Gentle)
 	events := watch(t, b, run.ID)
-	checkFinished(t, events, 2_000)
+	checkFinished(t, events, 1_000)
 	if !said(events, severity.Info, "ann changed the pace to GENTLE") {
 		t.Errorf("the change is not in the log: %q", logs(events))
 	}

@@ -177,7 +177,8 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	}
 }
 
-// With several expressions, each starts its own runs. All missed times together start one.
+// With several expressions, each starts its own runs. All missed times together start one, also those that passed while
+// no replica was running.
 func TestSeveralTimesADay(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -191,9 +192,11 @@ func TestSeveralTimesADay(t *testing.T) {
 	if in := time.Until(want); in < time.Hour || in > 3*time.Hour {
 		t.Errorf("the next time is in %s", in)
 	}
-	work()
 	for i := range 2 {
 		db.Do(due)
+		if i == 0 {
+			work()
+		}
 		db.Until("SELECT (count(end_time) = $1)::int FROM cleanupd.run", i+1)
 		if got := readSchedule(t, m); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 ||
 			got.String() != s.String() {
@@ -217,20 +220,6 @@ func TestASingleTime(t *testing.T) {
 	s := readSchedule(t, m)
 	if s.NextRunTime != nil || !s.Enabled || s.LastRunID == "" || db.Int(someRun) != 1 {
 		t.Errorf("afterwards: %+v, %d runs", s, db.Int(someRun))
-	}
-}
-
-// A time that passed while no replica was running is caught up once, after a start.
-func TestAMissedTimeIsMadeUpFor(t *testing.T) {
-	t.Parallel()
-	db := database(t)
-	m, work, _ := replica(t, db, "a", keeps)
-	want := setSchedule(t, m, schedule.Schedule{Cron: "0 4 * * *", Enabled: true}).NextRunTime
-	db.Do(due)
-	work()
-	db.Until(allEnded)
-	if s := readSchedule(t, m); db.Int(someRun) != 1 || !s.NextRunTime.Equal(*want) {
-		t.Errorf("%d runs, next %v", db.Int(someRun), s.NextRunTime)
 	}
 }
 
@@ -347,7 +336,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 func TestMaxDurationOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	const n = 300
+	const n = 100
 	sessions(db, n)
 	db.Do(cleanedByHand)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) {

@@ -108,7 +108,7 @@ func TestSpace(t *testing.T) {
 // Tables that a task after statistics empties are vacuumed again, at the end of that task; others are not.
 func TestSpaceBehindStatistics(t *testing.T) {
 	t.Parallel()
-	db, _ := migrated(t)
+	db := database(t)
 	sessions(db, 100)
 	db.Do("ANALYZE XtkSessionInfo; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	m, work, _ := replica(t, db, "a", nil)
@@ -137,22 +137,5 @@ func TestSpaceBehindStatistics(t *testing.T) {
 			t.Errorf("%v: %+v", c.tasks, space)
 		}
 		sessions(db, 100)
-	}
-}
-
-// The task statistics skips a table that another session keeps locked, and vacuums the others.
-func TestStatisticsOfALockedTable(t *testing.T) {
-	t.Parallel()
-	db, _ := migrated(t)
-	db.Hold("LOCK TABLE NmsDelivery")
-	m, work, _ := replica(t, db, "a", nil)
-	run := start(t, m, runs.Request{Tasks: []string{"statistics"}})
-	work()
-	events := watch(t, m, run.ID)
-	told := strings.Join(logs(events), "\n")
-	if ended := events[len(events)-1].Run; ended.State != store.Succeeded ||
-		!strings.Contains(told, "nmsdelivery\" is locked by another session and was not vacuumed") ||
-		!strings.Contains(told, "nmsvisitor") {
-		t.Errorf("%s: %s", ended.State, ended.Error)
 	}
 }

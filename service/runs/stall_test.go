@@ -152,7 +152,12 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "is cut")
 			t.Parallel()
-			db, _ := migrated(t)
+			var db *pgtest.DB
+			if lease == time.Hour {
+				db = database(t)
+			} else {
+				db, _ = migrated(t)
+			}
 			sessions(db, 100)
 			network := badnet.New(t, db.URL(), 0)
 			var beside sync.WaitGroup

@@ -150,27 +150,6 @@ func TestManners(t *testing.T) {
 	}
 }
 
-// A run that waits can be stopped.
-func TestCancelOfAThrottledRun(t *testing.T) {
-	t.Parallel()
-	db, _ := migrated(t)
-	sessions(db, 10)
-	own := pool(t, db.URL()+"&application_name=cleanupd")
-	m, work, _ := replica(t, db, "a",
-		func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} })
-	defer sleepers(t, db, 2)()
-	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	work()
-	throttled(db, "active sessions")
-	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
-		t.Fatal(err)
-	}
-	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != store.Cancelled ||
-		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
-		t.Errorf("%+v", events[len(events)-1].Run)
-	}
-}
-
 // A lag that the role cannot see is reported once and ignored, unless a limit was given explicitly: then it counts as
 // too much, except for standbys to ignore.
 func TestLagThatCanNotBeSeen(t *testing.T) {
@@ -342,7 +321,8 @@ func TestWaitsThatDoNotMatter(t *testing.T) {
 	wg.Wait()
 }
 
-// When batches have waited for one reason for a while, the log has a warning with a remedy.
+// When batches have waited for one reason for a while, the log has a warning with a remedy. A run that waits can be
+// stopped.
 func TestWaitsForTooLong(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -354,6 +334,15 @@ func TestWaitsForTooLong(t *testing.T) {
 	wake := sleepers(t, db, 2)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
+	throttled(db, "active sessions")
+	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != store.Cancelled ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		t.Errorf("%+v", events[len(events)-1].Run)
+	}
+	run = start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	db.Until(
 		"SELECT count(*) FROM cleanupd.event WHERE body ->> 'Level' = 'WARNING' AND body ->> 'Message' LIKE 'batches " +
 			"have waited for 1s: active sessions: 2; raise --max-active-sessions%'",

@@ -98,7 +98,7 @@ func TestUndo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = campaigndb.Fill(t.Context(), conn.Conn(), 5_000, 1, time.Now())
+	err = campaigndb.Fill(t.Context(), conn.Conn(), suite.Size(suite.Long, 1_000, 5_000), 1, time.Now())
 	conn.Release()
 	if err != nil {
 		t.Fatal(err)
