@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // listener returns an address and counts the connections that are opened to it.
@@ -35,7 +33,7 @@ func listener(t *testing.T) (address string, connections *atomic.Int64) {
 // A copy of a database, under another name, deletes nothing and reaches no other server, until it is adopted.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
 	db.Do(`INSERT INTO NmsExtAccount (iExtAccountId, sName, iActive) VALUES (1, 'far', 1);
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,

@@ -6,17 +6,13 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
 // Control characters in any column of the audit are escaped in tables, and unchanged once JSON is parsed.
 func TestAuditIsPrintable(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
-	if code, _, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 {
-		t.Fatalf("%d %s", code, errs)
-	}
+	db := campaign(t)
 	const bad = "\x1b[31m\x7f\u009b2J\u202e\U000e0001\n2026\tadmin"
 	details, err := json.Marshal(audit.Details{bad: bad})
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // complete returns what the program offers after a command line, and the directive for the shell.
@@ -42,7 +40,7 @@ func completeUntil(t *testing.T, line, want string) (offered []string, directive
 // A server that cannot be reached, or does not answer, costs at most a second.
 func TestCompletion(t *testing.T) {
 	newContexts(t)
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	forms := formsOf(t, 12, "")
 	r := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
 	do := func(command string) string {

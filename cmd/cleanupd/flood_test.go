@@ -31,7 +31,6 @@ import (
 	api "github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -110,7 +109,7 @@ func TestFlood(t *testing.T) {
 	}
 	for who, authorization := range map[string]string{"strangers": "", "viewer": "Bearer viewer-secret"} {
 		t.Run(who, func(t *testing.T) {
-			db := pgtest.Campaign(t)
+			db := campaign(t)
 			r := startProgram(t, program, "--database-url", db.URL(), "--token-file", tokens(t))
 			before := peakMemory(t, r.cmd.Process.Pid)
 			admin, ctx := r.as(t, "admin")
@@ -202,7 +201,7 @@ func TestFloodOfReaders(t *testing.T) {
 	suite.Only(t, suite.Flood)
 	took := map[bool]time.Duration{}
 	for _, flooded := range []bool{false, true} {
-		db := pgtest.Campaign(t)
+		db := campaign(t)
 		conn, err := db.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +266,7 @@ func TestFloodOfReaders(t *testing.T) {
 func TestSlowReads(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t))
 	tx := db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	defer func() { _ = tx.Rollback(context.Background()) }()

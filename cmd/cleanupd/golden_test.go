@@ -20,7 +20,6 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -92,7 +91,7 @@ func withoutVolatile(text string) string {
 // and YAML have the same content.
 func TestScreens(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	forms := formsOf(t, 12, "")
 	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
 	obsolete := func() {
@@ -278,7 +277,7 @@ func keys(value map[string]any) (list []string) {
 // the words are the same.
 func TestPlainTerminals(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	s := startServer(t, "--database-url", db.URL())
 	run := func(env string) string {
 		return onScreen(t, 100, []string{env}, "run", "--dry-run", "--task", "sessions", "--server", s.grpc)

@@ -15,7 +15,7 @@ import (
 // health reports that a server cannot write to its database, and with --ready only.
 func TestHealthOfAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	s := startServer(t, "--database-url", db.URL())
 	health := func(args ...string) (int, string, string) {
 		return cleanupd(t, append([]string{"health", "--http-listen", strings.TrimPrefix(s.http, "http://")}, args...)...)

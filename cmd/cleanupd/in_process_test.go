@@ -85,7 +85,7 @@ func startWithoutServer(t *testing.T, db *pgtest.DB, env []string, args ...strin
 // notification of its end.
 func TestWithoutServerContinues(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	serve := startServer(t, "--database-url", db.URL(), "--instance", "prod")
 	_ = serve.cmd.Process.Signal(syscall.SIGTERM)
 	_ = serve.cmd.Wait()

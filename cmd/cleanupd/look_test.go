@@ -32,7 +32,7 @@ func (c counted) of() map[string]string {
 // A preview without a server of a Campaign database counts, task by task, what a run then does.
 func TestPreviewOfCampaignIsTheRun(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	conn, err := db.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // The test binary runs as the program, for tests that need a separate process.
@@ -26,6 +32,15 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "cleanupd-without-contexts"))
 	pgtest.Main(m, mysqltest.Stop)
+}
+
+// campaign returns a database with empty Campaign tables, and with those of the service, as its first start makes them.
+func campaign(t testing.TB) *pgtest.DB {
+	t.Helper()
+	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return errors.Join(err, store.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
+	})
 }
 
 // cleanupd runs the program in this process.

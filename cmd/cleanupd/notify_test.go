@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -68,7 +67,7 @@ func TestNotifyTest(t *testing.T) {
 func TestNotificationOfAKilledServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('1', '2000-01-01');
 		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
 		CREATE TRIGGER no BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION no()`)

@@ -3,15 +3,13 @@ package main
 import (
 	"regexp"
 	"testing"
-
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // A run is paused, but its replica is killed before the batch ends. Another replica resumes the run, and each row is
 // counted once.
 func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
 		CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';

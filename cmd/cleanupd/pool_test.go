@@ -26,7 +26,7 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 // A pool in session mode with its stock configuration works, though it rejects most settings in the first message.
 func TestAPoolInSessionMode(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	throughPool(t, db, pgtest.Bouncer(t, db)+"&lock_timeout=7s&work_mem=8MB")
 }
 
@@ -51,7 +51,7 @@ func TestFewConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "pool_max_conns")
 			t.Parallel()
-			db := pgtest.Campaign(t)
+			db := campaign(t)
 			printed, logged := throughPool(t, db, address(t, db))
 			if !strings.Contains(logged, "few connections") {
 				t.Errorf("it is not logged: %s", logged)

@@ -27,7 +27,7 @@ import (
 
 func TestServeUntilSIGTERM(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	r := startServer(t, "--database-url", db.URL())
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport}).Get(r.http + "/readyz")
@@ -75,7 +75,7 @@ func TestSIGTERMBeforeServing(t *testing.T) {
 // A client that is interrupted prints that the run continues, and how to watch it.
 func TestInterruptedClient(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
 	tx := db.Hold("LOCK TABLE XtkAudit")
 	r := startServer(t, "--database-url", db.URL())
@@ -109,7 +109,7 @@ func TestInterruptedClient(t *testing.T) {
 func TestClientOfALogThatIsReplaced(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
 	r := startServer(t, "--database-url", db.URL(), "--lease", "1s")
 	losing := func(sql string, release bool) (code int, out, errs string) {
@@ -273,7 +273,7 @@ func TestDemoKeepsServing(t *testing.T) {
 func TestRunSurvivesADeploy(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	release := db.Sessions(2000)
 	first := startServer(t, "--database-url", db.URL())
 	var out bytes.Buffer
@@ -310,7 +310,7 @@ func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
 	} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Campaign(t)
+			db := campaign(t)
 			first := startServer(t, "--database-url", db.URL())
 			tx := db.Hold("LOCK TABLE cleanupd." + table)
 			out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
@@ -350,7 +350,7 @@ func TestRunAtAWrongAddress(t *testing.T) {
 // A client does not reconnect to a run that failed because its database was lost.
 func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	r := startServer(t, "--database-url", db.URL())
 	if code, out, errs := r.run(t, "run --task sessions"); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
@@ -398,7 +398,7 @@ func untilDeleting(db *pgtest.DB) {
 // and finishes it; the counts match the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	release := db.Sessions(2000)
 	args := []string{"--database-url", db.URL(), "--lease", "2s"}
 	replicas := []*replica{startServer(t, args...), startServer(t, args...)}
@@ -432,7 +432,7 @@ func TestKilledReplica(t *testing.T) {
 // cron expression and with a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
 	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": ` +

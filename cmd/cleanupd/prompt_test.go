@@ -56,7 +56,7 @@ func onTerminalAfter(t testing.TB, meanwhile func(), answer string, args ...stri
 // The question names the context.
 func TestRunNamesTheContext(t *testing.T) {
 	newContexts(t)
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	r := startServer(t, "--database-url", db.URL())
 	for _, command := range []string{"context add prod --server " + r.grpc, "context use prod"} {
 		if code, _, errs := cleanupd(t, strings.Fields(command)...); code != 0 {

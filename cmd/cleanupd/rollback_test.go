@@ -60,7 +60,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 	for name, programs := range map[string][2]string{"update": {this, next}, "rollback": {next, this}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Campaign(t)
+			db := campaign(t)
 			release := db.Sessions(2000)
 			first := startProgram(t, programs[0], "--database-url", db.URL())
 			id := detach(t, first, "sessions", "audit-trail")
@@ -85,7 +85,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 	}
 	t.Run("too old", func(t *testing.T) {
 		t.Parallel()
-		db := pgtest.Campaign(t)
+		db := campaign(t)
 		removes := nextVersion(t,
 			"ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1")
 		if out, err := exec.Command(removes, "migrate", "--database-url", db.URL()).CombinedOutput(); err != nil {

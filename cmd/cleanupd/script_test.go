@@ -32,7 +32,8 @@ import (
 
 // Each transcript in testdata/script has commands and what they print. Besides testscript's own commands there are:
 //
-//	database KIND                  a new database: campaign, empty, shop or forms; $DB is its URL and $NAME its name
+//	database KIND                  a new database: campaign, new (the same before its first start), empty, shop or forms;
+//	                               $DB is its URL and $NAME its name
 //	role NAME                      a role that may log in: $NAME is its name in PostgreSQL, $NAME_URL its URL of $DB
 //	sql FILE|STATEMENTS            executes statements as the application's role
 //	superuser FILE|STATEMENTS      executes statements as a superuser
@@ -168,7 +169,8 @@ func (s *script) print(stdout, stderr string) {
 
 func (s *script) database(args []string) {
 	s.db = map[string]func() *pgtest.DB{
-		"campaign": func() *pgtest.DB { return pgtest.Campaign(s.t) },
+		"campaign": func() *pgtest.DB { return campaign(s.t) },
+		"new":      func() *pgtest.DB { return pgtest.Campaign(s.t) },
 		"empty":    func() *pgtest.DB { return pgtest.Empty(s.t) },
 		"shop":     func() *pgtest.DB { return shop(s.t) },
 		"forms":    func() *pgtest.DB { return formsOf(s.t, 5, "") },

@@ -45,7 +45,7 @@ func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 // call over the run and its task to the batch and its statements.
 func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
-	db, forms := pgtest.Campaign(t), formsOf(t, 40, "")
+	db, forms := campaign(t), formsOf(t, 40, "")
 	db.Do(`INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
 		ALTER TABLE XtkAudit ADD sNote text UNIQUE; CREATE TABLE ref (note text REFERENCES XtkAudit (sNote));
 		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref
@@ -122,7 +122,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 func TestTracesOfUserData(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	forms := formsOf(t, 5, "")
-	r := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+	r := startServer(t, "--database-url", campaign(t).URL(), "--forms-database-url", forms.URL(),
 		"--forms-gds-in-database", "--log-level", "debug")
 	ask := func(want, path, body string) {
 		t.Helper()

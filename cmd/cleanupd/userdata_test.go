@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -28,15 +31,21 @@ import (
 // The document storage is in the database, or in a folder.
 func formsOf(t testing.TB, instances int, folder string) *pgtest.DB {
 	t.Helper()
+	fill := func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, formsdb.Schema)
+		return errors.Join(err, formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, folder != "").
+			Load(ctx, conn, folder))
+	}
+	if folder == "" {
+		return pgtest.Prepared(t, fmt.Sprint("forms_", instances), fill)
+	}
 	db := pgtest.Empty(t)
-	db.Do(formsdb.Schema)
 	conn, err := db.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, folder != "").
-		Load(t.Context(), conn.Conn(), folder); err != nil {
+	if err := fill(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -111,7 +120,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		forms.Int("SELECT count(*) FROM "+forms.own+"ledger") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()
@@ -238,7 +247,7 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}))
 	t.Cleanup(strange.Close)
 	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
-	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+	s := startServer(t, "--database-url", campaign(t).URL(), "--forms-database-url", forms.URL(),
 		"--forms-gds-in-database", "--forms-server-url", strange.URL, "--forms-server-user", "administrator",
 		"--forms-server-password", "secret")
 	if code, out, errs := s.run(t, "userdata erase --instance", ended, "--yes"); code != 1 ||
@@ -256,7 +265,7 @@ func erasing(
 	t *testing.T, forms *formsDB, storage ...string,
 ) (first *replica, ended chan int, args []string, db *pgtest.DB) {
 	t.Helper()
-	db = pgtest.Campaign(t)
+	db = campaign(t)
 	args = append([]string{"--lease", "1s", "--database-url", db.URL(), "--forms-database-url", forms.url}, storage...)
 	first = startServer(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
@@ -301,7 +310,7 @@ func TestErasureWithoutServerIsResumed(t *testing.T) {
 	forms.Do(`CREATE FUNCTION slow() RETURNS trigger
 			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN OLD; END';
 		CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
-	db := pgtest.Campaign(t)
+	db := campaign(t)
 	program := func(args ...string) (*exec.Cmd, *logged) {
 		return startWithoutServer(t, db, []string{
 			"CLEANUPD_FORMS_DATABASE_URL=" + forms.URL(), "CLEANUPD_FORMS_GDS_IN_DATABASE=true",
@@ -488,7 +497,7 @@ func TestErasureOfMuch(t *testing.T) {
 		} {
 			forms.Do(statement)
 		}
-		s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url,
+		s := startServer(t, "--database-url", campaign(t).URL(), "--forms-database-url", forms.url,
 			"--forms-gds-in-database")
 		before := peak(t, s)
 		if code, out, errs := s.run(t, "userdata find ann --variable Loans/apply:applicant"); code != 0 ||
@@ -544,7 +553,7 @@ func TestUserDataOfMany(t *testing.T) {
 			length,
 		),
 	)
-	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+	s := startServer(t, "--database-url", campaign(t).URL(), "--forms-database-url", forms.URL(),
 		"--forms-gds-in-database")
 	if code, out, errs := s.run(t, "userdata find many"); code != 0 ||
 		strings.Count(out, "initiator") != instances {
