@@ -74,7 +74,7 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("%s: %d %s %s", c, code, out, errs)
 		}
 	}
-	if code, out, errs := r.run(t, "run --dry-run"); code != 0 ||
+	if code, out, errs := r.run(t, "run --dry-run --task audit-trail"); code != 0 ||
 		!strings.Contains(out, "30 rows would be deleted") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // complete returns what the program offers after a command line, and the directive for the shell.
@@ -78,7 +80,7 @@ func TestCompletion(t *testing.T) {
 	do("policies set -f testdata/policy.yaml")
 	do("context add prod --server db.example:9090 --server " + r.grpc)
 
-	for _, c := range []struct {
+	for i, c := range []struct {
 		line, want string
 		only       bool
 	}{
@@ -122,6 +124,9 @@ func TestCompletion(t *testing.T) {
 		{line: "runs --context ", want: "prod\t", only: true},
 	} {
 		for _, source := range []string{"--server " + r.grpc, "--context prod"} {
+			if source == "--context prod" && i%8 > 0 && !suite.Long.Requested() {
+				continue // a server is found in the same way for all lines
+			}
 			if strings.HasPrefix(c.line, "context") || strings.Contains(c.line, "--context") {
 				source = "--output json"
 			}

@@ -54,27 +54,28 @@ var volatile = []struct {
 	{regexp.MustCompile(`\x1b`), `\e`},
 }
 
-// onScreen returns what a command prints to a terminal of a width, or to a pipe if it is 0, without volatile texts.
+// onScreen returns what a command prints to a terminal of a width, or in this process to a pipe if it is 0, without
+// volatile texts.
 func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	t.Helper()
+	if width == 0 {
+		text := &logged{more: make(chan struct{})}
+		if code := run(t.Context(), args, text, text); code != 0 {
+			t.Errorf("%v: %d: %s", args, code, text)
+		}
+		return withoutVolatile(text.String())
+	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), asProgram+"=1", "TERM=xterm", "NO_COLOR="), env...)
-	var text []byte
-	var err error
-	if width == 0 {
-		text, err = cmd.CombinedOutput()
-	} else {
-		var terminal *os.File
-		if terminal, err = pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: uint16(width)}); err != nil {
-			t.Fatal(err)
-		}
-		text, err = io.ReadAll(terminal)
-		if errors.Is(err, syscall.EIO) { // what reading from a closed terminal returns
-			err = nil
-		}
-		err = errors.Join(err, cmd.Wait(), terminal.Close())
-	}
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: uint16(width)})
 	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(terminal)
+	if errors.Is(err, syscall.EIO) { // what reading from a closed terminal returns
+		err = nil
+	}
+	if err = errors.Join(err, cmd.Wait(), terminal.Close()); err != nil {
 		t.Errorf("%v at %d columns: %v: %s", args, width, err, text)
 	}
 	return withoutVolatile(strings.ReplaceAll(string(text), "\r\n", "\n"))

@@ -125,7 +125,7 @@ func TestWithoutServerContinues(t *testing.T) {
 		!regexp.MustCompile(`First +run `+found[1]+` of .*, which was interrupted, is resumed`).MatchString(shown) {
 		t.Errorf("%d %s", code, shown)
 	}
-	if code, _, errs := cleanupd(t, "run", "--dry-run", "--database-url", db.URL()); code != 0 {
+	if code, _, errs := cleanupd(t, "run", "--dry-run", "--task", "visitors", "--database-url", db.URL()); code != 0 {
 		t.Errorf("a dry run beside the interrupted run: %d %s", code, errs)
 	}
 	if now := 2000 - db.Int("SELECT count(*) FROM XtkSessionInfo"); now != deleted {

@@ -73,7 +73,7 @@ func TestPasswordFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for begin := time.Now(); ; {
-		code, out, errs := r.run(t, "run")
+		code, out, errs := r.run(t, "run --task sessions")
 		if code == 0 && strings.Contains(out, "succeeded") {
 			break
 		}

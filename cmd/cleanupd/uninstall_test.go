@@ -18,7 +18,7 @@ func TestUninstall(t *testing.T) {
 	const tables = "SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
 	before := db.Int(tables)
 	r := startServer(t, "--database-url", db.As(role))
-	if code, _, errs := r.run(t, "run --continue-on-error"); code != 0 {
+	if code, _, errs := r.run(t, "run --task audit-trail --task work-tables"); code != 0 {
 		t.Fatal(errs)
 	}
 	uninstall := func(role string) (string, error) {

@@ -69,9 +69,7 @@ func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, 
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
 		t.Run(on, func(t *testing.T) {
-			if instances >= 100 {
-				suite.Except(t, suite.Long, "PostgreSQL")
-			}
+			suite.Except(t, suite.Long, "PostgreSQL") // the tests of userdata have both
 			t.Parallel()
 			folder := ""
 			if inFolder {
@@ -541,7 +539,7 @@ func peak(t *testing.T, s *replica) int64 {
 // A person with many process instances makes a response larger than gRPC clients accept by default.
 func TestUserDataOfMany(t *testing.T) {
 	t.Parallel()
-	instances, length := suite.Size(suite.Long, 10_000, 60_000), suite.Size(suite.Long, 500, 64)
+	instances, length := suite.Size(suite.Long, 2_000, 60_000), suite.Size(suite.Long, 2_500, 64)
 	forms := formsOf(t, 1, "")
 	forms.Do(
 		fmt.Sprintf(
