@@ -28,6 +28,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // Each transcript in testdata/script has commands and what they print. Besides testscript's own commands there are:
@@ -399,7 +401,7 @@ func has(object any, field string) bool {
 	return fields[name] == any(value)
 }
 
-// shop returns a database without Campaign's tables.
+// shop returns a database without Campaign's tables, but with those of the service.
 func shop(t testing.TB) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "shop", func(ctx context.Context, conn *pgx.Conn) error {
@@ -407,6 +409,6 @@ func shop(t testing.TB) *pgtest.DB {
 			CREATE TABLE orders (id int PRIMARY KEY, customer int, status text, note text, placed timestamptz);
 			CREATE TABLE line (order_id int REFERENCES orders ON DELETE CASCADE);
 			INSERT INTO orders SELECT i, i, 'closed', 'a', now() - i * interval '1 day' FROM generate_series(1, 100) i`)
-		return err
+		return errors.Join(err, store.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
 	})
 }
