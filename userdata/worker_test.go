@@ -181,7 +181,7 @@ func TestManyFailedErasures(t *testing.T) {
 	f.record.Do(
 		`WITH e AS (INSERT INTO cleanupd.erasure (id, forms_id, state, requested_by, end_time, user_id_hash, salt)
 			SELECT gen_random_uuid(), $1, 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text)
-			FROM generate_series(1, 20) i RETURNING id)
+			FROM generate_series(1, 10) i RETURNING id)
 		INSERT INTO cleanupd.erasure_session (forms_id, session_id, erasure_id, kind, item_id)
 			SELECT $1, '_wftask' || id, id, 'task', 5 FROM e`,
 		f.config.Forms.Identity(),
