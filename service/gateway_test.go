@@ -75,8 +75,9 @@ func TestRunOverREST(t *testing.T) {
 	const some = `{"tasks": ["import-rejects", "audit-trail"]}`
 	for i, body := range []string{some, some + "\n"} {
 		got := s.call(t, "POST", "/v1/runs", body, "Content-Type", "Application/JSON; charset=utf-8")
-		if got.code != 200 || len(got.lines) != strings.Count(got.body, "\n") {
-			t.Fatalf("%d %s", got.code, got.body)
+		if got.code != 200 || len(got.lines) != strings.Count(got.body, "\n") ||
+			len(got.header.Values("request-id")) != 1 {
+			t.Fatalf("%d %v %s", got.code, got.header, got.body)
 		}
 		for n, line := range got.lines {
 			event := at(line, "result", "event")
@@ -129,39 +130,6 @@ func TestErrorsOverREST(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { refusals(t, s) })
 	if n := s.db.Int("SELECT (SELECT count(*) FROM cleanupd.run) + (SELECT count(*) FROM XtkOption)"); n != 0 {
 		t.Errorf("%d runs or options came of refused requests", n)
-	}
-}
-
-// An error has the id by which it is found in the log, like any response.
-func TestRequestIDOverREST(t *testing.T) {
-	t.Parallel()
-	s := campaign(t)
-	for _, c := range []struct {
-		method, path, body string
-		code               int
-	}{
-		{"GET", "/v1/tasks", "", 200},
-		{"GET", "/v1/runs/00000000-0000-0000-0000-000000000000", "", 404},
-		{"PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, 400},
-		{"POST", "/v1/runs", `{"tasks": ["x"]}`, 400},
-		{"POST", "/v1/runs", `{"dryRun": true, "tasks": ["sessions"]}`, 200},
-		{"GET", "/v1/nothing", "", 404},
-		{"GET", "/nothing", "", 404},
-		{"DELETE", "/v1/options", "", 405},
-		{"GET", "/v1/runs?pageSize=x", "", 400},
-		{"GET", "/v1/runs?nothing=x", "", 400},
-		{"POST", "/v1/runs", "{", 400},
-		{"GET", "/healthz", "", 200},
-		{"GET", "/openapi.json", "", 200},
-	} {
-		got := s.call(t, c.method, c.path, c.body)
-		if got.code != c.code || len(got.header.Values("request-id")) != 1 {
-			t.Errorf("%s %s: %d, %v", c.method, c.path, got.code, got.header)
-		}
-	}
-	got := s.call(t, "PATCH", "/v1/options", "x", "Content-Type", "text/plain")
-	if got.code != 415 || len(got.header.Values("request-id")) != 1 {
-		t.Errorf("another content type: %d, %v", got.code, got.header)
 	}
 }
 
@@ -328,6 +296,9 @@ func refusals(t *testing.T, s *server) {
 			if got.code != c.code || len(got.lines) != 1 {
 				t.Fatalf("%d %s", got.code, got.body)
 			}
+			if len(got.header.Values("request-id")) != 1 { // by which it is found in the log
+				t.Errorf("the header: %v", got.header)
+			}
 			status := any(got.lines[0])
 			if c.streams {
 				status = at(status, "error")
@@ -360,58 +331,6 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-func TestActiveRunOverREST(t *testing.T) {
-	t.Parallel()
-	s := campaign(t)
-	hold(t, s.db)
-	first := s.call(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"], "detach": true}`)
-	id := at(first.lines[0], "result", "event", "runId")
-	if first.code != 200 || len(first.lines) != 1 || id == nil {
-		t.Fatalf("%d %s", first.code, first.body)
-	}
-	got := s.call(t, "POST", "/v1/runs", `{}`)
-	if got.code != 409 || !strings.Contains(got.body, id.(string)) || !strings.Contains(got.body, "RUN_ACTIVE") {
-		t.Errorf("%d %s", got.code, got.body)
-	}
-	if cancel := s.call(t, "POST", "/v1/runs/"+id.(string)+":cancel", ""); cancel.code != 200 {
-		t.Errorf("%d %s", cancel.code, cancel.body)
-	}
-	// A stream that has begun with status 200 ends with the error.
-	events := s.call(t, "GET", "/v1/runs/"+id.(string)+"/events", "")
-	last := events.lines[len(events.lines)-1]
-	if events.code != 200 || at(last, "error", "code") != float64(1) ||
-		at(events.lines[len(events.lines)-2], "result", "event", "runFinished") == nil {
-		t.Errorf("%d %v", events.code, last)
-	}
-}
-
-func TestOptionsOverREST(t *testing.T) {
-	t.Parallel()
-	s := campaign(t)
-	got := s.call(t, "GET", "/v1/options", "")
-	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) ||
-		at(got.lines[0], "options", "storageOptimization") != "STORAGE_OPTIMIZATION_VACUUM_ANALYZE" {
-		t.Fatalf("%d %s", got.code, got.body)
-	}
-	etag := at(got.lines[0], "etag").(string)
-	got = s.call(t, "PATCH", "/v1/options?etag="+etag,
-		`{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`)
-	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) ||
-		at(got.lines[0], "customized") != "storageOptimization,visitorPurgeDelayDays" {
-		t.Fatalf("%d %s", got.code, got.body)
-	}
-	if got = s.call(t, "PATCH", "/v1/options", `{}`); got.code != 200 ||
-		at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) {
-		t.Errorf("an empty body changed something: %d %s", got.code, got.body)
-	}
-	if got = s.call(
-		t, "PATCH", "/v1/options", `{"visitorPurgeDelayDays": null, "storage_optimization": null}`,
-	); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) ||
-		at(got.lines[0], "customized") != "" {
-		t.Errorf("null does not reset: %d %s", got.code, got.body)
-	}
-}
-
 func TestProbesAndDocuments(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -422,8 +341,9 @@ func TestProbesAndDocuments(t *testing.T) {
 		"/metrics":      "go_goroutines",
 		"/openapi.json": "/v1/runs/{runId}:cancel",
 	} {
-		if got := s.call(t, "GET", path, ""); got.code != 200 || !strings.Contains(got.body, part) {
-			t.Errorf("%s: %d %.200s", path, got.code, got.body)
+		if got := s.call(t, "GET", path, ""); got.code != 200 || !strings.Contains(got.body, part) ||
+			len(got.header.Values("request-id")) != 1 {
+			t.Errorf("%s: %d %v %.200s", path, got.code, got.header, got.body)
 		}
 	}
 	if got := s.call(t, "GET", "/metrics", ""); !strings.Contains(got.body, "ListTasks") {

@@ -413,10 +413,9 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 	for fields, schedule := range map[string]*cleanupv1.Schedule{
 		"schedule.pace":            {Pace: 99},
 		"schedule.windows[1].pace": {Windows: []*cleanupv1.Window{windows[0], {Start: "1:00", End: "02:00", Pace: 99}}},
-		"schedule.windows[0].days[1], schedule.windows[0].end, schedule.windows[1].start": {
-			Windows: []*cleanupv1.Window{
-				{Days: []string{"MON", "mon"}, Start: "22:00", End: "24:00"}, {Start: "1:00", End: "02:00"},
-			},
+		"schedule.windows[0].days[1], schedule.windows[0].end, schedule.windows[0].start, schedule.windows[1].end, " +
+			"schedule.windows[1].start": {
+			Windows: []*cleanupv1.Window{{Days: []string{"MON", "mon"}, Start: "22", End: "24:00"}, {Start: "1:00"}},
 		},
 		"schedule.windows": {Windows: slices.Repeat(windows[1:2], 21)},
 	} {

@@ -172,6 +172,10 @@ func TestActiveRun(t *testing.T) {
 		info.GetMetadata()["run_id"] != id {
 		t.Errorf("details: %v", info)
 	}
+	if got := other.call(t, "POST", "/v1/runs", `{}`); got.code != 409 || !strings.Contains(got.body, id) ||
+		!strings.Contains(got.body, "RUN_ACTIVE") {
+		t.Errorf("over REST: %d %s", got.code, got.body)
+	}
 	got, err := other.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id})
 	if err != nil || got.GetRun().GetId() != id {
 		t.Fatal(got, err)
@@ -184,6 +188,13 @@ func TestActiveRun(t *testing.T) {
 	if events[0].GetSequence() != 1 || last.GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED ||
 		last.GetError() != "cancelled by request" {
 		t.Errorf("the run ended as %v", last)
+	}
+	// A stream over REST that has begun with status 200 ends with the error.
+	rest := other.call(t, "GET", "/v1/runs/"+id+"/events", "")
+	if rest.code != 200 || len(rest.lines) != len(events)+1 ||
+		at(rest.lines[len(events)], "error", "code") != float64(codes.Canceled) ||
+		at(rest.lines[len(events)-1], "result", "event", "runFinished") == nil {
+		t.Errorf("over REST: %d %s", rest.code, rest.body)
 	}
 	if _, _, err := other.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
 		t.Errorf("a run right after another: %v", err)
@@ -408,14 +419,6 @@ func TestListTasks(t *testing.T) {
 		if got := s.call(t, "GET", "/v1/tasks?"+query, ""); got.code != 400 || !strings.Contains(got.body, field) {
 			t.Errorf("%s: %d %s", query, got.code, got.body)
 		}
-	}
-}
-
-func TestReflectionAndHealth(t *testing.T) {
-	t.Parallel()
-	s := campaign(t)
-	if err := errors.Join(healthy(t.Context(), s.conn), reflects(t.Context(), s.conn)); err != nil {
-		t.Error(err)
 	}
 }
 

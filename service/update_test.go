@@ -263,6 +263,19 @@ func TestUpdatesOverREST(t *testing.T) {
 		{"PUT", withEtag("/v1/schedule"), `{}`, 409, ""}, // read before all of these changes
 		{"PUT", "/v1/schedule", `{}`, 200, `"enabled":false`},
 
+		{"GET", "/v1/options", "", 200, `"visitorPurgeDelayDays":30`},
+		{
+			"PATCH", withEtag("/v1/options"),
+			`{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`, 200,
+			`"customized":"storageOptimization,visitorPurgeDelayDays"`,
+		},
+		{"PATCH", "/v1/options", `{}`, 200, `"visitorPurgeDelayDays":5`},
+		{
+			"PATCH", "/v1/options", `{"visitorPurgeDelayDays": null, "storage_optimization": null}`, 200,
+			`"customized":""`,
+		},
+		{"GET", "/v1/options", "", 200, `"storageOptimization":"STORAGE_OPTIMIZATION_VACUUM_ANALYZE"`},
+
 		{"PATCH", "/v1/guards", `{"minRows": "7", "maxIdle": "60s"}`, 200, `"maxTables":"5000"`},
 		{"PATCH", "/v1/guards", `{"minRows": null}`, 200, `"minRows":"100000"`},
 		{"PATCH", "/v1/guards", `{}`, 200, `"maxIdle":"60s"`},

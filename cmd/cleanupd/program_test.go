@@ -25,24 +25,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-func TestServeUntilSIGTERM(t *testing.T) {
-	t.Parallel()
-	db := campaign(t)
-	r := startServer(t, "--database-url", db.URL())
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: transport}).Get(r.http + "/readyz")
-	if err != nil || resp.StatusCode != 200 {
-		t.Errorf("%v, %v", resp, err)
-	}
-	_ = resp.Body.Close()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
 // SIGTERM works even if the database has not answered yet.
 func TestSIGTERMBeforeServing(t *testing.T) {
 	t.Parallel()

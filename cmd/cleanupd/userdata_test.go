@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -231,29 +228,6 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 ||
 		!strings.Contains(errs, "There are more entries") {
 		t.Errorf("%d %s %s", code, out, errs)
-	}
-}
-
-// An unexpected answer of a Forms server fails the erasure only, not the server.
-func TestFormsServerThatAnswersStrangely(t *testing.T) {
-	t.Parallel()
-	forms := formsOf(t, 5, "")
-	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w,
-			`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`)
-	}))
-	t.Cleanup(strange.Close)
-	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
-	s := startServer(t, "--database-url", campaign(t).URL(), "--forms-database-url", forms.URL(),
-		"--forms-gds-in-database", "--forms-server-url", strange.URL, "--forms-server-user", "administrator",
-		"--forms-server-password", "secret")
-	if code, out, errs := s.run(t, "userdata erase --instance", ended, "--yes"); code != 1 ||
-		(!strings.Contains(out, "not a SOAP message") && !strings.Contains(out, "not an envelope")) {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
-	if code, _, errs := s.run(t, "userdata erase --task 99999 --yes"); code != 0 {
-		t.Errorf("the next erasure: %d %s", code, errs)
 	}
 }
 
