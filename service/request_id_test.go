@@ -13,7 +13,7 @@ import (
 )
 
 // A repeated request streams the run that the first one started, while it is active and after its end, over gRPC and
-// over REST; the same id with another request is rejected.
+// over REST; the same id with another request is rejected. So does a repeated request for a saved plan.
 func TestRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), false)
@@ -66,28 +66,24 @@ func TestRepeatedRequest(t *testing.T) {
 		t.Errorf("the id x over REST: %+v", got)
 	}
 
-	s.db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '25 hours'")
-	if _, run, err := s.run(t, other); err != nil || run.GetId() == started {
-		t.Errorf("the id after a day: %v, %v", run, err)
-	}
-}
-
-// So does a repeated request for a saved plan, whose tasks and id the server completes.
-func TestRepeatedRequestOfAPlan(t *testing.T) {
-	t.Parallel()
-	s := serve(t, database(t), false)
+	// The server completes the tasks and the id of a saved plan.
 	s.db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 10) i")
 	_, plan, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"import-rejects"}, DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &cleanupv1.RunCleanupRequest{Plan: strings.ToUpper(plan.GetId()), RequestId: uuid.NewString()}
-	_, first, err := s.run(t, req)
+	planned := &cleanupv1.RunCleanupRequest{Plan: strings.ToUpper(plan.GetId()), RequestId: uuid.NewString()}
+	_, run, err = s.run(t, planned)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, again, err := s.run(t, req); err != nil || again.GetId() != first.GetId() {
-		t.Errorf("run %s, and then run %s: %v", first.GetId(), again.GetId(), err)
+	if _, again, err := s.run(t, planned); err != nil || again.GetId() != run.GetId() {
+		t.Errorf("run %s of a plan, and then run %s: %v", run.GetId(), again.GetId(), err)
+	}
+
+	s.db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '25 hours'")
+	if _, run, err := s.run(t, other); err != nil || run.GetId() == started {
+		t.Errorf("the id after a day: %v, %v", run, err)
 	}
 }
 
