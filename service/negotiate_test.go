@@ -107,7 +107,8 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	hold(t, s.db)
-	id := at(s.call(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"], "detach": true}`).lines[0], "result", "event", "runId").(string)
+	run := s.call(t, "POST", "/v1/runs", `{"tasks": ["import-rejects"], "detach": true}`)
+	id := at(run.lines[0], "result", "event", "runId").(string)
 	for _, path := range []string{
 		"/v1/tasks",
 		"/v1/runs",

@@ -22,7 +22,8 @@ func TestBackupsByTheApplication(t *testing.T) {
 		t.Errorf("no warning: %s", r.log)
 	}
 	db.Superuser("DROP SCHEMA cleanupd CASCADE")
-	for i, command := range []string{"run --dry-run --task sessions", "policies list", "run --dry-run --task sessions"} { // without a server, once
+	const dry = "run --dry-run --task sessions"
+	for i, command := range []string{dry, "policies list", dry} { // without a server, once
 		args := append(strings.Fields(command), "--database-url", server.URL("postgres", db.Name))
 		if code, _, errs := cleanupd(t, args...); code != 0 || strings.Contains(errs, "pg_dump -N cleanupd") != (i == 0) {
 			t.Errorf("%s: %d %s", command, code, errs)
