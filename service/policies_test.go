@@ -464,6 +464,9 @@ func TestWrongPolicies(t *testing.T) {
 		"policy.orphan_of.parent_column": func(p *cleanupv1.Policy) {
 			p.OrphanOf = &cleanupv1.OrphanOf{Column: "total", ParentTable: "shop.customer", ParentColumn: "id"}
 		},
+		"policy.partitions": func(p *cleanupv1.Policy) { // not by its age alone
+			p.Partitions = cleanupv1.Partitions_PARTITIONS_DETACH
+		},
 		"policy.undo":  func(p *cleanupv1.Policy) { p.Undo = durationpb.New(90*24*time.Hour + 1) },
 		"policy.undo ": func(p *cleanupv1.Policy) { p.Undo = durationpb.New(-1) },
 		"policy.undo  ": func(p *cleanupv1.Policy) {

@@ -132,7 +132,8 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Errorf("erased without asking: %d %s", code, errs)
 	}
 	for _, mistake := range []string{
-		"erase --yes", "erase ann --task 1 --yes", "erase --task 0 --yes", "find --variable x/y ",
+		"erase --yes", "erase ann --task 1 --yes", "erase ann --instance 1 --yes", "erase --task 0 --yes",
+		"find --variable x/y ",
 	} {
 		args := strings.Split("userdata "+mistake, " ")
 		if code, _, errs := ask(args...); code != 2 || strings.Count(errs, "\n") != 1 {

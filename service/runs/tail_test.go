@@ -227,12 +227,11 @@ func TestFailoverToALateStandby(t *testing.T) {
 // A run that the standby does not have is lost in the failover: its watchers get an error, its worker stops, and the
 // next run deletes all rows.
 func TestARunThatIsLost(t *testing.T) {
-	suite.Only(t, suite.Long) // TestFailoverToAStandby and TestAWatchedLogThatIsReplaced/gone are small versions
 	t.Parallel()
-	const rows = 1_000
+	rows := suite.Size[int64](suite.Long, 100, 1_000)
 	c := asynchronous(t)
-	sessions(c.DB, rows)
-	release := holdLast(c.DB, rows)
+	sessions(c.DB, int(rows))
+	release := holdLast(c.DB, int(rows))
 	a, work := c.replica(t, "a", slowly)
 	c.fallBehind()
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
