@@ -77,7 +77,7 @@ func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 	return strings.Count(text, "SubPlan") - 2*strings.Count(text, "hashed SubPlan")
 }
 
-// Holds without any rows do not change the statements. Holds with rows add no subplan per row, even without an index.
+// Holds add no subplan per row, even without an index.
 func TestStatementsWithHolds(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Long)
@@ -85,30 +85,18 @@ func TestStatementsWithHolds(t *testing.T) {
 	for id := range int64(40) {
 		all = append(all, id)
 	}
-	without := statementsWith(t, rules.Holds{})
-	if len(without) < 20 {
-		t.Fatalf("a run has %d statements, want at least 20", len(without))
-	}
-	missing := []int64{1 << 40}
-	for sql := range statementsWith(t, rules.Holds{
-		Names:      []string{"x"},
-		Deliveries: missing,
-		Lists:      missing,
-		Workflows:  missing,
-		Recipients: missing,
-	}) {
-		if _, ok := without[sql]; !ok {
-			t.Errorf("a hold without rows changes the statement %s", sql)
-		}
-	}
 	conditions := 0
-	for sql, more := range statementsWith(t, rules.Holds{
+	sent := statementsWith(t, rules.Holds{
 		Names:      []string{"x"},
 		Deliveries: all[1:4],
 		Lists:      all[1:4],
 		Workflows:  all[1:4],
 		Recipients: all[:20],
-	}) {
+	})
+	if len(sent) < 20 {
+		t.Fatalf("a run has %d statements, want at least 20", len(sent))
+	}
+	for sql, more := range sent {
 		if onHold.MatchString(sql) {
 			conditions++
 		}

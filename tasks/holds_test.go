@@ -149,6 +149,29 @@ func TestHoldsInMidRun(t *testing.T) {
 	}
 }
 
+// Rows of somebody on hold are kept, also if the table had none when the task began.
+func TestRowsThatComeOnHoldInMidRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	const insert = `INSERT INTO NmsBroadLogRcp (iBroadLogId, iRecipientId, tsLastModified)
+		SELECT i, %s, timestamptz '2000-01-01' FROM generate_series(%d, %d) i`
+	db.Do(mappings + fmt.Sprintf(insert, "i % 5", 1, 30_000))
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return rules.Holds{Names: []string{"x"}, Recipients: []int64{7}} }
+	j.committed = func() {
+		j.committed = nil
+		db.Do("UPDATE NmsBroadLogRcp SET iRecipientId = 7 WHERE iBroadLogId > 29900; " +
+			fmt.Sprintf(insert, "7", 30_001, 30_010))
+	}
+	if err := runWith(t, j, func(*cleanup.Config) {}, "delivery-logs"); err != nil {
+		t.Fatal(err)
+	}
+	if n, all := db.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iRecipientId = 7"),
+		db.Int("SELECT count(*) FROM NmsBroadLogRcp"); n != 110 || all != n {
+		t.Errorf("%d rows are left, want the 110 of the recipient; of the recipient are %d", all, n)
+	}
+}
+
 // Each kind of hold retains its rows and no others. Runs and dry runs count them.
 func TestHolds(t *testing.T) {
 	t.Parallel()

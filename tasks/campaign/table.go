@@ -178,26 +178,6 @@ func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) (
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Search says how rows are found by the values of a column.
-type Search struct {
-	// Indexed is set if a complete index of the table begins with the column.
-	Indexed bool
-	Bytes   int64 // the size of the table, without indexes
-}
-
-func (t *Table) SearchBy(ctx context.Context, db Querier, column string) (s Search, err error) {
-	const sql = `
-SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-  WHERE i.indrelid = $1 AND a.attname = $2 AND i.indisvalid AND i.indpred IS NULL),
-  (SELECT COALESCE(sum(pg_relation_size(oid)), 0)::bigint FROM unnest($3::oid[]) AS oid)`
-	var leaves []uint32
-	for _, l := range t.Leaves {
-		leaves = append(leaves, l.OID)
-	}
-	err = db.QueryRow(ctx, sql, t.OID, t.Stored(Unquoted(column)), leaves).Scan(&s.Indexed, &s.Bytes)
-	return s, err
-}
-
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
 	var exists bool
 	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&exists)

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -294,24 +292,17 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 // the ids instead.
 const maxIDs = 1_000_000
 
-// These are timeouts of queries for ids on hold. narrowTimeout is for a query that only finds which of the
-// given ids a table has: if it takes longer, all ids are used.
-const (
-	idsTimeout    = time.Hour
-	narrowTimeout = 5 * time.Second
-)
+// idsTimeout is for a query for ids on hold.
+const idsTimeout = time.Hour
 
-// smallTable is the size in bytes up to which a table is read to find out which ids it has.
-const smallTable = 8 << 20
-
-// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids once,
-// so that statements need neither ids that belong to other tables nor subqueries for each row.
+// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids that are on
+// hold by other tables once, so that statements need no subqueries for each row.
 type OnHold struct {
 	Engine *purge.Engine
 	// ConditionsOnly is set for explanations, which check single rows and read no lists of ids.
 	ConditionsOnly bool
 
-	ids map[string][]int64 // by query, with its arguments
+	ids map[string][]int64 // by query
 }
 
 // onHold is the condition that a row is on hold; it is empty if no row is.
@@ -331,16 +322,18 @@ func (o *OnHold) condition(
 		h.readsOthers, h.readsDistributed = h.readsOthers || readsOthers, h.readsDistributed || readsDistributed
 	}
 	for _, by := range j.OnHold {
-		if by.Column == "" || o.ConditionsOnly {
+		switch {
+		case by.Column == "", o.ConditionsOnly, len(by.All) > maxIDs:
 			add(by.Condition, by.ReadsOthers, by.ReadsDistributed)
+			continue
+		case by.All != nil: // also those that the table does not have yet
+			add(among(by.Column, slices.Sorted(slices.Values(by.All))), false, false)
 			continue
 		}
 		ids, err := o.idsOnHold(ctx, j, by)
 		switch {
 		case err != nil:
 			return onHold{}, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
-		case len(ids) > maxIDs && by.All != nil:
-			add(by.Condition, false, false)
 		case len(ids) > maxIDs:
 			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
 		case len(ids) > 0:
@@ -350,30 +343,20 @@ func (o *OnHold) condition(
 	return h, nil
 }
 
-// idsOnHold returns the ids on hold in ascending order; more than maxIDs if there are too many.
+// idsOnHold returns the ids on hold by other tables in ascending order; more than maxIDs if there are too many.
 func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids []int64, err error) {
-	query, timeout := by.IDs, idsTimeout
-	if by.All != nil {
-		timeout = narrowTimeout
-		if query, err = o.narrow(ctx, j.Table, by); err != nil {
-			return nil, err
-		}
-	}
-	sql, args := query.Build()
-	key := fmt.Sprint(sql, args)
-	if ids, known := o.ids[key]; known {
+	query, _ := by.IDs.Build()
+	if ids, known := o.ids[query]; known {
 		return ids, nil
 	}
 	err = o.Engine.Retry(ctx, j.Name, func() (err error) {
 		if err := o.Engine.Wait(ctx); err != nil {
 			return err
 		}
-		ids, err = o.read(ctx, query, timeout)
+		ids, err = o.read(ctx, by.IDs)
 		return err
 	})
 	switch {
-	case by.All != nil && sqlstate.Is(err, pgerrcode.QueryCanceled) && ctx.Err() == nil:
-		ids = by.All
 	case campaign.Dropped(ctx, o.Engine.Pool, err, j.Relation): // nothing is deleted from a table that no longer exists
 		return nil, nil
 	case err != nil:
@@ -383,30 +366,13 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids [
 	if o.ids == nil {
 		o.ids = map[string][]int64{}
 	}
-	o.ids[key] = ids
+	o.ids[query] = ids
 	return ids, nil
 }
 
-// narrow returns a query for those of the ids that a table has: by an index, or by reading a small table. In a large
-// one without an index, finding them would take longer than comparing each row with all ids, which it returns then.
-func (o *OnHold) narrow(ctx context.Context, t *campaign.Table, by HoldCondition) (query sqlexpr.Expr, err error) {
-	all := sqlexpr.Arg(by.All, "bigint[]")
-	search, err := t.SearchBy(ctx, o.Engine.Pool, by.Column)
-	switch {
-	case search.Indexed:
-		query = sqlexpr.Format("SELECT id FROM unnest(%s) AS id CROSS JOIN LATERAL "+
-			"(SELECT FROM %s AS r WHERE r.%s = id LIMIT 1) AS found", all, t.Quoted(), by.Column)
-	case search.Bytes <= smallTable && t.Location == "":
-		query = sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", by.Column, t.Quoted(), by.Condition)
-	default:
-		query = sqlexpr.Format("SELECT unnest(%s)", all)
-	}
-	return query, err
-}
-
-func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) (ids []int64, err error) {
+func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr) (ids []int64, err error) {
 	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds()))
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", idsTimeout.Milliseconds()))
 		if err == nil {
 			ids, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
 		}
