@@ -37,7 +37,8 @@ var shownStatements = []shownStatement{
 			(tasks/logs.go) while recipient 7 is on hold. $1 and $2 bound the window: a batch sends the statement
 			once for each of several windows, which are as wide as rows can be deleted in the time of a batch (purge:
 			worker.queueDirect). $3 is the reference time minus the delay for delivery logs (rules.Age). The zero
-			record is never deleted. IS TRUE keeps the planner from using an index instead of the window.`,
+			record is never deleted. Ids on hold are constants (sqlexpr.Among). IS TRUE keeps the planner from using an index
+			instead of the window.`,
 		setup: `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
 			INSERT INTO NmsBroadLogRcp (iBroadLogId, iRecipientId, tsLastModified)
 				SELECT i, i % 10, timestamptz '2000-01-01' FROM generate_series(1, 30000) i`,
@@ -46,10 +47,11 @@ var shownStatements = []shownStatement{
 		starts: `DELETE FROM ONLY "public"."nmsbroadlogrcp"`,
 	},
 	{
-		comment: `Picked, where a batch must know its rows: the first one of a sweep, after a row failed or was locked, and
-			for rows that take others with them. Task tracking-logs deletes the web tracking log of the same id. The
-			window may have more rows than the limit $4, so the last TID says where the next batch begins. Rows are
-			deleted only if they still match.`,
+		comment: `Picked, where a batch must know its rows: with triggers of the application, for rows that take others
+			with them or move to another partition, while locked or failing rows are left out, and where windows have
+			had too many rows. Task tracking-logs deletes the web tracking log of the same id. The window may have more
+			rows than the limit $4, so the last TID says where the next batch begins. Rows are deleted only if they
+			still match.`,
 		setup: `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sTrackingLogSchema) VALUES (1, 'nms:trackingLogRcp');
 			INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog)
 				SELECT i, timestamptz '2000-01-01' FROM generate_series(1, 10) i;

@@ -4,15 +4,16 @@
 -- (tasks/logs.go) while recipient 7 is on hold. $1 and $2 bound the window: a batch sends the statement once
 -- for each of several windows, which are as wide as rows can be deleted in the time of a batch (purge:
 -- worker.queueDirect). $3 is the reference time minus the delay for delivery logs (rules.Age). The zero record
--- is never deleted. IS TRUE keeps the planner from using an index instead of the window.
+-- is never deleted. Ids on hold are constants (sqlexpr.Among). IS TRUE keeps the planner from using an index
+-- instead of the window.
 DELETE FROM ONLY "public"."nmsbroadlogrcp" AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND ((((r.tsLastModified <
     $3::timestamptz)) AND r."ibroadlogid" IS DISTINCT FROM 0) AND (r.iRecipientId = ANY ('{7}'::integer[])) IS
     NOT TRUE) IS TRUE;
 
--- Picked, where a batch must know its rows: the first one of a sweep, after a row failed or was locked, and for
--- rows that take others with them. Task tracking-logs deletes the web tracking log of the same id. The window
--- may have more rows than the limit $4, so the last TID says where the next batch begins. Rows are deleted only
--- if they still match.
+-- Picked, where a batch must know its rows: with triggers of the application, for rows that take others with
+-- them or move to another partition, while locked or failing rows are left out, and where windows have had too
+-- many rows. Task tracking-logs deletes the web tracking log of the same id. The window may have more rows than
+-- the limit $4, so the last TID says where the next batch begins. Rows are deleted only if they still match.
 WITH pick AS MATERIALIZED (SELECT r.ctid AS place, r.tableoid AS rel, r.iTrackingLogId AS id,
     r."itrackinglogid"::text AS name FROM ONLY "public"."nmstrackinglogrcp" AS r WHERE r.ctid >= $1 AND r.ctid <
     $2 AND (((r.tsLog < $3::timestamptz)) AND r."itrackinglogid" IS DISTINCT FROM 0) IS TRUE LIMIT $4),
