@@ -22,15 +22,18 @@
 // executedTask.sweepAll takes the jobs, dependent rows before their parents. rules.Binder.Sweep puts the parents, the
 // values and the condition that a row is not on hold into the job's sweep, and purge.Engine.Sweep deletes its rows in
 // batches. Each is one transaction: the DELETE with the whole condition, a check that the tables are still those for
-// which the task was compiled, and the counts. Two others can refuse the commit (purge.Engine.Commit): the bounds
+// which the task was compiled, and the counts. Two more can refuse the commit (purge.Engine.Commit): the bounds
 // (bounds.go), if more would be deleted than the saved plan or a guard allows, and the Journal, if the worker no longer
 // has the run, if a hold was created, or if the policy was changed.
+//
+// If the connection is lost, so is the batch with its counts, and all connections are opened anew: the run goes on in a
+// new epoch (service/runs/worker.go) from the counts and the cursor that the last commit stored.
 //
 // # The life of a count
 //
 // A row counts at the first job that would delete it. For example, an old log of a deleted delivery is deleted by the
-// task deliveries, and so delivery-logs must not count it again. counting determines which jobs of the whole run have
-// rows of a relation (rules.Candidates: their conditions in the order of the tasks, and which of them hide rows from
+// task deliveries, and so delivery-logs must not count it again. count.go asks which jobs of the whole run have rows
+// of a relation (rules.Candidates: their conditions in the order of the tasks, and which of them hide rows from
 // later ones), reads the relation once for all of them (purge.Engine.CountCandidates), and keeps the tallies for the
 // tasks that follow. Where the rule of a later task reads rows of other tables, its compiled conditions leave out those
 // that earlier tasks would have deleted (rules.DryRun).

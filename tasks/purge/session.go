@@ -34,6 +34,7 @@ func (e *Engine) Retry(ctx context.Context, name string, batch func() error) err
 	for attempt := 1; ; attempt++ {
 		err := batch()
 		var pgErr *pgconn.PgError
+		// without a SQLSTATE the connection is lost, and with it the batch: the run goes on in a new epoch (runs/worker.go)
 		if !errors.As(err, &pgErr) || MaxAttempts[pgErr.Code] == 0 || errors.Is(err, errPersists) {
 			return err
 		}

@@ -295,8 +295,8 @@ const maxIDs = 1_000_000
 // idsTimeout is for a query for ids on hold.
 const idsTimeout = time.Hour
 
-// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids that are on
-// hold by other tables once, so that statements need no subqueries for each row.
+// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids that are
+// on hold by other tables once, so that statements need no subqueries for each row.
 type OnHold struct {
 	Engine *purge.Engine
 	// ConditionsOnly is set for explanations, which check single rows and read no lists of ids.
