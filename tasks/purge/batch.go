@@ -49,7 +49,9 @@ func (w *worker) batch(ctx context.Context) error {
 			w.queueWritten(b, -1, &n)
 			w.queueAsOwner(b, &n, func() {
 				w.queuePicked(b, s.Companion, w.window(next), limit, &n)
-				b.Queue("SELECT " + genericPlans) // for the statements that end the batch
+				if !w.bisection.Active() { // whose batches are too small for one more statement
+					b.Queue("SELECT " + genericPlans) // for the statements that end the batch
+				}
 			})
 			w.queueWritten(b, 1, &n)
 		}
