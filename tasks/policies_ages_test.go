@@ -33,13 +33,7 @@ func TestAgesOfPolicies(t *testing.T) {
 		policies = append(policies, p)
 		left[p.Table], rules[p.Table] = test.left, test.rule
 	}
-	dry, err := runPolicies(t, db, true, policies...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := runPolicies(t, db, false, policies...); err != nil {
-		t.Fatal(err)
-	}
+	dry, _ := previewAndRun(t, db, policies...)
 	for _, p := range policies {
 		if found := dry.previews[p.TaskName()]; len(found) != 1 || found[0].Rule != rules[p.Table] {
 			t.Errorf("the preview of %s is %+v, want the rule %q", p.Table, found, rules[p.Table])

@@ -184,14 +184,7 @@ func TestRowsThatClearedKeysMove(t *testing.T) {
 		db.Do("VACUUM " + p.Table)
 		policies = append(policies, p)
 	}
-	dry, err := runPolicies(t, db, true, policies...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := runPolicies(t, db, false, policies...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry, j := previewAndRun(t, db, policies...)
 	for _, p := range policies {
 		dry.checkDeleted(t, p.TaskName(), 60)
 		j.checkDeleted(t, p.TaskName(), 60)

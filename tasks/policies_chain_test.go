@@ -19,6 +19,19 @@ func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Po
 	return j, runPoliciesWith(t, j, dryRun, policies...)
 }
 
+// previewAndRun returns what a dry run counts, and then what a run does.
+func previewAndRun(t *testing.T, db *pgtest.DB, policies ...policy.Policy) (dry, done *journal) {
+	t.Helper()
+	dry, err := runPolicies(t, db, true, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err = runPolicies(t, db, false, policies...); err != nil {
+		t.Fatal(err)
+	}
+	return dry, done
+}
+
 func runPoliciesWith(t *testing.T, j *journal, dryRun bool, policies ...policy.Policy) error {
 	t.Helper()
 	return runWith(t, j, func(c *cleanup.Config) {

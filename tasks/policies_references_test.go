@@ -253,14 +253,7 @@ func TestRowsThatKeysKeepBelow(t *testing.T) {
 			policies, names[name] = append(policies, p), p.TaskName()
 		}
 	}
-	dry, err := runPolicies(t, db, true, policies...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := runPolicies(t, db, false, policies...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry, j := previewAndRun(t, db, policies...)
 	for name, task := range names {
 		test := tests[name]
 		said := fmt.Sprintf(": %d obsolete ", test.kept)
