@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -99,7 +100,8 @@ func TestStatistics(t *testing.T) {
 // succeeded in the same run.
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
-	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
+	names := tasks.Names()
+	behind := names[slices.Index(names, "statistics")+1:]
 	after := func(c *cleanup.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 	for _, c := range []struct {
 		name, option string
