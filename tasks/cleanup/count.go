@@ -46,18 +46,18 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 	if j.Step.Tables != nil {
 		err := t.countLists(ctx, j, parents)
 		deleted := t.found.state.Deleted[t.Task.Name]
-		if err != nil || t.setsOnly || len(j.Affected) == 0 || len(deleted) == 0 {
+		if err != nil || t.parentsOnly || len(j.Affected) == 0 || len(deleted) == 0 {
 			return err
 		}
 		s, err := t.Binder.Sweep(ctx, &j, deleted)
 		if err != nil {
 			return err
 		}
-		return t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)[1:])
+		return t.countAll(ctx, rules.RowsOf(t.Task.Name, j, s)[1:])
 	}
 	t.run.Journal.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, parents)
-	if err != nil || t.setsOnly {
+	if err != nil || t.parentsOnly {
 		return err
 	}
 	for _, why := range j.Estimates {
@@ -74,7 +74,7 @@ func (t *countedTask) countJob(ctx context.Context, j rules.Job, parents []int64
 	if s.Partitions == purge.DetachPartitions {
 		return t.countDetached(ctx, j, s)
 	}
-	if err := t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)); err != nil {
+	if err := t.countAll(ctx, rules.RowsOf(t.Task.Name, j, s)); err != nil {
 		return err
 	}
 	if err := t.remarkReferences(ctx, j); err != nil {
@@ -155,7 +155,7 @@ func (t *countedTask) countDetached(ctx context.Context, j rules.Job, s purge.Sw
 	case !removed:
 		return nil
 	}
-	if err := t.countSets(ctx, rules.CandidatesOf(t.Task.Name, j, s)); err != nil {
+	if err := t.countAll(ctx, rules.RowsOf(t.Task.Name, j, s)); err != nil {
 		return err
 	}
 	return t.countPartition(ctx, j)
@@ -205,9 +205,9 @@ func (t *countedTask) countDrop(ctx context.Context, j rules.Job, s purge.Sweep)
 	return t.countPartition(ctx, j)
 }
 
-func (t *countedTask) countSets(ctx context.Context, sets []rules.Candidates) error {
-	for _, set := range sets {
-		if err := t.Uncounted(ctx, set.Job, set.Job.Sweep, t.countSet(ctx, set)); err != nil {
+func (t *countedTask) countAll(ctx context.Context, all []rules.JobRows) error {
+	for _, r := range all {
+		if err := t.Uncounted(ctx, r.Job, r.Job.Sweep, t.countRows(ctx, r)); err != nil {
 			return err
 		}
 	}
@@ -235,28 +235,28 @@ func (t *countedTask) countDependent(ctx context.Context, j rules.Job, s purge.S
 	return t.Uncounted(ctx, j, s, err)
 }
 
-// countSet counts a set, unless it was counted together with an earlier one.
-func (t *countedTask) countSet(ctx context.Context, set rules.Candidates) error {
-	j, key := set.Job, set.Key()
+// countRows counts the rows of a job, unless they were counted together with those of an earlier one.
+func (t *countedTask) countRows(ctx context.Context, rows rules.JobRows) error {
+	j, key := rows.Job, rows.Key()
 	if found, known := t.found.tallies[key]; known {
-		return t.record(ctx, set, found)
+		return t.record(ctx, rows, found)
 	}
 	related, err := t.related(j.Relation)
 	if err != nil {
 		return err
 	}
 	ahead := lookahead{t.run, t.found, t.Attempt}
-	all, err := ahead.candidates(ctx, related)
+	all, err := ahead.rows(ctx, related)
 	if err != nil {
 		return err
 	}
 	if j.NoTIDs {
-		s := j.Without(rules.Exclusions(all, rules.OnRelation(j.Relation), set)...)
+		s := j.Without(rules.Exclusions(all, rules.OnRelation(j.Relation), rows)...)
 		return t.Binder.Engine.Count(ctx, s, func(ctx context.Context, found purge.Tally) error {
-			return t.record(ctx, set, found)
+			return t.record(ctx, rows, found)
 		})
 	}
-	return t.read(ctx, set, all)
+	return t.read(ctx, rows, all)
 }
 
 func (t *countedTask) skipUnlogged(ctx context.Context, j rules.Job) {
@@ -266,12 +266,12 @@ func (t *countedTask) skipUnlogged(ctx context.Context, j rules.Job) {
 }
 
 // read reads the job's table once for the rows of all jobs, including those of tasks that follow.
-func (t *countedTask) read(ctx context.Context, set rules.Candidates, all []rules.Candidates) error {
-	j, key := set.Job, set.Key()
-	sets, rows := rules.CandidatesOfRelation(all, j.Relation)
-	at := slices.IndexFunc(sets, func(s rules.Candidates) bool { return s.Key() == key })
-	sums := make([]purge.Tally, len(sets))
-	err := t.Binder.Engine.CountCandidates(ctx, j.Name, j.Relation, rows,
+func (t *countedTask) read(ctx context.Context, rows rules.JobRows, all []rules.JobRows) error {
+	j, key := rows.Job, rows.Key()
+	ofRelation, candidates := rules.RowsOfRelation(all, j.Relation)
+	at := slices.IndexFunc(ofRelation, func(r rules.JobRows) bool { return r.Key() == key })
+	sums := make([]purge.Tally, len(ofRelation))
+	err := t.Binder.Engine.CountCandidates(ctx, j.Name, j.Relation, candidates,
 		func(ctx context.Context, window []purge.Tally) error {
 			for i := range window {
 				sums[i].Add(window[i])
@@ -279,14 +279,14 @@ func (t *countedTask) read(ctx context.Context, set rules.Candidates, all []rule
 			if window[at].Rows == 0 {
 				return t.run.Journal.Count(ctx, purge.Delta{}) // this fails if the run must stop
 			}
-			return t.record(ctx, set, window[at])
+			return t.record(ctx, rows, window[at])
 		},
 	)
 	if err != nil {
 		return err
 	}
-	for i, s := range sets {
-		t.found.tallies[s.Key()] = sums[i]
+	for i, r := range ofRelation {
+		t.found.tallies[r.Key()] = sums[i]
 	}
 	return nil
 }
@@ -295,14 +295,14 @@ func (t *countedTask) table(j rules.Job) *table { return t.found.tables.of(t.Pla
 
 func actionOf(j rules.Job) PreviewAction { return ActionOf(j.Set != nil, j.Partitions) }
 
-// record records the rows found for a set, which foreign keys may delete or update with the job's own rows.
-func (t *countedTask) record(ctx context.Context, set rules.Candidates, found purge.Tally) error {
-	j := set.Job
+// record records the rows found for a job, which foreign keys may delete or update with the job's own rows.
+func (t *countedTask) record(ctx context.Context, rows rules.JobRows, found purge.Tally) error {
+	j := rows.Job
 	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
 	switch {
 	case j.Set != nil:
 		d = purge.Delta{Updated: found.Rows, Statements: found.Windows}
-	case set.ByKey:
+	case rows.ByKey:
 		d = purge.Delta{Cascaded: found.Rows}
 	case j.Partitions == purge.DetachPartitions:
 		d = purge.Delta{}
@@ -312,8 +312,8 @@ func (t *countedTask) record(ctx context.Context, set rules.Candidates, found pu
 	if j.NoTIDs {
 		table.found[j.Relation] = 0
 	}
-	if set.ByKey {
-		for _, why := range set.Job.Estimates {
+	if rows.ByKey {
+		for _, why := range rows.Job.Estimates {
 			table.remark(why)
 		}
 		table.Cascaded += found.Rows
@@ -352,9 +352,9 @@ type lookahead struct {
 	current *Attempt
 }
 
-// candidates returns the rows that the tasks would delete or update in some relations. They are in the order of the
+// rows returns the rows that the tasks would delete or update in some relations. They are in the order of the
 // tasks, up to the first job whose rows are not known yet.
-func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []rules.Candidates, err error) {
+func (s lookahead) rows(ctx context.Context, relations map[string]bool) (all []rules.JobRows, err error) {
 	for _, t := range s.found.chosen {
 		a := s.current
 		if t.Name != a.Task.Name {
@@ -371,16 +371,16 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 			if !relations[j.Relation] && len(rules.CascadedJobs(j, j.Sweep, relations)) == 0 {
 				continue
 			}
-			sets, known, err := s.ofJob(ctx, a, j)
+			rows, known, err := s.ofJob(ctx, a, j)
 			if err != nil {
 				return nil, err
 			}
 			if !known {
 				return all, nil
 			}
-			for _, set := range sets {
-				if relations[set.Job.Relation] {
-					all = append(all, set)
+			for _, r := range rows {
+				if relations[r.Job.Relation] {
+					all = append(all, r)
 				}
 			}
 		}
@@ -392,7 +392,7 @@ func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (a
 // parents. known is false if the rows depend on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *Attempt, j rules.Job,
-) (sets []rules.Candidates, known bool, err error) {
+) (rows []rules.JobRows, known bool, err error) {
 	emptied := slices.ContainsFunc(j.Orphans, func(o rules.Orphan) bool { return o.EmptyAfter != "" })
 	if emptied && s.found.follows(a.Task.Name, s.current.Task.Name) {
 		return nil, false, nil
@@ -411,7 +411,7 @@ func (s lookahead) ofJob(
 		}
 	}
 	for _, t := range s.found.chosen { // the job's condition reads their parents
-		if !slices.Contains(j.Where.Args(), any(rules.DryRunSet(t.Name))) {
+		if !slices.Contains(j.Where.Args(), any(rules.DryRunDeleted(t.Name))) {
 			continue
 		}
 		if known, err = s.loadParents(ctx, t); err != nil || !known {
@@ -422,7 +422,7 @@ func (s lookahead) ofJob(
 	if err != nil {
 		return nil, false, err
 	}
-	return rules.CandidatesOf(a.Task.Name, j, sweep), true, nil
+	return rules.RowsOf(a.Task.Name, j, sweep), true, nil
 }
 
 // loadParents determines the parents of a task, and of the tasks before it, which may not have begun. known is

@@ -33,7 +33,7 @@
 //
 // A row counts at the first job that would delete it. For example, an old log of a deleted delivery is deleted by the
 // task deliveries, and so delivery-logs must not count it again. count.go asks which jobs of the whole run have rows
-// of a relation (rules.Candidates: their conditions in the order of the tasks, and which of them hide rows from
+// of a relation (rules.JobRows: their conditions in the order of the tasks, and which of them hide rows from
 // later ones), reads the relation once for all of them (purge.Engine.CountCandidates), and keeps the tallies for the
 // tasks that follow. Where the rule of a later task reads rows of other tables, its compiled conditions leave out those
 // that earlier tasks would have deleted (rules.DryRun).

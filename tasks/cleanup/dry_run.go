@@ -44,8 +44,8 @@ type counting struct {
 	found *results
 	// baseline is the dry run with the stored options, if this one replaces some of them.
 	baseline *counting
-	// setsOnly is set if only the parents of tasks are determined and no rows are counted.
-	setsOnly bool
+	// parentsOnly is set if only the parents of tasks are determined and no rows are counted.
+	parentsOnly bool
 }
 
 // newExecutor returns an executor that reads from the standby, if there is one.
@@ -111,16 +111,16 @@ type countedTask struct {
 	*Attempt
 	run   *Run
 	found *results
-	// setsOnly is set if only the parents of tasks are determined and no rows are counted.
-	setsOnly bool
-	parents  rules.ChosenParents
+	// parentsOnly is set if only the parents of tasks are determined and no rows are counted.
+	parentsOnly bool
+	parents     rules.ChosenParents
 	// expected is how many rows would be deleted or updated; negative if unknown.
 	expected   int64
 	referenced map[*campaign.Table]bool
 }
 
 func (x *counting) Do(ctx context.Context, a *Attempt) (done bool, err error) {
-	t := &countedTask{Attempt: a, run: x.run, found: x.found, setsOnly: x.setsOnly, expected: -1}
+	t := &countedTask{Attempt: a, run: x.run, found: x.found, parentsOnly: x.parentsOnly, expected: -1}
 	return t.count(ctx)
 }
 
@@ -129,7 +129,7 @@ func (t *countedTask) count(ctx context.Context) (done bool, err error) {
 	if t.parents, err = t.chooseParents(ctx); err != nil {
 		return false, err
 	}
-	if !t.setsOnly {
+	if !t.parentsOnly {
 		t.expected = estimateRows(ctx, t.Binder, t.Jobs, t.parents)
 	}
 	if err := t.countJobs(ctx, t.parents); err != nil {
@@ -138,7 +138,7 @@ func (t *countedTask) count(ctx context.Context) (done bool, err error) {
 	for _, table := range t.found.tables.all {
 		table.logPartitions(ctx, t)
 	}
-	if t.setsOnly {
+	if t.parentsOnly {
 		rolledUp, err := t.rollUp(ctx)
 		return rolledUp || len(t.Jobs) > 0, err
 	}
@@ -211,7 +211,7 @@ type Simulation struct {
 func Simulate(ctx context.Context, c Config, holds rules.Holds) (*Simulation, error) {
 	c.DryRun, c.ContinueOnError, c.Chosen, c.Todo = true, true, c.Pipeline, nil
 	x := newExecutor(ctx, c, Discard{Held: holds})
-	x.setsOnly = true
+	x.parentsOnly = true
 	x.run.Database.OnHold.ConditionsOnly = true
 	return &Simulation{x}, x.run.Database.Refresh(ctx)
 }
@@ -232,13 +232,13 @@ func (s *Simulation) Ineffective(task string) (problem string, ineffective bool)
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
-func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) ([]rules.Candidates, error) {
+func (s *Simulation) Rows(ctx context.Context, relations map[string]bool) ([]rules.JobRows, error) {
 	chosen := s.executor.found.chosen
 	p, err := s.Database().Compile(chosen[len(chosen)-1])
 	if err != nil {
 		return nil, err
 	}
-	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, relations)
+	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.rows(ctx, relations)
 }
 
 // Attempt returns an attempt that sees its tables as the tasks before it would have left them.

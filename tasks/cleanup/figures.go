@@ -300,17 +300,17 @@ func (f *figures) count(
 	ctx context.Context, b *rules.Binder, jobs []rules.Job, parents rules.ChosenParents, enough int64,
 	except map[string]sqlexpr.Expr,
 ) (n int64, err error) {
-	sets, err := f.candidates(ctx, b, jobs, parents, except)
+	all, err := f.rows(ctx, b, jobs, parents, except)
 	if err != nil {
 		return 0, err
 	}
 	var counted []string
-	for _, s := range sets {
-		if slices.Contains(counted, s.Job.Relation) {
+	for _, r := range all {
+		if slices.Contains(counted, r.Job.Relation) {
 			continue
 		}
-		counted = append(counted, s.Job.Relation)
-		f.Attempt.Journal().At(s.Job.Name+": counted first", -1)
+		counted = append(counted, r.Job.Relation)
+		f.Attempt.Journal().At(r.Job.Name+": counted first", -1)
 		add := func(ctx context.Context, rows int64) error {
 			if n += rows; n > enough {
 				n = enough + 1
@@ -318,7 +318,7 @@ func (f *figures) count(
 			}
 			return f.Attempt.Journal().Proceed(ctx)
 		}
-		err := ignoreUnreadable(ctx, b, f.read(ctx, b, s, sets, add), s.Job.Relation)
+		err := ignoreUnreadable(ctx, b, f.read(ctx, b, r, all, add), r.Job.Relation)
 		if err != nil || n > enough {
 			return n, err
 		}
@@ -326,9 +326,9 @@ func (f *figures) count(
 	return n, nil
 }
 
-func (f *figures) candidates(
+func (f *figures) rows(
 	ctx context.Context, b *rules.Binder, jobs []rules.Job, parents rules.ChosenParents, except map[string]sqlexpr.Expr,
-) (sets []rules.Candidates, err error) {
+) (all []rules.JobRows, err error) {
 	for _, j := range jobs {
 		ids := parents.Of(j)
 		if !rules.Deletes(j, f.table) || (j.Step.Dependent() && len(ids) == 0) {
@@ -341,40 +341,40 @@ func (f *figures) candidates(
 		if c, ok := except[j.Unit]; ok {
 			s = s.Without(c)
 		}
-		for _, set := range rules.CandidatesOf(b.Plan.Task.Name, j, s) {
-			if rules.Touches(set.Job, f.table.Quoted()) {
-				set.Rows.Date, set.Rows.Key = "", "" // only counted
-				sets = append(sets, set)
+		for _, r := range rules.RowsOf(b.Plan.Task.Name, j, s) {
+			if rules.Touches(r.Job, f.table.Quoted()) {
+				r.Rows.Date, r.Rows.Key = "", "" // only counted
+				all = append(all, r)
 			}
 		}
 	}
-	return sets, nil
+	return all, nil
 }
 
-// read counts the rows of the sets on one relation.
+// read counts the rows of one relation.
 func (f *figures) read(
-	ctx context.Context, b *rules.Binder, s rules.Candidates, all []rules.Candidates,
+	ctx context.Context, b *rules.Binder, r rules.JobRows, all []rules.JobRows,
 	add func(ctx context.Context, rows int64) error,
 ) error {
 	table := f.table.Quoted()
-	if s.Job.NoTIDs {
-		sweep := s.Job.Sweep
-		sweep.Where = s.Rows.Where
+	if r.Job.NoTIDs {
+		sweep := r.Job.Sweep
+		sweep.Where = r.Rows.Where
 		if sweep.OtherServerError() != nil { // the job deletes nothing
 			return nil
 		}
 		return b.Engine.Count(ctx, sweep, func(ctx context.Context, found purge.Tally) error {
-			if s.Job.Root == table {
+			if r.Job.Root == table {
 				return add(ctx, found.Rows)
 			}
 			return add(ctx, found.Paired)
 		})
 	}
-	sets, rows := rules.CandidatesOfRelation(all, s.Job.Relation)
+	rows, candidates := rules.RowsOfRelation(all, r.Job.Relation)
 	found := func(ctx context.Context, window []purge.Tally) error {
 		var n int64
 		for i, tally := range window {
-			if sets[i].Job.Root == table {
+			if rows[i].Job.Root == table {
 				n += tally.Rows
 			} else {
 				n += tally.Paired
@@ -382,7 +382,7 @@ func (f *figures) read(
 		}
 		return add(ctx, n)
 	}
-	return b.Engine.CountCandidates(ctx, s.Job.Name, s.Job.Relation, rows, found)
+	return b.Engine.CountCandidates(ctx, r.Job.Name, r.Job.Relation, candidates, found)
 }
 
 // ParentsAtOnce is the most parents for which one statement deletes rows: their ids are sent with every statement.

@@ -458,7 +458,7 @@ func (j *executedJournal) Write(
 type countedRemote struct{ *countedTask }
 
 func (r countedRemote) Open(ctx context.Context, account string) (midSourcingServer, error) {
-	if r.setsOnly { // the server can be reached, and would purge its deliveries
+	if r.parentsOnly { // the server can be reached, and would purge its deliveries
 		return reachable{}, nil
 	}
 	a, err := r.run.OnServer(ctx, account, r.Task, r.run.Journal, *r.Binder.Engine)

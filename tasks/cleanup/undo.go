@@ -57,7 +57,7 @@ func (a *Attempt) notKept() (list []notUndone, err error) {
 			}
 		}
 	}
-	if set := a.Task.ParentRule; set != nil && set.MidSourced && len(a.run.Config.MidSourcing.Databases) > 0 {
+	if parents := a.Task.ParentRule; parents != nil && parents.MidSourced && len(a.run.Config.MidSourcing.Databases) > 0 {
 		list = append(list, notUndone{
 			a.Plan.Parents.Table, ActionDelete,
 			"their copies on mid-sourcing servers are deleted there",

@@ -252,12 +252,12 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 			}
 		}
 	}
-	all, err := x.simulation.Candidates(ctx, relevant)
+	all, err := x.simulation.Rows(ctx, relevant)
 	if err != nil {
 		return nil, err
 	}
-	taker := rules.Candidates{} // the first set that deletes the row, or else updates it
-	add := func(s StepExplanation, c rules.Candidates) {
+	taker := rules.JobRows{} // the first job that deletes the row, or else updates it
+	add := func(s StepExplanation, c rules.JobRows) {
 		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
 			s.Verdict, s.Why = Kept, "the task "+taker.Task+" deletes or updates it first"
 		}
@@ -277,7 +277,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 				if err != nil {
 					return nil, err
 				}
-				add(s, rules.Candidates{Task: t.Name, Job: j})
+				add(s, rules.JobRows{Task: t.Name, Job: j})
 			}
 			if j.Relation != x.row.relation && !x.isPaired(j) {
 				continue
@@ -286,7 +286,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 			if err != nil {
 				return nil, err
 			}
-			add(s, rules.Candidates{Task: t.Name, Job: j})
+			add(s, rules.JobRows{Task: t.Name, Job: j})
 		}
 		for _, skip := range p.SkippedSteps {
 			if skip.Table == x.row.table {
@@ -298,7 +298,7 @@ func (x *explanation) steps(ctx context.Context) (steps []StepExplanation, err e
 			if err != nil {
 				return nil, err
 			}
-			add(s, rules.Candidates{Task: t.Name})
+			add(s, rules.JobRows{Task: t.Name})
 		}
 	}
 	return steps, nil
@@ -345,7 +345,7 @@ func (x *explanation) above(ctx context.Context, top *campaign.Table, r row, pat
 
 // stepAbove is the step that deletes the row with one above it.
 func (x *explanation) stepAbove(
-	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Candidates, r row,
+	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.JobRows, r row,
 ) (StepExplanation, error) {
 	s, err := (&explanation{Explainer: x.Explainer, tx: x.tx, row: r}).step(ctx, p, j, all)
 	name := j.Table.FullName()
@@ -380,13 +380,13 @@ func (x *explanation) newStep(task, rule string) StepExplanation {
 }
 
 func (x *explanation) step(
-	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.Candidates,
+	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.JobRows,
 ) (s StepExplanation, err error) {
 	s = x.newStep(p.Task.Name, p.Describe(j))
 	s.Action = cleanup.ActionOf(j.Set != nil, j.Partitions)
 	deletes := false
-	key := rules.Candidates{Task: s.Task, Job: j}.Key()
-	if i := slices.IndexFunc(all, func(c rules.Candidates) bool { return c.Key() == key }); i >= 0 {
+	key := rules.JobRows{Task: s.Task, Job: j}.Key()
+	if i := slices.IndexFunc(all, func(c rules.JobRows) bool { return c.Key() == key }); i >= 0 {
 		if deletes, err = x.deletes(ctx, all[:i], all[i]); err != nil {
 			return s, err
 		}
@@ -414,7 +414,7 @@ func (x *explanation) step(
 	}
 	if s.OnHold {
 		if err := x.nameHolds(&s, p, func(alone *rules.Plan, _ rules.Env) (bool, error) {
-			isSame := func(other rules.Job) bool { return rules.Candidates{Task: s.Task, Job: other}.Key() == key }
+			isSame := func(other rules.Job) bool { return rules.JobRows{Task: s.Task, Job: other}.Key() == key }
 			i := slices.IndexFunc(alone.Jobs, isSame)
 			if i < 0 {
 				return false, nil
@@ -557,8 +557,8 @@ func byID(column string, id int64) sqlexpr.Expr {
 	return sqlexpr.Format("r.%s = %s", column, sqlexpr.Arg(id, "bigint"))
 }
 
-// deletes reports whether the set has the row, or one that is paired with it, and the sets before do not.
-func (x *explanation) deletes(ctx context.Context, before []rules.Candidates, c rules.Candidates) (is bool, err error) {
+// deletes reports whether the job has the row, or one that is paired with it, and the jobs before do not.
+func (x *explanation) deletes(ctx context.Context, before []rules.JobRows, c rules.JobRows) (is bool, err error) {
 	if c.Job.Relation == x.row.relation {
 		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
 	}

@@ -185,7 +185,7 @@ func (f *Forecaster) questions(
 				byUnit[j.Unit] = q
 				questions = append(questions, q)
 			}
-			q.add(time, rules.CandidatesOf(t.Name, j, s)[0])
+			q.add(time, rules.RowsOf(t.Name, j, s)[0])
 		}
 	}
 	return questions, "", rights, nil
@@ -229,7 +229,7 @@ type question struct {
 }
 
 // add adds the rows of a reference time: those that do not match at earlier ones.
-func (q *question) add(time int, c rules.Candidates) {
+func (q *question) add(time int, c rules.JobRows) {
 	rows := c.Rows
 	rows.Date, rows.Key, rows.Follows = "", "", false // only counted, and not for long
 	for before := range q.rows {

@@ -242,7 +242,7 @@ func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlex
 			return b.remoteOf(ids), nil
 		case SucceededTask:
 			return b.State.Succeeded[string(v)], nil
-		case DryRunSet:
+		case DryRunDeleted:
 			return b.State.DryRun.Deleted[string(v)], nil
 		case DryRunParents:
 			return b.State.DryRun.Parents[string(v)], nil

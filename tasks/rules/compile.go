@@ -201,7 +201,7 @@ func (p *Plan) DependsOn() []string {
 	}
 	for _, a := range args {
 		switch a.(type) {
-		case SucceededTask, DryRunSet, RolledUpFrom:
+		case SucceededTask, DryRunDeleted, RolledUpFrom:
 			names = append(names, fmt.Sprint(a))
 		}
 	}
@@ -219,10 +219,10 @@ type (
 	RemoteIDs struct{}
 	// SucceededTask is whether the task of that name has succeeded in this run.
 	SucceededTask string
-	// DryRunSet is the ids of the parents that the task of that name would delete or update.
-	DryRunSet string
-	// DryRunParents is the ids of the parents whose dependent rows the task of that name would delete. Unlike DryRunSet it
-	// includes parents that are retained themselves.
+	// DryRunDeleted is the ids of the parents that the task of that name would delete or update.
+	DryRunDeleted string
+	// DryRunParents is the ids of the parents whose dependent rows the task of that name would delete. Unlike
+	// DryRunDeleted it includes parents that are retained themselves.
 	DryRunParents string
 	// RolledUpFrom is the start of the period that the task of that name would roll up, or NULL.
 	RolledUpFrom string

@@ -10,6 +10,6 @@
 //  2. A Binder (bind.go) fills in what is known only when the task runs: the chosen parents, the ids that other tasks
 //     found, and the rows on hold. The result is a purge.Sweep whose condition is the whole rule.
 //
-// Candidates (candidates.go) are jobs in the order of a run, so that each row is counted once. Runs, dry runs, guards,
+// JobRows (job_rows.go) are rows of jobs, in the order of a run, each counted once. Runs, dry runs, guards,
 // forecasts and explanations all use these stages.
 package rules

@@ -18,11 +18,11 @@ func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexp
 	var kept []sqlexpr.Expr
 	changed := map[string]sqlexpr.Expr{} // the new values, by column
 	for _, task := range c.env.Predecessors {
-		switch set, sums := task.ParentRule, task.RollUp; {
+		switch parents, sums := task.ParentRule, task.RollUp; {
 		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(sums.Date, sums.Total) && t.Has(sums.By...):
 			return c.rolledUp(task, t)
-		case set != nil && c.env.Catalog.Table(set.Parent) == t && t.Has(set.Key):
-			ids := sqlexpr.In("v."+set.Key, sqlexpr.Arg(DryRunSet(task.Name), "bigint[]"))
+		case parents != nil && c.env.Catalog.Table(parents.Parent) == t && t.Has(parents.Key):
+			ids := sqlexpr.In("v."+parents.Key, sqlexpr.Arg(DryRunDeleted(task.Name), "bigint[]"))
 			for _, step := range task.Steps {
 				switch {
 				case !step.OfParents:
@@ -302,7 +302,7 @@ func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
 
 // accounted reports whether afterPredecessors leaves out exactly those rows of the table that the task deletes.
 func (c *compiler) accounted(task Task, t *campaign.Table) bool {
-	if set := task.ParentRule; set != nil && c.env.Catalog.Table(set.Parent) == t {
+	if parents := task.ParentRule; parents != nil && c.env.Catalog.Table(parents.Parent) == t {
 		return true
 	}
 	_, exact := c.deleted(task, row{"v", t})

@@ -30,17 +30,17 @@ func compileParents(p *Plan, s ParentRule, env Env) (*Parents, error) {
 	if where.IsZero() || !table.CanSelect {
 		return nil, nil
 	}
-	set := &Parents{
+	parents := &Parents{
 		Table: table,
 		Key:   s.Key,
 		From:  c.afterPredecessors(table),
 		Where: where,
 		Rule:  s.Rules.describe(env),
 	}
-	set.Date, _ = s.Rules.date(row{"r", table})
+	parents.Date, _ = s.Rules.date(row{"r", table})
 	var err error
-	set.OnHold, err = rowOnHold(env, p, table)
-	return set, err
+	parents.OnHold, err = rowOnHold(env, p, table)
+	return parents, err
 }
 
 // dependsOnParents is the condition that a row is a parent or depends on one. ids is the query for its parents. If
@@ -140,7 +140,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		return nil, nil
 	}
 	p := &Plan{Task: t}
-	set, err := compileParents(p, *t.ParentRule, c.env)
+	parents, err := compileParents(p, *t.ParentRule, c.env)
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +182,12 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 			needed = append(needed, sqlexpr.Format(format, step.Message, t.Quoted(), rest("m."+step.Message)))
 		}
 	}
-	if needed == nil || set == nil {
+	if needed == nil || parents == nil {
 		return nil, nil
 	}
 	return &Except{
 		Task:    t.Name,
-		Parents: set,
+		Parents: parents,
 		Condition: sqlexpr.Format("r.iDeliveryId = ANY (%s) AND (%s)", sqlexpr.Arg(ParentIDs{}, "bigint[]"),
 			sqlexpr.Or(needed...)),
 		ReadsDistributed: other.distributed,

@@ -241,9 +241,9 @@ func (t Task) WithoutDelays() Task {
 	}
 	hasParents := false
 	if t.ParentRule != nil {
-		set := *t.ParentRule
-		set.Rules, hasParents = untimed(set.Rules)
-		t.ParentRule = &set
+		parents := *t.ParentRule
+		parents.Rules, hasParents = untimed(parents.Rules)
+		t.ParentRule = &parents
 	}
 	var steps []Step
 	for _, s := range t.Steps {

@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-type Candidates struct {
+// JobRows are the rows that a job would delete or update.
+type JobRows struct {
 	Task string
 	Job  Job
 	Rows purge.Candidates
@@ -17,9 +18,9 @@ type Candidates struct {
 	ByKey bool
 }
 
-// CandidatesOf returns the job's own candidates, followed by those of each relation whose rows foreign keys delete or
-// change with them.
-func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
+// RowsOf returns the job's own rows, followed by those of each relation whose rows foreign keys delete or change with
+// them.
+func RowsOf(task string, j Job, s purge.Sweep) []JobRows {
 	if !s.Refused.IsZero() {
 		s = s.Without(s.Refused)
 	}
@@ -28,12 +29,12 @@ func CandidatesOf(task string, j Job, s purge.Sweep) []Candidates {
 		rows.Where = s.Without(s.Dependent()).Where
 	}
 	j.Sweep = s
-	sets := []Candidates{{Task: task, Job: j, Rows: rows}}
+	all := []JobRows{{Task: task, Job: j, Rows: rows}}
 	for _, c := range CascadedJobs(j, s, nil) {
-		sets = append(sets,
-			Candidates{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Table.Key, Follows: true}, ByKey: true})
+		all = append(all,
+			JobRows{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Table.Key, Follows: true}, ByKey: true})
 	}
-	return sets
+	return all
 }
 
 // CascadedJobs returns jobs for the rows that foreign keys delete or change with those of a job. relations limits the
@@ -54,7 +55,7 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 			estimates = append(estimates, "an estimate, as the number of rows of "+j.Table.NameIn(t.Schema)+" is")
 		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
-		add := func(action string, where sqlexpr.Expr, set []purge.Assignment) {
+		add := func(action string, where sqlexpr.Expr, assignments []purge.Assignment) {
 			if where.IsZero() {
 				return
 			}
@@ -66,7 +67,7 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 						Relation: leaf.Quoted(),
 						Root:     t.Quoted(),
 						Where:    where,
-						Set:      set,
+						Set:      assignments,
 						Key:      t.ShownKey(),
 					},
 					Table:     t,
@@ -86,12 +87,12 @@ func CascadedJobs(j Job, s purge.Sweep, relations map[string]bool) (jobs []Job) 
 	return jobs
 }
 
-func (s Candidates) Key() string { return s.Task + "/" + s.Job.Unit }
+func (r JobRows) Key() string { return r.Task + "/" + r.Job.Unit }
 
-// Hides reports whether a later job no longer finds the rows of s, because they are deleted or because a date that the
+// Hides reports whether a later job no longer finds the rows, because they are deleted or because a date that the
 // later job's rules read is updated.
-func (s Candidates) Hides(later Job) bool {
-	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
+func (r JobRows) Hides(later Job) bool {
+	return r.Job.Set == nil || slices.ContainsFunc(r.Job.Set, func(a purge.Assignment) bool {
 		return slices.Contains(later.DateColumns, a.Column)
 	})
 }
@@ -110,47 +111,47 @@ func Touches(j Job, table string) bool {
 	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }
 
-// Exclusions returns the conditions of the sets before s that hide rows from it. Only sets whose jobs filter accepts
-// count.
-func Exclusions(all []Candidates, filter func(Job) bool, s Candidates) (conditions []sqlexpr.Expr) {
+// Exclusions returns the conditions on the rows before r that its job no longer finds. Only those of jobs that filter
+// accepts count.
+func Exclusions(all []JobRows, filter func(Job) bool, r JobRows) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
-		if before.Key() == s.Key() {
+		if before.Key() == r.Key() {
 			break
 		}
-		if filter(before.Job) && before.Hides(s.Job) {
+		if filter(before.Job) && before.Hides(r.Job) {
 			conditions = append(conditions, before.Rows.Where)
 		}
 	}
 	return conditions
 }
 
-// CandidatesOfRelation returns a relation's sets in order, and for each the rows that earlier ones do not hide: a
-// single scan can count them all. Sets whose rows have no TIDs on this server are left out.
-func CandidatesOfRelation(all []Candidates, relation string) (sets []Candidates, rows []purge.Candidates) {
-	for i, s := range all {
-		if s.Job.Relation != relation || s.Job.NoTIDs {
+// RowsOfRelation returns a relation's rows in the order of their jobs, and as candidates without those that earlier
+// jobs hide: a single scan can count them all. Rows without TIDs on this server are left out.
+func RowsOfRelation(all []JobRows, relation string) (rows []JobRows, candidates []purge.Candidates) {
+	for i, r := range all {
+		if r.Job.Relation != relation || r.Job.NoTIDs {
 			continue
 		}
-		for k, before := range sets {
-			if before.Hides(s.Job) {
-				s.Rows.Except = append(s.Rows.Except, k)
+		for k, before := range rows {
+			if before.Hides(r.Job) {
+				r.Rows.Except = append(r.Rows.Except, k)
 			}
 		}
-		if s.Job.Paired != nil {
-			s.Rows.Paired = paired(all[:i], s)
+		if r.Job.Paired != nil {
+			r.Rows.Paired = paired(all[:i], r)
 		}
-		sets, rows = append(sets, s), append(rows, s.Rows)
+		rows, candidates = append(rows, r), append(candidates, r.Rows)
 	}
-	return sets, rows
+	return rows, candidates
 }
 
-// paired returns the paired rows of s without those that the sets before it delete.
-func paired(before []Candidates, s Candidates) *purge.PairedCandidates {
-	onPaired := func(j Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
-	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
+// paired returns the paired rows of r without those that jobs before it delete.
+func paired(before []JobRows, r JobRows) *purge.PairedCandidates {
+	onPaired := func(j Job) bool { return j.Table.Quoted() == r.Job.Paired.Relation }
+	p := &purge.PairedCandidates{Paired: *r.Job.Paired, Except: Exclusions(before, onPaired, r)}
 	p.Before = nil
 	for _, b := range before {
-		if b.Job.Step.Paired == s.Job.Step.Paired {
+		if b.Job.Step.Paired == r.Job.Step.Paired {
 			sweep := b.Job.Sweep
 			sweep.Where = b.Rows.Where
 			p.Before = append(p.Before, sweep.Without(Exclusions(before, OnRelation(b.Job.Relation), b)...))

@@ -10,30 +10,30 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// set returns the candidate rows of a task on a relation. The task updates the given columns, or deletes rows if there
+// rowsOf returns the rows of a task on a relation. The task updates the given columns, or deletes rows if there
 // are none.
-func set(task, relation string, updates ...string) rules.Candidates {
+func rowsOf(task, relation string, updates ...string) rules.JobRows {
 	j := rules.Job{Table: &campaign.Table{Schema: "public", Name: relation}, DateColumns: []string{"ts"}}
 	j.Relation, j.Unit = relation, "1 "+relation
 	for _, column := range updates {
 		j.Set = append(j.Set, purge.Assignment{Column: column})
 	}
 	j.Where = sqlexpr.SQL(task)
-	return rules.CandidatesOf(task, j, j.Sweep)[0]
+	return rules.RowsOf(task, j, j.Sweep)[0]
 }
 
 func TestHides(t *testing.T) {
 	t.Parallel()
-	later := set("later", "a").Job
+	later := rowsOf("later", "a").Job
 	for name, c := range map[string]struct {
-		s     rules.Candidates
+		r     rules.JobRows
 		hides bool
 	}{
-		"deleted rows":                     {set("first", "a"), true},
-		"rows whose date is updated":       {set("first", "a", "ts"), true},
-		"rows with another updated column": {set("first", "a", "i"), false},
+		"deleted rows":                     {rowsOf("first", "a"), true},
+		"rows whose date is updated":       {rowsOf("first", "a", "ts"), true},
+		"rows with another updated column": {rowsOf("first", "a", "i"), false},
 	} {
-		if hides := c.s.Hides(later); hides != c.hides {
+		if hides := c.r.Hides(later); hides != c.hides {
 			t.Errorf("%s: got %v, want %v", name, hides, c.hides)
 		}
 	}
@@ -42,11 +42,11 @@ func TestHides(t *testing.T) {
 // Each row counts at the first job that deletes it.
 func TestOfRelation(t *testing.T) {
 	t.Parallel()
-	all := []rules.Candidates{set("x", "a"), set("x", "b"), set("y", "a", "i"), set("z", "a")}
-	sets, rows := rules.CandidatesOfRelation(all, "a")
+	all := []rules.JobRows{rowsOf("x", "a"), rowsOf("x", "b"), rowsOf("y", "a", "i"), rowsOf("z", "a")}
+	ofA, rows := rules.RowsOfRelation(all, "a")
 	var tasks []string
-	for _, s := range sets {
-		tasks = append(tasks, s.Task)
+	for _, r := range ofA {
+		tasks = append(tasks, r.Task)
 	}
 	if !slices.Equal(tasks, []string{"x", "y", "z"}) {
 		t.Fatalf("got %v", tasks)
@@ -60,7 +60,7 @@ func TestOfRelation(t *testing.T) {
 
 func TestExclusions(t *testing.T) {
 	t.Parallel()
-	all := []rules.Candidates{set("x", "a"), set("y", "b"), set("z", "a"), set("w", "a")}
+	all := []rules.JobRows{rowsOf("x", "a"), rowsOf("y", "b"), rowsOf("z", "a"), rowsOf("w", "a")}
 	excluded := rules.Exclusions(all, rules.OnRelation("a"), all[2])
 	if sql, _ := sqlexpr.Or(excluded...).Build(); sql != "x" {
 		t.Errorf("got %v, want those of x", excluded)
@@ -72,11 +72,11 @@ func TestRelated(t *testing.T) {
 	paired := &rules.Paired{Table: "NmsPaired"}
 	var jobs []rules.Job
 	for _, relation := range []string{"a", "b"} {
-		j := set("x", relation).Job
+		j := rowsOf("x", relation).Job
 		j.Step.Paired, j.Paired = paired, &purge.Paired{Relation: `"public"."p"`}
 		jobs = append(jobs, j)
 	}
-	jobs = append(jobs, set("x", "p").Job, set("x", "c").Job)
+	jobs = append(jobs, rowsOf("x", "p").Job, rowsOf("x", "c").Job)
 	related := rules.RelatedRelations(jobs, "a")
 	if !related["a"] || !related["b"] || !related["p"] || related["c"] {
 		t.Errorf("got %v, want a, b and p", related)
