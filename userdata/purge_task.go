@@ -44,37 +44,37 @@ type purgeTask struct {
 	rule Purge
 }
 
-func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Candidates, error) {
+func (p purgeTask) Matches(ctx context.Context, now time.Time) (*external.Matches, error) {
 	criteria := p.rule.at(now)
-	c := &external.Candidates{
+	m := &external.Matches{
 		Table:  forms.InstanceTable,
 		Rule:   criteria.describe(),
 		Cutoff: time.Unix(criteria.Cutoff, 0),
 	}
 	err := p.snapshot(ctx, func(tx *forms.Transaction) error {
-		if err := tx.Each(ctx, "SELECT count(*) FROM "+c.Table, nil, []any{&c.Total}, func() {}); err != nil {
+		if err := tx.Each(ctx, "SELECT count(*) FROM "+m.Table, nil, []any{&m.Total}, func() {}); err != nil {
 			return err
 		}
 		s, err := criteria.search(ctx, tx)
 		if err != nil {
 			return err
 		}
-		c.Notes = s.Notes
+		m.Notes = s.Notes
 		return s.each(ctx, func(id int64, date time.Time) {
-			c.Items = append(c.Items, external.Item{ID: id, Date: date})
+			m.Items = append(m.Items, external.Item{ID: id, Date: date})
 		})
 	})
-	return c, p.explain(ctx, err)
+	return m, p.explain(ctx, err)
 }
 
 // Preview counts only process instances if the Forms server purges, since the other rows that the server deletes are
 // unknown.
 func (p purgeTask) Preview(
-	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
+	ctx context.Context, m *external.Matches, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
 	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		remover := forms.NewRemover(tx, true)
-		for ids := range slices.Chunk(idsOf(c.Items), itemsPerTransaction) {
+		for ids := range slices.Chunk(idsOf(m.Items), itemsPerTransaction) {
 			rows := forms.Rows{forms.InstanceTable: int64(len(ids))}
 			if p.Server == nil {
 				removed, err := remover.Instances(ctx, ids, p.InDatabase)
@@ -105,7 +105,7 @@ const instancesPerErasure = 10_000
 // Delete requests erasures, so that their receipts show what was deleted, and documents whose files cannot be
 // deleted are not forgotten.
 func (p purgeTask) Delete(
-	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
+	ctx context.Context, run string, m *external.Matches, done func(ctx context.Context, rows int64) error,
 ) error {
 	if err := p.Own(ctx); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (p purgeTask) Delete(
 		}
 		return done(ctx, rows)
 	}
-	criteria := criteria{Purge: p.rule, Cutoff: c.Cutoff.Unix()}
-	for ids := idsOf(c.Items); ; {
+	criteria := criteria{Purge: p.rule, Cutoff: m.Cutoff.Unix()}
+	for ids := idsOf(m.Items); ; {
 		id, err := p.unfinished(ctx, run)
 		if err == nil && id == "" {
 			if len(ids) == 0 {

@@ -100,14 +100,14 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 	}
 }
 
-// purge deletes the candidates, and returns how many rows were reported.
+// purge deletes the matches, and returns how many rows were reported.
 func (f *fixture) purge(task external.Task, run string, reported func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
-	candidates, err := task.Candidates(f.t.Context(), now)
+	matches, err := task.Matches(f.t.Context(), now)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	err = task.Delete(f.t.Context(), run, candidates, func(_ context.Context, n int64) error {
+	err = task.Delete(f.t.Context(), run, matches, func(_ context.Context, n int64) error {
 		rows = n
 		if reported == nil {
 			return nil
@@ -117,8 +117,8 @@ func (f *fixture) purge(task external.Task, run string, reported func(rows int64
 	return rows, err
 }
 
-func ids(candidates *external.Candidates) (list []int64) {
-	for _, i := range candidates.Items {
+func ids(matches *external.Matches) (list []int64) {
+	for _, i := range matches.Items {
 		list = append(list, i.ID)
 	}
 	return list
@@ -161,22 +161,22 @@ func testPurge(t *testing.T, on engine) {
 			Days:        30,
 			Enabled:     true,
 		})
-		candidates, err := task.Candidates(t.Context(), now)
-		if err != nil || !slices.Equal(ids(candidates), all[path]) || candidates.Total != 13 ||
-			!candidates.Cutoff.Equal(cutoff) {
-			t.Errorf("%s: %v of %d, %v", path, ids(candidates), candidates.Total, err)
+		matches, err := task.Matches(t.Context(), now)
+		if err != nil || !slices.Equal(ids(matches), all[path]) || matches.Total != 13 ||
+			!matches.Cutoff.Equal(cutoff) {
+			t.Errorf("%s: %v of %d, %v", path, ids(matches), matches.Total, err)
 		}
-		if i := candidates.Items[len(candidates.Items)-1]; path == "Loans/" && !i.Date.Equal(old.AddDate(-2, 0, 0)) {
+		if i := matches.Items[len(matches.Items)-1]; path == "Loans/" && !i.Date.Equal(old.AddDate(-2, 0, 0)) {
 			t.Errorf("the date of %d is %s", i.ID, i.Date)
 		}
 	}
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	candidates, err := task.Candidates(t.Context(), now)
+	matches, err := task.Matches(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreseen, total := forms.Rows{}, int64(0)
-	if err := task.Preview(t.Context(), candidates, func(_ context.Context, rows map[string]int64) error {
+	if err := task.Preview(t.Context(), matches, func(_ context.Context, rows map[string]int64) error {
 		for table, n := range rows {
 			foreseen[table] += n
 			total += n
@@ -233,10 +233,10 @@ func testPurgeOfASharedTable(t *testing.T, on engine) {
 	f.instance(2, 2, now.AddDate(-1, 0, 0), "tb_102")
 	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	candidates, err := task.Candidates(t.Context(), now)
-	if err != nil || !slices.Equal(ids(candidates), []int64{2}) || len(candidates.Notes) != 1 ||
-		!strings.Contains(candidates.Notes[0].Text, "tb_101") {
-		t.Errorf("%+v %v", candidates, err)
+	matches, err := task.Matches(t.Context(), now)
+	if err != nil || !slices.Equal(ids(matches), []int64{2}) || len(matches.Notes) != 1 ||
+		!strings.Contains(matches.Notes[0].Text, "tb_101") {
+		t.Errorf("%+v %v", matches, err)
 	}
 }
 
@@ -256,16 +256,16 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 		Days:        30,
 		Enabled:     true,
 	})
-	candidates, err := task.Candidates(t.Context(), now)
-	if err != nil || len(candidates.Items) != 4 {
-		t.Fatal(candidates, err)
+	matches, err := task.Matches(t.Context(), now)
+	if err != nil || len(matches.Items) != 4 {
+		t.Fatal(matches, err)
 	}
 	f.db.Do(
 		"UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE " +
 			"id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3",
 	)
 	if err := task.Delete(
-		t.Context(), uuid.NewString(), candidates, func(context.Context, int64) error { return nil },
+		t.Context(), uuid.NewString(), matches, func(context.Context, int64) error { return nil },
 	); err != nil {
 		t.Error(err)
 	}
@@ -319,14 +319,14 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	candidates, err := task.Candidates(t.Context(), now)
+	matches, err := task.Matches(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := uuid.NewString()
 	ctx, kill := context.WithCancel(t.Context())
 	if err := task.Delete(
-		ctx, run, candidates, func(context.Context, int64) error { kill(); return ctx.Err() },
+		ctx, run, matches, func(context.Context, int64) error { kill(); return ctx.Err() },
 	); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -353,13 +353,13 @@ func TestForsakenPurge(t *testing.T) {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	candidates, err := task.Candidates(t.Context(), now)
+	matches, err := task.Matches(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
 	if err := task.Delete(
-		ctx, uuid.NewString(), candidates, func(context.Context, int64) error { kill(); return ctx.Err() },
+		ctx, uuid.NewString(), matches, func(context.Context, int64) error { kill(); return ctx.Err() },
 	); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -472,11 +472,11 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Manager = userdata.New(f.config)
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	candidates, err := task.Candidates(t.Context(), now)
+	matches, err := task.Matches(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := task.Preview(t.Context(), candidates, func(_ context.Context, rows map[string]int64) error {
+	if err := task.Preview(t.Context(), matches, func(_ context.Context, rows map[string]int64) error {
 		if len(rows) != 1 || rows["tb_process_instance"] != 3 {
 			t.Errorf("foreseen: %v", rows)
 		}
@@ -520,16 +520,16 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	candidates, err := list[0].Candidates(t.Context(), now)
+	matches, err := list[0].Matches(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.record.Cut()
-	err = list[0].Delete(t.Context(), uuid.NewString(), candidates, func(context.Context, int64) error { return nil })
+	err = list[0].Delete(t.Context(), uuid.NewString(), matches, func(context.Context, int64) error { return nil })
 	if err == nil || sqlstate.Lost(err) || !strings.Contains(err.Error(), "the Forms database is not available") {
 		t.Errorf("%v", err)
 	}
-	if _, err := list[0].Candidates(t.Context(), now); err == nil || sqlstate.Lost(err) {
+	if _, err := list[0].Matches(t.Context(), now); err == nil || sqlstate.Lost(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -565,15 +565,15 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 	f.config.Forms = openMySQL(t, config)
 	f.open()
 	// 30 minutes after
-	candidates, err := f.task(userdata.Purge{
+	matches, err := f.task(userdata.Purge{
 		Name:        "repeated",
 		Application: "Loans",
 		DateColumn:  "ended",
 		Days:        30,
 		Enabled:     true,
 	}).
-		Candidates(t.Context(), now)
-	if err != nil || !slices.Equal(ids(candidates), []int64{1}) {
-		t.Errorf("%v are candidates: %v", ids(candidates), err)
+		Matches(t.Context(), now)
+	if err != nil || !slices.Equal(ids(matches), []int64{1}) {
+		t.Errorf("%v are matches: %v", ids(matches), err)
 	}
 }

@@ -223,10 +223,10 @@ func testTableNamesInAnotherCase(t *testing.T, on engine) {
 				Days:        30,
 				Enabled:     true,
 			}
-			candidates, err := f.task(rule).Candidates(t.Context(), now)
+			matches, err := f.task(rule).Matches(t.Context(), now)
 			if shared := strings.HasPrefix(name, "that two rows"); err != nil ||
-				slices.Equal(ids(candidates), []int64{7}) == shared {
-				t.Errorf("the candidates of a purge are %+v %v", candidates, err)
+				slices.Equal(ids(matches), []int64{7}) == shared {
+				t.Errorf("the matches of a purge are %+v %v", matches, err)
 			}
 			preview := f.preview(userdata.Request{Instances: []int64{7}})
 			_, receipt := f.erase(userdata.Request{Instances: []int64{7}})
@@ -266,10 +266,10 @@ func testAmbiguousTableNames(t *testing.T, on engine) {
 	rule := userdata.Purge{
 		Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true,
 	}
-	candidates, err := f.task(rule).Candidates(t.Context(), now)
-	if err != nil || len(candidates.Items) != 0 || len(candidates.Notes) != 2 ||
-		!strings.Contains(candidates.Notes[0].Text, "several tables are named") {
-		t.Errorf("the candidates of a purge are %+v %v", candidates, err)
+	matches, err := f.task(rule).Matches(t.Context(), now)
+	if err != nil || len(matches.Items) != 0 || len(matches.Notes) != 2 ||
+		!strings.Contains(matches.Notes[0].Text, "several tables are named") {
+		t.Errorf("the matches of a purge are %+v %v", matches, err)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{7, 8}})
 	if receipt.Succeeded || receipt.Rows["tb_process_instance"] != 1 || f.db.Int("SELECT count(*) FROM tb_101") != 1 ||

@@ -25,13 +25,13 @@ type Task struct {
 }
 
 type Work interface {
-	Candidates(ctx context.Context, now time.Time) (*Candidates, error)
+	Matches(ctx context.Context, now time.Time) (*Matches, error)
 	// Preview calls found once for each group of items, with how many rows of which tables the task would delete.
-	Preview(ctx context.Context, c *Candidates, found func(ctx context.Context, rows map[string]int64) error) error
+	Preview(ctx context.Context, m *Matches, found func(ctx context.Context, rows map[string]int64) error) error
 	// Delete deletes the items that still match, on behalf of a run. After each transaction it calls done with how many
 	// rows the task has deleted in that run, including rows that another worker deleted. If done fails, Delete finishes
 	// the items that it has begun and returns that error. Any other error describes the retained items.
-	Delete(ctx context.Context, run string, c *Candidates, done func(ctx context.Context, rows int64) error) error
+	Delete(ctx context.Context, run string, m *Matches, done func(ctx context.Context, rows int64) error) error
 	// Deleted returns how many rows the task is known to have deleted in a run.
 	Deleted(ctx context.Context, run string) (rows int64, err error)
 	// RecentlyDeleted returns how many items of the table this and other tasks of the source deleted in the given run
@@ -42,8 +42,8 @@ type Work interface {
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }
 
-// Candidates are items that match a rule.
-type Candidates struct {
+// Matches are items that match a rule.
+type Matches struct {
 	// Table is the table of the items, and Total the number of its rows.
 	Table string
 	Total int64

@@ -18,8 +18,8 @@ func (x *executing) DoExternal(ctx context.Context, a *Attempt, o external.Task)
 	}
 	id := x.run.Config.ID
 	if a.Binder.Env.Holds.Everything {
-		a.Retained.OnHold = int64(len(a.Candidates.Items))
-		a.Log(ctx, everythingOnHold(a.Candidates))
+		a.Retained.OnHold = int64(len(a.Matches.Items))
+		a.Log(ctx, everythingOnHold(a.Matches))
 		rows, err := o.Deleted(ctx, id) // rows deleted before everything was on hold
 		if err != nil {
 			return Failed, err
@@ -38,38 +38,38 @@ func (x *executing) DoExternal(ctx context.Context, a *Attempt, o external.Task)
 			return Failed, err
 		}
 	}
-	return Succeeded, o.Delete(ctx, id, a.Candidates, deleted)
+	return Succeeded, o.Delete(ctx, id, a.Matches, deleted)
 }
 
 func (x *counting) DoExternal(ctx context.Context, a *Attempt, o external.Task) (State, error) {
-	candidates, name := a.Candidates, a.Task.Name
+	matches, name := a.Matches, a.Task.Name
 	if a.Binder.Env.Holds.Everything {
-		a.Retained.OnHold = int64(len(candidates.Items))
-		a.Log(ctx, everythingOnHold(candidates))
+		a.Retained.OnHold = int64(len(matches.Items))
+		a.Log(ctx, everythingOnHold(matches))
 		return Skipped, nil
 	}
 	var sum purge.Tally
-	for _, i := range candidates.Items {
+	for _, i := range matches.Items {
 		x.found.parents[name] = append(x.found.parents[name], i.ID)
 		sum.Add(purge.Tally{Oldest: &i.Date, Newest: &i.Date, Keys: []int64{i.ID}})
 	}
 	x.found.state.Deleted[name] = x.found.parents[name]
-	items := x.found.tables.at(candidates.Table, ActionDelete, candidates.Rule)
-	items.RowsTotal, items.Oldest, items.Newest, items.Sample = candidates.Total, sum.Oldest, sum.Newest, sum.Keys
+	items := x.found.tables.at(matches.Table, ActionDelete, matches.Rule)
+	items.RowsTotal, items.Oldest, items.Newest, items.Sample = matches.Total, sum.Oldest, sum.Newest, sum.Keys
 	if a.History != nil {
 		var err error
-		before := x.found.deleted[candidates.Table]
+		before := x.found.deleted[matches.Table]
 		if items.Guards, err = judgeItems(ctx, a, o, x.run.Config.ID, before, true); err != nil {
 			return Failed, err
 		}
-		x.found.deleted[candidates.Table] += int64(len(candidates.Items))
+		x.found.deleted[matches.Table] += int64(len(matches.Items))
 	}
-	return Succeeded, o.Preview(ctx, candidates, func(ctx context.Context, rows map[string]int64) error {
+	return Succeeded, o.Preview(ctx, matches, func(ctx context.Context, rows map[string]int64) error {
 		d := purge.Delta{Statements: 1}
 		for table, n := range rows {
 			t := items
-			if table != candidates.Table {
-				t = x.found.tables.at(table, ActionDelete, "of a row of "+candidates.Table+": "+candidates.Rule)
+			if table != matches.Table {
+				t = x.found.tables.at(table, ActionDelete, "of a row of "+matches.Table+": "+matches.Rule)
 			}
 			t.Rows += n
 			d.Deleted += n
@@ -84,9 +84,9 @@ func judgeItems(
 	ctx context.Context, a *Attempt, o external.Task, run string, before int64, dryRun bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
-		Table:   a.Candidates.Table,
-		Total:   a.Candidates.Total,
-		Number:  int64(len(a.Candidates.Items)),
+		Table:   a.Matches.Table,
+		Total:   a.Matches.Total,
+		Number:  int64(len(a.Matches.Items)),
 		Before:  before,
 		Options: a.Options(),
 		DryRun:  dryRun,
@@ -99,7 +99,7 @@ func judgeItems(
 	}
 	var former time.Time
 	if former, items.CutoffMoved = a.MovedFast()[a.Task.Name]; items.CutoffMoved {
-		for _, i := range a.Candidates.Items {
+		for _, i := range a.Matches.Items {
 			if !i.Date.Before(former) {
 				items.SinceCutoff++
 			}
@@ -108,6 +108,6 @@ func judgeItems(
 	return a.History.JudgeItems(items), nil
 }
 
-func everythingOnHold(c *external.Candidates) message.Message {
-	return message.EverythingOnHold.With("rows", len(c.Items), "table", c.Table)
+func everythingOnHold(m *external.Matches) message.Message {
+	return message.EverythingOnHold.With("rows", len(m.Items), "table", m.Table)
 }

@@ -95,7 +95,7 @@ type Executor interface {
 	Try(ctx context.Context, task string, attempt func() error) error
 	// Do does the task of an attempt. done is false if there was nothing to do.
 	Do(ctx context.Context, a *Attempt) (done bool, err error)
-	// DoExternal does an external task. Its items are in a.Candidates.
+	// DoExternal does an external task. Its items are in a.Matches.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t rules.Task, a *Attempt, o *Outcome) error
@@ -211,8 +211,8 @@ func (r *Run) Task(ctx context.Context, x Executor, t rules.Task) (o Outcome, er
 // cutoffs returns the cutoffs of an attempt by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	times := a.Task.Cutoffs(r.Database.Env)
-	if a.Candidates != nil {
-		times[a.Task.Name] = a.Candidates.Cutoff
+	if a.Matches != nil {
+		times[a.Task.Name] = a.Matches.Cutoff
 	}
 	cutoffs := map[string]guard.CutoffRecord{}
 	for name, at := range times {
@@ -458,9 +458,9 @@ type Attempt struct {
 	Parents []int64
 	// History is the guards' history; nil turns them off.
 	History *guard.History
-	// Candidates are the items of an external task; nil for other tasks, and before they are known.
-	Candidates *external.Candidates
-	Cursor     *purge.Cursor
+	// Matches are the items of an external task; nil for other tasks, and before they are known.
+	Matches *external.Matches
+	Cursor  *purge.Cursor
 
 	Retained        purge.Retained
 	ParentsRetained bool
@@ -734,17 +734,17 @@ func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (S
 		return a.stop(ctx, message.TaskDisabled.With("task", a.Task.Name)), nil
 	}
 	var err error
-	if a.Candidates, err = t.Candidates(ctx, a.run.Config.Now); err != nil {
+	if a.Matches, err = t.Matches(ctx, a.run.Config.Now); err != nil {
 		return Failed, err
 	}
 	if !a.run.Database.Env.Holds.Everything {
-		a.Log(ctx, a.Candidates.Notes...)
+		a.Log(ctx, a.Matches.Notes...)
 		if saved := a.Saved(); saved != nil {
-			a.Candidates.Items = slices.DeleteFunc(a.Candidates.Items, func(i external.Item) bool {
+			a.Matches.Items = slices.DeleteFunc(a.Matches.Items, func(i external.Item) bool {
 				return !slices.Contains(saved.Parents, i.ID)
 			})
 		}
-		a.run.Journal.At(a.Candidates.Table, -1)
+		a.run.Journal.At(a.Matches.Table, -1)
 	}
 	return x.DoExternal(ctx, a, t)
 }
