@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -179,7 +180,7 @@ func (t *Table) includes(other *Table) bool {
 // hasQuoted reports whether the table has all columns, given as quote_ident writes them.
 func (t *Table) hasQuoted(columns []string) bool {
 	return !slices.ContainsFunc(columns, func(c string) bool {
-		return !slices.Contains(t.columns, Unquoted(c))
+		return !slices.Contains(t.columns, flags.Unquote(c))
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 // Table is an ordinary, partitioned or foreign table. Only InPlaceOf returns relations of other kinds.
@@ -74,14 +76,6 @@ var lowerName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // FullName returns the name with the schema, as a policy may write it: in quotes only where these are needed.
 func (t *Table) FullName() string { return FullName(t.Schema, t.Name) }
 
-// Unquoted returns a single name as it is stored, given as SQL writes it, with quotes or without.
-func Unquoted(name string) string {
-	if inner, ok := strings.CutPrefix(name, `"`); ok {
-		return strings.ReplaceAll(strings.TrimSuffix(inner, `"`), `""`, `"`)
-	}
-	return name
-}
-
 var quotedName = regexp.MustCompile(`^("(?:[^"]|"")+")\.("(?:[^"]|"")+")$`)
 
 // SplitQuoted returns the parts of a table's name as Table.Quoted returns it; ok is false for another text.
@@ -90,7 +84,7 @@ func SplitQuoted(quoted string) (schema, name string, ok bool) {
 	if parts == nil {
 		return "", "", false
 	}
-	return Unquoted(parts[1]), Unquoted(parts[2]), true
+	return flags.Unquote(parts[1]), flags.Unquote(parts[2]), true
 }
 
 // Names reports whether a text names a table: with its schema or without, each in quotes or not.

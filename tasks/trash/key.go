@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -59,7 +60,7 @@ func (k uniqueKey) name(values []*string) string {
 		case len(k) == 1:
 			return *v
 		}
-		parts = append(parts, campaign.Unquoted(k[i])+"="+*v)
+		parts = append(parts, flags.Unquote(k[i])+"="+*v)
 	}
 	return strings.Join(parts, ",")
 }
@@ -74,7 +75,7 @@ func (k uniqueKey) values(name string) []string {
 	var seen []int
 	for _, part := range strings.Split(name, ",") {
 		column, value, _ := strings.Cut(part, "=")
-		i := slices.IndexFunc(k, func(quoted string) bool { return campaign.Unquoted(quoted) == strings.TrimSpace(column) })
+		i := slices.IndexFunc(k, func(quoted string) bool { return flags.Unquote(quoted) == strings.TrimSpace(column) })
 		switch {
 		case i >= 0 && !slices.Contains(seen, i):
 			values[i], last, seen = value, i, append(seen, i)
@@ -224,7 +225,7 @@ func (e *Entry) unnamed(keys []uniqueKey, name string) string {
 	for _, k := range keys {
 		var columns []string
 		for _, c := range k {
-			columns = append(columns, campaign.Unquoted(c)+"=VALUE")
+			columns = append(columns, flags.Unquote(c)+"=VALUE")
 		}
 		forms = append(forms, strings.Join(columns, ","))
 	}
