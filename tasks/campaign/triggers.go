@@ -34,7 +34,7 @@ func readTriggers(ctx context.Context, db Querier, tables map[uint32]*Table) err
 SELECT DISTINCT t.tgrelid, t.tgname::text, ARRAY(SELECT a.attname::text FROM pg_attribute a
   WHERE a.attrelid = t.tgrelid AND a.attnum = ANY (t.tgattr) ORDER BY 1)
 FROM pg_trigger t
-WHERE t.tgrelid = ANY ($1::oid[]) AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 16 <> 0`
+WHERE t.tgrelid = ANY ($1::oid[]) AND ` + AppTrigger + ` AND t.tgenabled IN ('O', 'A') AND t.tgtype & 16 <> 0`
 	var (
 		oid     uint32
 		trigger Trigger
@@ -49,6 +49,10 @@ WHERE t.tgrelid = ANY ($1::oid[]) AND NOT t.tgisinternal AND t.tgenabled IN ('O'
 	}
 	return nil
 }
+
+// AppTrigger is true if a row of pg_trigger is a trigger of the application. Before PostgreSQL 15, triggers that a
+// partition inherits from its parent count as internal.
+const AppTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
 // Triggers that deleting rows of the table $1, or updating them ($2, as in pg_trigger.tgtype), fires on it, on its
 // partitions and children, and on the tables whose rows foreign keys delete or change with theirs, and whose functions
@@ -65,8 +69,9 @@ WITH RECURSIVE fired (oid, event, cascaded) AS (SELECT $1::oid, $2::int, false
 SELECT DISTINCT format('%I of %I.%I (%s)', t.tgname, n.nspname, c.relname, p.oid::regprocedure)
 FROM fired JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_trigger t ON t.tgrelid = c.oid JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled IN ('O', 'A') AND t.tgtype & event <> 0
+WHERE ` + AppTrigger + ` AND t.tgenabled IN ('O', 'A') AND t.tgtype & event <> 0
   AND NOT p.prosecdef AND NOT pg_has_role(c.relowner, 'MEMBER')
+  AND NOT EXISTS (SELECT FROM pg_trigger above JOIN fired f ON f.oid = above.tgrelid WHERE above.oid = t.tgparentid)
   AND (NOT cascaded OR t.tgtype & 2 = 0 AND current_setting('server_version_num')::int < 180000)
 ORDER BY 1`
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -58,7 +59,8 @@ func WholePartitions(table, column string, than time.Time) sqlexpr.Expr {
 var (
 	droppable = removableSQL(`WHEN NOT pg_has_role(c.relowner, 'USAGE') THEN 'the role is not its owner'
   WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (SELECT pg_partition_ancestors(c.oid)))
-    OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (SELECT pg_partition_ancestors(c.oid)) AND ` + appTriggerSQL + `)
+    OR EXISTS (SELECT FROM pg_trigger
+      WHERE tgrelid IN (SELECT pg_partition_ancestors(c.oid)) AND ` + campaign.AppTrigger + `)
     THEN 'it has triggers or rules'
   WHEN EXISTS (SELECT FROM pg_publication_tables p JOIN pg_class x ON x.relname = p.tablename
     JOIN pg_namespace xn ON xn.oid = x.relnamespace AND xn.nspname = p.schemaname

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -81,10 +82,6 @@ type partitionRoot struct {
 	partition uint32 // the OID of the partition
 }
 
-// appTriggerSQL is true if a trigger is the application's. Before PostgreSQL 15, triggers that a partition inherits
-// from its parent count as internal.
-const appTriggerSQL = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
-
 // ruleFires and triggerFires are true for rules and triggers that fire in an ordinary session.
 const (
 	ruleFires    = "ev_enabled IN ('O', 'A')"
@@ -111,8 +108,8 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
       AND ev_type::text = $3 AND (is_instead OR ev_action::text <> '<>') AND ` + ruleFires + `)
     OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = above.oid AND tgtype & 1 = 0 AND tgtype & $4 <> 0
       AND NOT tgisinternal AND ` + triggerFires + `) ORDER BY 1),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTriggerSQL + `),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgtype & $4 <> 0 AND ` + appTriggerSQL + `),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + campaign.AppTrigger + `),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgtype & $4 <> 0 AND ` + campaign.AppTrigger + `),
   ARRAY(SELECT format('%s (%s)', k.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY u.place)
       FROM unnest(k.conkey) WITH ORDINALITY AS u (number, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
         AND a.attnum = u.number))

@@ -238,8 +238,8 @@ func (s Stranger) GrantSchema() string {
 func Strangers(ctx context.Context, db campaign.Querier, tables []string) ([]Stranger, error) {
 	rows, _ := db.Query(ctx, `SELECT quote_ident(o.rolname), quote_ident(current_user),
 			array_agg(DISTINCT name ORDER BY name),
-			array_agg(DISTINCT name ORDER BY name) FILTER (WHERE EXISTS (SELECT FROM pg_trigger t
-				WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)),
+			array_agg(DISTINCT name ORDER BY name) FILTER (WHERE EXISTS (SELECT FROM pg_trigger
+				WHERE tgrelid = c.oid AND `+campaign.AppTrigger+`)),
 			CASE WHEN has_database_privilege(current_database(), 'CREATE') THEN '' ELSE quote_ident(current_database()) END
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 			CROSS JOIN LATERAL (SELECT `+quotedSQL+` AS name) AS quoted -- to_regclass needs USAGE on the schema
