@@ -141,7 +141,8 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			if *output != format.Table {
 				return output.Print(cmd.OutOrStdout(), resp, nil)
 			}
-			return watch.PrintRun(terminal.ScreenOf(cmd.OutOrStdout()), resp.GetRun(), server, all)
+			log := watch.ReadPartitions(cmd.Context(), client, resp.GetRun())
+			return watch.PrintRun(terminal.ScreenOf(cmd.OutOrStdout()), resp.GetRun(), server, all, log)
 		}),
 	}
 	watch.AddAllFlag(cmd.Flags(), &all)

@@ -93,7 +93,7 @@ func TestLongPreview(t *testing.T) {
 	} {
 		var out strings.Builder
 		s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
-		if err := PrintRun(s, run, server, all); err != nil || !strings.Contains(out.String(), want) ||
+		if err := PrintRun(s, run, server, all, nil); err != nil || !strings.Contains(out.String(), want) ||
 			all == strings.Contains(out.String(), "more: ") {
 			t.Errorf("all: %t: %v, %s", all, err, out.String())
 		}
@@ -118,7 +118,7 @@ func TestUndoOfWhatIsInTheTrash(t *testing.T) {
 		run := &cleanupv1.Run{Id: "ID", Undo: durationpb.New(time.Hour), EndTime: timestamppb.Now(), Results: results}
 		var out strings.Builder
 		s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
-		err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true)
+		err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true, nil)
 		if _, undo, _ := strings.Cut(out.String(), ".\nUndo"); err != nil || want != "" && "Undo"+undo != want ||
 			want == "" && undo != "" {
 			t.Errorf("%v; %s, want at its end %s", err, out.String(), want)
@@ -157,7 +157,7 @@ func TestEstimatesAreMarked(t *testing.T) {
 		wide, narrow, live := &strings.Builder{}, &strings.Builder{}, &strings.Builder{}
 		for out, width := range map[*strings.Builder]int{wide: 0, narrow: 40} {
 			s := &terminal.Screen{Writer: out, Width: func() int { return width }}
-			if err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true); err != nil {
+			if err := PrintRun(s, run, &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}, true, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -20,8 +22,8 @@ import (
 )
 
 // PrintRun prints who requested the run and when, its results, and why it did not succeed. With all, it prints
-// tables in full length.
-func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
+// tables in full length. log may be nil.
+func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool, log PartitionLog) error {
 	kind := "Run"
 	if r.GetDryRun() {
 		kind = "Dry run"
@@ -50,7 +52,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 		}
 		fmt.Fprintf(s, text, server.Command("runs watch", r.GetId()))
 	}
-	err := printResults(s, r, server, all, nil)
+	err := printResults(s, r, server, all, log)
 	for _, t := range r.GetResults() {
 		for _, text := range []string{t.GetDetail(), t.GetError()} {
 			if text != "" {
@@ -90,11 +92,8 @@ func describePause(r *cleanupv1.Run, server *rpc.Server) string {
 	return text + fmt.Sprintf(": %s lets it continue.", server.Command("runs resume", r.GetId()))
 }
 
-// printResults also prints the sizes of the tables, the preview of a dry run, and totals. log has the partitions that
-// tasks have removed according to the run's log, by task.
-func printResults(
-	s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool, log map[string]*removed,
-) error {
+// printResults also prints the sizes of the tables, the preview of a dry run, and totals.
+func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool, log PartitionLog) error {
 	more := ""
 	if server != nil {
 		more = ": " + server.Command("runs show", r.GetId()) + " --all"
@@ -148,7 +147,7 @@ func printResults(
 	}
 	err = errors.Join(err, printTableSizes(s, sizes, limit(maxTables), more),
 		printPreview(s, r, limit(maxPreviewTables), more))
-	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
+	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes, log), 2))
 	state := s.Paint(format.EnumName(r.GetState()) + retained(r)) // without the colour of a success if rows are retained
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), state, note), 2))
 	if server != nil {
@@ -189,7 +188,58 @@ func PrintFound(s *terminal.Screen, r *cleanupv1.Run, all bool) error {
 	return err
 }
 
-// removed are the partitions that a task has removed, according to the log of its run.
+// PartitionLog has the partitions that tasks have removed according to the log of their run, by task.
+type PartitionLog map[string]*removed
+
+// ReadPartitions reads the log of a run that has ended, if it removed partitions; nil if that is not possible.
+func ReadPartitions(ctx context.Context, client cleanupd.Client, r *cleanupv1.Run) PartitionLog {
+	if r.GetEndTime() == nil || r.GetDryRun() || !slices.ContainsFunc(r.GetResults(),
+		func(t *cleanupv1.TaskResult) bool { return t.GetPartitionsRemoved() > 0 }) {
+		return nil
+	}
+	log := PartitionLog{}
+	receive, _ := receiver(client.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: r.GetId()}))
+	for {
+		e, err := receive()
+		if err != nil {
+			return nil
+		}
+		if log.add(e.GetLog()); e.GetRunFinished() != nil {
+			return log
+		}
+	}
+}
+
+// add reports whether the entry is about a partition.
+func (l PartitionLog) add(e *cleanupv1.LogEntry) bool {
+	fate, ok := fates[e.GetCode()]
+	if !ok {
+		return false
+	}
+	if l[e.GetTask()] == nil {
+		l[e.GetTask()] = &removed{fate: fate}
+	}
+	l[e.GetTask()].names = append(l[e.GetTask()].names, e.GetParams()["table"])
+	return true
+}
+
+// ofAll returns what became of the partitions of all tasks together.
+func (l PartitionLog) ofAll(r *cleanupv1.Run) *removed {
+	var all *removed
+	for _, t := range r.GetResults() {
+		if t.GetPartitionsRemoved() == 0 {
+			continue
+		}
+		switch fate := fateOfPartitions(t, l[t.GetTask()]); {
+		case all == nil:
+			all = &removed{fate: fate}
+		case all.fate != fate:
+			return nil
+		}
+	}
+	return all
+}
+
 type removed struct {
 	fate  string // dropped or detached
 	names []string
@@ -200,8 +250,8 @@ func (p *removed) String() string {
 	return format.Count(n, "partition", "partitions") + " " + p.fate + ": " + firstNames(p.names, n)
 }
 
-// fateOfPartitions returns whether a task drops or detaches the partitions that it removes; "removed" if neither the
-// result nor the log says so.
+// fateOfPartitions returns whether a task drops or detaches the partitions that it removes, if its result or the log
+// says so.
 func fateOfPartitions(t *cleanupv1.TaskResult, log *removed) string {
 	for _, p := range t.GetPreview() {
 		switch {
@@ -215,10 +265,10 @@ func fateOfPartitions(t *cleanupv1.TaskResult, log *removed) string {
 	if log != nil {
 		return log.fate
 	}
-	return "removed"
+	return "dropped or detached"
 }
 
-func partitionsRemoved(t *cleanupv1.TaskResult, r *cleanupv1.Run, log map[string]*removed) string {
+func partitionsRemoved(t *cleanupv1.TaskResult, r *cleanupv1.Run, log PartitionLog) string {
 	if t.GetPartitionsRemoved() == 0 {
 		return ""
 	}
@@ -271,7 +321,9 @@ func retained(r *cleanupv1.Run) (text string) {
 }
 
 // Total returns what a run did or would do, and how long it took.
-func Total(r *cleanupv1.Run) string {
+func Total(r *cleanupv1.Run) string { return totalOf(r, nil) }
+
+func totalOf(r *cleanupv1.Run, log PartitionLog) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
 		sum.RowsDeleted += t.GetRowsDeleted()
@@ -294,7 +346,7 @@ func Total(r *cleanupv1.Run) string {
 		nothing = "nothing was deleted"
 	}
 	text := "Total: " + cmp.Or(
-		strings.TrimPrefix(summary(&sum, r.GetDryRun(), estimatesOf(r.GetResults()...), nil), ", "), nothing)
+		strings.TrimPrefix(summary(&sum, r.GetDryRun(), estimatesOf(r.GetResults()...), log.ofAll(r)), ", "), nothing)
 	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
 		text += " in " + took
 	}
@@ -302,15 +354,15 @@ func Total(r *cleanupv1.Run) string {
 }
 
 // total adds how many bytes of the run's tables are free for new rows.
-func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
+func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace, log PartitionLog) string {
 	var reusable int64
 	for _, t := range sizes {
 		reusable += t.GetFreeBytes()
 	}
 	if reusable > 0 {
-		return Total(r) + ", " + format.Size(reusable) + " reusable"
+		return totalOf(r, log) + ", " + format.Size(reusable) + " reusable"
 	}
-	return Total(r)
+	return totalOf(r, log)
 }
 
 // tableSizes returns each table's size before the first and after the last task that deleted from it, the tables

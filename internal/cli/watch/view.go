@@ -33,13 +33,13 @@ type View struct {
 	rows          int64                  // rows deleted and updated by the tasks that have finished
 	progressDrawn bool                   // whether progress is drawn on the last two lines
 	progressTime  time.Time              // when progress was printed last
-	removed       map[string]*removed    // by task
-	lastInfo      string                 // the last message of the current task that was not printed
+	removed       PartitionLog
+	lastInfo      string // the last message of the current task that was not printed
 }
 
 // NewView returns a view; with all, it prints tables in full length.
 func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
-	return &View{Screen: s, server: server, all: all, removed: map[string]*removed{}}
+	return &View{Screen: s, server: server, all: all, removed: PartitionLog{}}
 }
 
 func (v *View) Event(e *cleanupv1.RunEvent) error {
@@ -65,14 +65,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 			text = "; " + terminal.OneLine(v.lastInfo)
 		}
 		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + text)
-	case fates[e.GetLog().GetCode()] != "":
-		log := e.GetLog()
-		p := v.removed[log.GetTask()]
-		if p == nil {
-			p = &removed{fate: fates[log.GetCode()]}
-			v.removed[log.GetTask()] = p
-		}
-		p.names = append(p.names, log.GetParams()["table"])
+	case v.removed.add(e.GetLog()):
 	case e.GetLog() != nil && (e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO ||
 		slices.Contains(changes, e.GetLog().GetCode())):
 		task := e.GetLog().GetTask()
