@@ -198,6 +198,110 @@ func keep(t *testing.T, db *pgtest.DB, holds rules.Holds, policies []policy.Poli
 	return j
 }
 
+// A row stays if it comes on hold by rows of other tables after its task began: by those that go with it, with an index
+// and without, and by those that it belongs to.
+func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
+	t.Parallel()
+	const rows = 3000
+	for name, c := range map[string]struct {
+		sql, late string // what holds a row, and what holds another one later; %d is the row
+	}{
+		"a row that goes with it": {
+			"CREATE TABLE claim (old int REFERENCES old ON DELETE CASCADE, state text); CREATE INDEX ON claim (old)",
+			"INSERT INTO claim VALUES (%d, 'open')",
+		},
+		"one without an index": {
+			"CREATE TABLE claim (old int REFERENCES old ON DELETE CASCADE, state text)",
+			"INSERT INTO claim VALUES (%d, 'open')",
+		},
+		"one of many, so that it is looked up": {
+			`CREATE TABLE claim (old int REFERENCES old ON DELETE CASCADE, state text); CREATE INDEX ON claim (old);
+			INSERT INTO claim SELECT NULL, 'done' FROM generate_series(1, 300000)`,
+			"INSERT INTO claim VALUES (%d, 'open')",
+		},
+		"one that is cleared, by two columns": {
+			`ALTER TABLE old ADD UNIQUE (id, at);
+			CREATE TABLE claim (old int, at timestamptz, state text, FOREIGN KEY (old, at) REFERENCES old (id, at)
+				ON DELETE SET NULL)`,
+			"INSERT INTO claim SELECT id, at, 'open' FROM old WHERE id = %d",
+		},
+		"one that goes with one that goes with it": {
+			`CREATE TABLE part (id int PRIMARY KEY, old int REFERENCES old ON DELETE CASCADE);
+			INSERT INTO part SELECT i, i FROM generate_series(1, 3000) i; CREATE INDEX ON part (old);
+			CREATE TABLE claim (part int REFERENCES part ON DELETE CASCADE, state text)`,
+			"INSERT INTO claim VALUES (%d, 'open')",
+		},
+		"the row that it belongs to": {
+			`CREATE TABLE claim (id int PRIMARY KEY, state text); INSERT INTO claim SELECT i FROM generate_series(1, 3000) i;
+			ALTER TABLE old ADD claim int REFERENCES claim; UPDATE old SET claim = id`,
+			"UPDATE claim SET state = 'open' WHERE id = %d",
+		},
+		"one of many that it belongs to": {
+			`CREATE TABLE claim (id int PRIMARY KEY, state text); INSERT INTO claim SELECT i FROM generate_series(1, 300000) i;
+			ALTER TABLE old ADD claim int REFERENCES claim; UPDATE old SET claim = id`,
+			"UPDATE claim SET state = 'open' WHERE id = %d",
+		},
+		"the one that this belongs to": {
+			`CREATE TABLE claim (id int PRIMARY KEY, state text); INSERT INTO claim SELECT i FROM generate_series(1, 3000) i;
+			CREATE TABLE part (id int PRIMARY KEY, claim int REFERENCES claim);
+			INSERT INTO part SELECT i, i FROM generate_series(1, 3000) i;
+			ALTER TABLE old ADD part int REFERENCES part; UPDATE old SET part = id`,
+			"UPDATE claim SET state = 'open' WHERE id = %d",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(`CREATE TABLE old (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01');
+				INSERT INTO old SELECT i FROM generate_series(1, 3000) i; ` + c.sql)
+			db.Do(fmt.Sprintf(c.late, rows-1))
+			holds := heldRows("public.claim", [3]string{"state", "text", "open"})
+			holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
+			j := newJournal(db)
+			j.holds = func() rules.Holds { return holds }
+			j.committed = func() {
+				j.committed = nil
+				db.Do(fmt.Sprintf(c.late, rows))
+			}
+			p := policy.Policy{
+				Name: "old", Table: "public.old", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}, Enabled: true,
+			}
+			err := runWith(t, j, func(c *cleanup.Config) {
+				c.NoCampaign, c.Pipeline, c.Todo, c.Settings.MaxRows = true, []rules.Task{p.Task()}, []rules.Task{p.Task()}, 500
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkRows(t, db, "SELECT id::text FROM old ORDER BY id", fmt.Sprint(rows-1), fmt.Sprint(rows))
+		})
+	}
+}
+
+// A partition stays if one of its rows comes on hold after the task began.
+func TestPartitionsThatComeOnHoldInMidRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE claim (id int PRIMARY KEY, state text); INSERT INTO claim SELECT i FROM generate_series(1, 2) i;
+		CREATE TABLE old (id int, at timestamptz, claim int REFERENCES claim) PARTITION BY RANGE (at);
+		CREATE TABLE old_1 PARTITION OF old FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
+		CREATE TABLE old_2 PARTITION OF old FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+		INSERT INTO old VALUES (1, '2019-06-01', 1), (2, '2020-06-01', 2), (3, '2020-06-01', NULL)`)
+	holds := heldRows("public.claim", [3]string{"state", "text", "open"})
+	holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return holds }
+	j.committed = func() {
+		j.committed = nil
+		db.Do("UPDATE claim SET state = 'open'")
+	}
+	p := policy.Policy{Name: "old", Table: "public.old", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}}
+	if err := runPoliciesWith(t, j, false, p); err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, db, "SELECT id::text FROM old", "2")
+	checkRows(t, db, "SELECT inhrelid::regclass::text FROM pg_inherits", "old_2")
+}
+
 // A partition with a row on hold is neither dropped nor detached, unlike the others.
 func TestHoldsOfRowsInPartitions(t *testing.T) {
 	t.Parallel()

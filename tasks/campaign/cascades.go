@@ -23,6 +23,9 @@ type Cascade struct {
 	Action        Action
 	// Indexed is set if an index of Table helps to find rows by Columns.
 	Indexed bool
+	// Whole is set if the key is one of the tables themselves, and not of partitions, nor of tables that others inherit
+	// from, whose indexes do not have the rows of the others.
+	Whole bool
 }
 
 // On returns the condition that a row of Table refers to a row of Parent, given the aliases of both.
@@ -81,7 +84,8 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
         AND (SELECT NOT bool_and(collisdeterministic) OR bool_and(collprovider <> 'd') FROM pg_collation
           WHERE oid IN (p.attcollation, f.attcollation))) AS by ON true),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text,
-  ` + isIndexed + `
+  ` + isIndexed + `, NOT EXISTS (SELECT FROM pg_class w WHERE w.oid IN (k.conrelid, k.confrelid)
+    AND (w.relispartition OR w.relhassubclass AND w.relkind <> 'p'))
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
   AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
@@ -92,11 +96,11 @@ ORDER BY c.relname, k.conname`
 // one whose rows are deleted with the rows of such a table.
 func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error {
 	type key struct {
-		Parent, Child uint32
-		Columns, Keys []string
-		Equal         []Equality
-		Action        Action
-		Indexed       bool
+		Parent, Child  uint32
+		Columns, Keys  []string
+		Equal          []Equality
+		Action         Action
+		Indexed, Whole bool
 	}
 	rows, _ := db.Query(ctx, findCascades)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
@@ -146,7 +150,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if parent := tables[k.Parent]; parent != nil && t != child && t.includes(child) {
-				key := &Cascade{parent, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed}
+				key := &Cascade{parent, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed, k.Whole}
 				if t.hasQuoted(k.Columns) {
 					t.ForeignKeys = append(t.ForeignKeys, key)
 				} else {
@@ -154,7 +158,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier, all bool) error 
 				}
 			}
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
-				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed}
+				cascade := &Cascade{t, child, k.Columns, k.Keys, k.Equal, k.Action, k.Indexed, k.Whole}
 				if t.OID == k.Parent {
 					child.ForeignKeys = append(child.ForeignKeys, cascade)
 				}

@@ -133,6 +133,12 @@ func (t *Table) Stored(column string) string {
 // plainName matches names that SQL accepts without quotes, in any case, unless they are reserved words.
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// IsKey reports whether a unique index finds a row by a column, and by it alone.
+func (t *Table) IsKey(column string) bool {
+	inherited := t.HasChildren && slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == t.OID })
+	return slices.Contains(t.keys, t.Stored(column)) && !inherited
+}
+
 // Spell returns a column's name for SQL. A name in the application's spelling stays as it is; a name as in the
 // catalog is quoted.
 func (t *Table) Spell(column string) string {

@@ -50,7 +50,7 @@ type localSweep struct {
 func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	s, r := l.table.sweep, l.table.engine.Recorder
 	l.maxRows = s.maxRows(l.table.engine.MaxRows)
-	if s.removes() {
+	if s.Removes() {
 		removed, problem, err := l.table.removePartition(ctx, from.Before)
 		result := &l.progress.outcome.result
 		if s.Partitions == DetachPartitions {

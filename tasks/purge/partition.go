@@ -86,8 +86,8 @@ type removable struct {
 	problem string // why it cannot be removed; empty if it can
 }
 
-// removes reports whether the sweep removes its table rather than rows of it.
-func (s *Sweep) removes() bool {
+// Removes reports whether the sweep removes its table rather than rows of it.
+func (s *Sweep) Removes() bool {
 	return s.Older != nil && s.Partition && s.Partitions != DeleteRows
 }
 
@@ -222,13 +222,17 @@ func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
 	case bounded && !s.Narrowed:
 		return sqlexpr.SQL("r." + pgx.Identifier{s.Older.Key}.Sanitize() + " = 0")
 	}
-	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
+	where := s.Where
+	if !s.Removed.IsZero() {
+		where = s.Removed
+	}
+	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", where)
 }
 
 // Removes reports whether the sweep would remove its table. If the table ends before the cutoff and would not be
 // removed, problem says why. Removes neither changes nor locks anything.
 func (e *Engine) Removes(ctx context.Context, s Sweep) (removes bool, problem string, err error) {
-	if !s.removes() {
+	if !s.Removes() {
 		return false, "", nil
 	}
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {

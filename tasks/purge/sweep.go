@@ -22,6 +22,8 @@ type Sweep struct {
 	Newest *Newest
 	// ReadsOthers is set if Where also reads other tables.
 	ReadsOthers bool
+	// Removed is Where as one query for the whole table, before that is removed as a partition; empty if it is the same.
+	Removed sqlexpr.Expr
 	// Set has the new values of updated rows; if it is nil, rows are deleted. The values may use the same names as
 	// Where, which must no longer match an updated row.
 	Set []Assignment

@@ -82,20 +82,27 @@ func (b *Binder) Sweep(ctx context.Context, j *Job, parents []int64) (s purge.Sw
 	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, err
 	}
-	h, err := b.OnHold.condition(ctx, j, func(column string, ids []int64) sqlexpr.Expr {
-		return sqlexpr.Among("r."+column, j.Table.IntegerType(column), ids)
-	})
+	purpose := toCount
+	if b.State.DryRun == nil {
+		purpose = toChange
+	}
+	h, err := b.OnHold.condition(ctx, j, purpose)
 	if err != nil || h.condition.IsZero() {
 		return s, err
+	}
+	if purpose == toChange && s.Removes() {
+		kept, err := b.OnHold.condition(ctx, j, toRemove)
+		if err != nil {
+			return s, err
+		}
+		s.Removed = s.Without(kept.condition).Where
 	}
 	return restricted(j, s.Without(h.condition), h.readsOthers, h.readsDistributed), nil
 }
 
 // SweepOnHold returns a sweep of the obsolete rows that are on hold; any is false if there cannot be any.
 func (b *Binder) SweepOnHold(ctx context.Context, j *Job, parents []int64) (s purge.Sweep, any bool, err error) {
-	h, err := b.OnHold.condition(ctx, j, func(column string, ids []int64) sqlexpr.Expr {
-		return sqlexpr.OneOf("r."+column, ids)
-	})
+	h, err := b.OnHold.condition(ctx, j, toFind)
 	if err != nil || h.condition.IsZero() {
 		return s, false, err
 	}
@@ -288,22 +295,43 @@ func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) 
 	return result, query.QueryRow(ctx, db).Scan(&result)
 }
 
-// maxIDs is how many ids on hold a statement may have in a parameter. If there are more, it reads the tables with
-// the ids instead.
+// maxIDs is how many ids on hold by other tables a statement may have in a parameter. If there are more, it reads the
+// tables with the ids instead.
 const maxIDs = 1_000_000
 
 // idsTimeout is for a query for ids on hold.
 const idsTimeout = time.Hour
 
+// quickQuery is how long a query for ids on hold takes at most if each statement of a batch may contain it.
+const quickQuery = 10 * time.Millisecond
+
 // OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids that are
-// on hold by other tables once, so that statements need no subqueries for each row.
+// on hold by other tables once, for counts and for statements that cannot find out for themselves.
 type OnHold struct {
 	Engine *purge.Engine
 	// ConditionsOnly is set for explanations, which check single rows and read no lists of ids.
 	ConditionsOnly bool
 
-	ids map[string][]int64 // by query
+	ids map[string]idsOnHold // by query
 }
+
+// idsOnHold are the ids on hold by other tables in ascending order; more than maxIDs if there are too many.
+type idsOnHold struct {
+	list  []int64
+	quick bool // whether the query was
+}
+
+// purpose is what a condition on rows on hold is for.
+type purpose int
+
+const (
+	toFind  purpose = iota // the rows on hold
+	toCount                // the others, row by row
+	// toChange is to delete or update rows. The statement itself finds out what other tables keep, so that rows which came
+	// on hold after the task began are seen.
+	toChange
+	toRemove // a partition, all of whose rows one query checks
+)
 
 // onHold is the condition that a row is on hold; it is empty if no row is.
 type onHold struct {
@@ -312,39 +340,46 @@ type onHold struct {
 	readsOthers, readsDistributed bool
 }
 
-// condition returns the condition that a row of a job is on hold. among makes the condition that a column of the row
-// has one of several ids: sqlexpr.OneOf is for finding the rows on hold, sqlexpr.Among for checking each row.
-func (o *OnHold) condition(
-	ctx context.Context, j *Job, among func(column string, ids []int64) sqlexpr.Expr,
-) (h onHold, err error) {
-	add := func(c sqlexpr.Expr, readsOthers, readsDistributed bool) {
-		h.condition = sqlexpr.Or(h.condition, c)
-		h.readsOthers, h.readsDistributed = h.readsOthers || readsOthers, h.readsDistributed || readsDistributed
+// condition returns the condition that a row of a job is on hold.
+func (o *OnHold) condition(ctx context.Context, j *Job, p purpose) (h onHold, err error) {
+	among := func(column string, ids []int64) sqlexpr.Expr {
+		if p == toFind {
+			return sqlexpr.OneOf("r."+column, ids)
+		}
+		return sqlexpr.Among("r."+column, j.Table.IntegerType(column), ids)
 	}
 	for _, by := range j.OnHold {
+		c, reads := by.Condition, by.ReadsOthers
 		switch {
-		case by.Column == "", o.ConditionsOnly, len(by.All) > maxIDs:
-			add(by.Condition, by.ReadsOthers, by.ReadsDistributed)
-			continue
 		case by.All != nil: // also those that the table does not have yet
-			add(among(by.Column, slices.Sorted(slices.Values(by.All))), false, false)
-			continue
+			c = among(by.Column, slices.Sorted(slices.Values(by.All)))
+		case o.ConditionsOnly && !by.Lookup.IsZero():
+			c = by.Lookup
+		case by.Column != "" && !o.ConditionsOnly:
+			ids, err := o.idsOnHold(ctx, j, by)
+			switch {
+			case err != nil:
+				return onHold{}, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
+			case len(ids.list) > maxIDs, local(j, by) && (p == toRemove || p == toChange && ids.quick):
+				c = sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs)
+			case p == toChange && !by.Lookup.IsZero():
+				c = by.Lookup
+			case len(ids.list) == 0:
+				continue
+			default:
+				c, reads = among(by.Column, ids.list), false
+			}
 		}
-		ids, err := o.idsOnHold(ctx, j, by)
-		switch {
-		case err != nil:
-			return onHold{}, fmt.Errorf("find rows on hold in %s: %w", j.Name, err)
-		case len(ids) > maxIDs:
-			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
-		case len(ids) > 0:
-			add(among(by.Column, ids), false, false)
-		}
+		h.condition = sqlexpr.Or(h.condition, c)
+		h.readsOthers, h.readsDistributed = h.readsOthers || reads, h.readsDistributed || reads && by.ReadsDistributed
 	}
 	return h, nil
 }
 
-// idsOnHold returns the ids on hold by other tables in ascending order; more than maxIDs if there are too many.
-func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids []int64, err error) {
+// local reports whether a statement of a job can read the tables of a condition on this server.
+func local(j *Job, by HoldCondition) bool { return !by.ReadsDistributed && j.Table.Location == "" }
+
+func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids idsOnHold, err error) {
 	query, _ := by.IDs.Build()
 	if ids, known := o.ids[query]; known {
 		return ids, nil
@@ -358,23 +393,25 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids [
 	})
 	switch {
 	case campaign.Dropped(ctx, o.Engine.Pool, err, j.Relation): // nothing is deleted from a table that no longer exists
-		return nil, nil
+		return idsOnHold{}, nil
 	case err != nil:
-		return nil, err
+		return idsOnHold{}, err
 	}
-	ids = slices.Sorted(slices.Values(ids))
+	slices.Sort(ids.list)
 	if o.ids == nil {
-		o.ids = map[string][]int64{}
+		o.ids = map[string]idsOnHold{}
 	}
 	o.ids[query] = ids
 	return ids, nil
 }
 
-func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr) (ids []int64, err error) {
+func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr) (ids idsOnHold, err error) {
 	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", idsTimeout.Milliseconds()))
 		if err == nil {
-			ids, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
+			begun := time.Now()
+			ids.list, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
+			ids.quick = time.Since(begun) <= quickQuery
 		}
 		return err
 	})

@@ -24,6 +24,9 @@ type HoldCondition struct {
 	Column string
 	All    []int64
 	IDs    sqlexpr.Expr
+	// Lookup is Condition for statements that delete rows: for each of them it looks up the rows of other tables by
+	// indexes. It is empty if it would have to read whole tables that deleting the rows would not read.
+	Lookup sqlexpr.Expr
 }
 
 // holdFinder finds the conditions under which rows of a table are on hold. It adds notes and missing rights to the
@@ -97,7 +100,7 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 	for _, l := range own.messages {
 		for _, log := range messageLogs(f.env, f.plan) {
 			onHold := func(*holdCompiler) sqlexpr.Expr { return sqlexpr.OneOf("l.iDeliveryId", l.ids) }
-			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", onHold))
+			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", nil, onHold))
 		}
 	}
 	return found
@@ -107,10 +110,22 @@ func (f holdFinder) newCompiler() *holdCompiler {
 	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
+// lookup compiles a condition that looks up the rows of other tables; it is empty if there is none.
+func (f holdFinder) lookup(compile func(c *holdCompiler) sqlexpr.Expr) sqlexpr.Expr {
+	f.plan = &Plan{Task: f.plan.Task} // which has the notes and rights of the same condition already
+	c := f.newCompiler()
+	c.lookups = true
+	if condition := compile(c); !c.scans && !c.sql.cannotJoin() {
+		return condition
+	}
+	return sqlexpr.Expr{}
+}
+
 // through is the condition that a column of r contains the key of a row of another table that is on hold, as compiled
-// by onHold. It is empty if no such row can be on hold, and true for all rows if that table might hide rows.
+// by onHold; k is the foreign key by which that row goes with r, nil if there is none. The condition is empty if no
+// such row can be on hold, and true for all rows if that table might hide rows.
 func (f holdFinder) through(
-	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
+	column string, other row, key string, k *campaign.Cascade, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
 	c := f.newCompiler()
 	where := onHold(c)
@@ -123,17 +138,19 @@ func (f holdFinder) through(
 	c.sql.recordRead(other.table)
 	query := sqlexpr.Format("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
 		other.alias, key, other.table.Quoted(), where)
-	exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))", other.table.Quoted(),
-		other.alias, key, column, where)
-	if c.sql.cannotJoin() {
-		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
+	exists := func(c *holdCompiler, where sqlexpr.Expr) sqlexpr.Expr {
+		if k == nil || c.sql.cannotJoin() {
+			return c.among("r."+column, other, key, where)
+		}
+		return c.exists(other, k.On("r", other.alias), k.Indexed && k.Whole, where)
 	}
 	return HoldCondition{
-		Condition:        exists,
+		Condition:        exists(c, where),
 		ReadsOthers:      true,
 		ReadsDistributed: c.sql.distributed,
 		Column:           column,
 		IDs:              query,
+		Lookup:           f.lookup(func(c *holdCompiler) sqlexpr.Expr { return exists(c, onHold(c)) }),
 	}
 }
 
@@ -145,6 +162,7 @@ func (f holdFinder) byForeignKeys() (found []HoldCondition) {
 		h := HoldCondition{Condition: condition, ReadsOthers: true, ReadsDistributed: c.sql.distributed}
 		if !ids.IsZero() {
 			h.Column, h.IDs = k.Columns[0], ids
+			h.Lookup = f.lookup(func(c *holdCompiler) sqlexpr.Expr { return c.refersToHeld(row{"r", f.table}, k) })
 		}
 		found = append(found, h)
 	}
@@ -182,11 +200,11 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	if paired == f.table {
 		for _, log := range logs {
 			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, nil, path) }
-			found = append(found, f.through(key, row{"l", log}, id, onHold))
+			found = append(found, f.through(key, row{"l", log}, id, nil, onHold))
 		}
 		return found, nil
 	}
-	return []HoldCondition{f.through(id, row{"t", paired}, key, func(c *holdCompiler) sqlexpr.Expr {
+	return []HoldCondition{f.through(id, row{"t", paired}, key, nil, func(c *holdCompiler) sqlexpr.Expr {
 		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, nil, path)}
 		for _, log := range logs {
 			if log == f.table { // the row of this table with the same id is r
@@ -198,8 +216,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 				return sqlexpr.SQL("true")
 			default:
 				c.sql.recordRead(log)
-				sides = append(sides,
-					sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
+				sides = append(sides, c.among("t."+key, row{"l", log}, id, where))
 			}
 		}
 		return sqlexpr.Or(sides...)
@@ -217,7 +234,7 @@ func (f holdFinder) byCascades() (found []HoldCondition) {
 		case len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]):
 			child := row{"k1", k.Table}
 			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, k, path) }
-			found = append(found, f.through(k.Keys[0], child, k.Columns[0], onHold))
+			found = append(found, f.through(k.Keys[0], child, k.Columns[0], k, onHold))
 		default:
 			c := f.newCompiler()
 			where := c.child(row{"r", f.table}, k, path)
@@ -239,6 +256,30 @@ type holdCompiler struct {
 	sql      compiler
 	linker   holdLinker
 	cascades int // foreign keys followed so far
+	// lookups is set for a HoldCondition.Lookup; scans is set if it would have to read whole tables.
+	lookups, scans bool
+}
+
+// exists is the condition that another table has a row, by two conditions: on, by which an index finds it if indexed is
+// set, and where. OFFSET 0 keeps the planner from reading the whole table once a statement instead.
+func (c *holdCompiler) exists(other row, on string, indexed bool, where sqlexpr.Expr) sqlexpr.Expr {
+	offset := ""
+	if c.lookups && indexed {
+		offset = " OFFSET 0"
+	}
+	c.scans = c.scans || other.table.Location != ""
+	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s)%s)", other.table.Quoted(), other.alias, on,
+		where, offset)
+}
+
+// among is the condition that a column contains the key of one of the rows of another table.
+func (c *holdCompiler) among(column string, other row, key string, where sqlexpr.Expr) sqlexpr.Expr {
+	if c.lookups && other.table.IsKey(key) {
+		return c.exists(other, fmt.Sprintf("%s.%s = %s", other.alias, key, column), true, where)
+	}
+	c.scans = true
+	return sqlexpr.Format("%s IN (SELECT %s.%s FROM %s AS %[2]s WHERE %[5]s)", column, other.alias, key,
+		other.table.Quoted(), where)
 }
 
 // row is the condition that a row is on hold because of its columns or its partition. It is empty if no row of the
@@ -264,9 +305,8 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 				return sqlexpr.SQL("true")
 			}
 			c.sql.recordRead(log)
-			sides = append(sides,
-				sqlexpr.Format("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, l.column, log.Quoted(),
-					sqlexpr.OneOf("m.iDeliveryId", l.ids)))
+			sides = append(sides, c.among(r.alias+"."+l.column, row{"m", log}, "iBroadLogId",
+				sqlexpr.OneOf("m.iDeliveryId", l.ids)))
 		}
 	}
 	return sqlexpr.Or(sides...)
@@ -321,8 +361,8 @@ func (c *holdCompiler) child(r row, k *campaign.Cascade, path []*campaign.Table)
 		return onHold
 	}
 	c.sql.recordRead(k.Table)
-	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias,
-		k.On(r.alias, child.alias), onHold)
+	// without an index, PostgreSQL scans the table for each row of the parent that it deletes, so one more scan is cheap
+	return c.exists(child, k.On(r.alias, child.alias), k.Indexed && k.Whole, onHold)
 }
 
 // seesRowsOnHold reports whether the role can read all rows of the child table that may be on hold. If not, it
@@ -528,6 +568,9 @@ func refers(k *campaign.Cascade, held, alias string) string {
 // belongs is the condition that a row refers, by a foreign key, to a row in HeldRows, or to one that is on hold with
 // them. If the key is an integer, ids is a query for the ids of such rows.
 func (c *holdCompiler) belongs(r row, k *campaign.Cascade) (condition, ids sqlexpr.Expr) {
+	if c.lookups {
+		return c.refersToHeld(r, k), ids
+	}
 	keys, ok := c.heldKeys(k)
 	switch {
 	case !ok:
@@ -547,4 +590,27 @@ func (c *holdCompiler) belongs(r row, k *campaign.Cascade) (condition, ids sqlex
 		return sqlexpr.Format("%s.%s IN (%s)", r.alias, k.Columns[0], ids), ids
 	}
 	return sqlexpr.Format("EXISTS (%s SELECT FROM held WHERE number = 0 AND %s)", keys, refers(k, "held", r.alias)), ids
+}
+
+// refersToHeld is the condition of belongs as a lookup: from the row to the one to which it refers, and further. Keys
+// that lead in a circle cannot be followed in this way.
+func (c *holdCompiler) refersToHeld(r row, k *campaign.Cascade, path ...*campaign.Cascade) sqlexpr.Expr {
+	c.cascades++
+	if c.cascades > maxCascades || k.Table != r.table || slices.Contains(path, k) {
+		c.scans = true
+		return sqlexpr.Expr{}
+	}
+	path = append(slices.Clone(path), k)
+	parent := row{fmt.Sprint("h", len(path)), k.Parent}
+	if !c.sql.plan.seesRowsOnHold(c.sql.env, c.sql.table, parent.table) {
+		return sqlexpr.SQL("true")
+	}
+	var sides []sqlexpr.Expr
+	for _, h := range c.sql.env.Holds.matching(c.sql.env.Catalog, parent.table) {
+		sides = append(sides, h.condition(&c.sql, parent))
+	}
+	for _, up := range c.linker.referring(parent.table) {
+		sides = append(sides, c.refersToHeld(parent, up, path...))
+	}
+	return c.exists(parent, k.On(parent.alias, r.alias), k.Whole, sqlexpr.Or(sides...))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/rules"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // The conditions of a job cover every way in which its rows can be on hold: by a column, a message, a row with the same
@@ -31,49 +32,59 @@ func TestHoldConditions(t *testing.T) {
 			}},
 		},
 	}}
-	const ofDeliveries = "l.iDeliveryId IN (SELECT unnest($1::bigint[]))"
+	const (
+		ofDeliveries = "l.iDeliveryId IN (SELECT unnest($1::bigint[]))"
+		withoutIndex = `EXISTS (SELECT FROM "public"."children" AS k1 WHERE r.ivisitorid OPERATOR(pg_catalog.=) ` +
+			"k1.ivisitorid AND (k1.iRecipientId IN (SELECT unnest($1::bigint[]))))"
+	)
 	for name, c := range map[string]struct {
-		table         string
-		holds         rules.Holds
-		where, column string
+		table                 string
+		holds                 rules.Holds
+		where, column, lookup string
 	}{
 		"the whole table": {
-			"NmsVisitor", rules.Holds{Tables: []rules.HeldTable{{Schema: "public", Name: "nmsvisitor"}}}, "true", "",
+			"NmsVisitor", rules.Holds{Tables: []rules.HeldTable{{Schema: "public", Name: "nmsvisitor"}}}, "true", "", "",
 		},
-		"everything": {"NmsVisitor", rules.Holds{Everything: true}, "true", ""},
+		"everything": {"NmsVisitor", rules.Holds{Everything: true}, "true", "", ""},
 		"a column": {
 			"NmsBroadLogRcp",
 			rules.Holds{Recipients: []int64{1}},
-			"r.iRecipientId IN (SELECT unnest($1::bigint[]))", "iRecipientId",
+			"r.iRecipientId IN (SELECT unnest($1::bigint[]))", "iRecipientId", "",
 		},
 		"a column of a table that does not belong to deliveries": {
 			"NmsBroadLogRcp",
 			rules.Holds{Deliveries: []int64{1}},
-			"r.iDeliveryId IN (SELECT unnest($1::bigint[]))", "iDeliveryId",
+			"r.iDeliveryId IN (SELECT unnest($1::bigint[]))", "iDeliveryId", "",
 		},
 		"a message": {
 			"NmsCouponValue",
 			rules.Holds{Deliveries: []int64{1}},
-			`EXISTS (SELECT FROM "public"."nmsbroadlogmid" AS l WHERE l.iBroadLogId = r.iMessageId AND (` +
-				ofDeliveries + "))", "iMessageId",
+			`r.iMessageId IN (SELECT l.iBroadLogId FROM "public"."nmsbroadlogmid" AS l WHERE ` + ofDeliveries + ")",
+			"iMessageId",
+			`EXISTS (SELECT FROM "public"."nmsbroadlogmid" AS l WHERE l.iBroadLogId = r.iMessageId AND (` + ofDeliveries +
+				") OFFSET 0)",
 		},
 		"a row with the same id": {
 			"NmsWebTrackingLog",
 			rules.Holds{Deliveries: []int64{1}},
+			`r.iWebTrackingLogId IN (SELECT l.iTrackingLogId FROM "public"."nmstrackinglogrcp" AS l WHERE ` + ofDeliveries +
+				")",
+			"iWebTrackingLogId",
 			`EXISTS (SELECT FROM "public"."nmstrackinglogrcp" AS l WHERE l.iTrackingLogId = r.iWebTrackingLogId AND (` +
-				ofDeliveries + "))", "iWebTrackingLogId",
+				ofDeliveries + ") OFFSET 0)",
 		},
 		"a foreign key": {
 			"NmsVisitor",
 			rules.Holds{Recipients: []int64{1}},
-			`EXISTS (SELECT FROM "public"."children" AS k1 WHERE k1.ivisitorid = r.ivisitorid AND (k1.iRecipientId IN ` +
-				"(SELECT unnest($1::bigint[]))))", "ivisitorid",
+			withoutIndex,
+			"ivisitorid",
+			withoutIndex,
 		},
 	} {
 		env.Holds = c.holds
 		env.Holds.Names = []string{"hold"}
 		found := compileStep(t, nil, rules.Step{On: rules.Table(c.table)}, env).OnHold
-		i := slices.IndexFunc(found, func(h rules.HoldCondition) bool { return sqlOf(h) == c.where })
+		i := slices.IndexFunc(found, func(h rules.HoldCondition) bool { return sqlOf(h.Condition) == c.where })
 		if i < 0 {
 			t.Errorf("%s: no condition %s in %+v", name, c.where, found)
 			continue
@@ -81,11 +92,14 @@ func TestHoldConditions(t *testing.T) {
 		if found[i].Column != c.column {
 			t.Errorf("%s: column %q, not %q", name, found[i].Column, c.column)
 		}
+		if lookup := sqlOf(found[i].Lookup); lookup != c.lookup {
+			t.Errorf("%s: the lookup is %s, want %s", name, lookup, c.lookup)
+		}
 	}
 }
 
-func sqlOf(h rules.HoldCondition) string {
-	sql, _ := h.Condition.Build()
+func sqlOf(e sqlexpr.Expr) string {
+	sql, _ := e.Build()
 	return sql
 }
 
@@ -110,7 +124,7 @@ func TestHiddenRowsOnHold(t *testing.T) {
 	env := envOf(t, db)
 	env.Holds = rules.Holds{Names: []string{"hold"}, Recipients: []int64{1}}
 	p := compile(t, rules.Task{Steps: []rules.Step{{On: rules.Table("NmsVisitor")}}}, env)
-	if !slices.ContainsFunc(p.Jobs[0].OnHold, func(h rules.HoldCondition) bool { return sqlOf(h) == "true" }) {
+	if !slices.ContainsFunc(p.Jobs[0].OnHold, func(h rules.HoldCondition) bool { return sqlOf(h.Condition) == "true" }) {
 		t.Errorf("no condition retains all rows: %+v", p.Jobs[0].OnHold)
 	}
 	if !slices.ContainsFunc(p.Notes, func(n message.Message) bool {
