@@ -124,7 +124,7 @@ type target struct {
 	byFunction      bool        // the role may do so only by the function of deploy/role.sql
 	columns, values []string    // of an INSERT
 	casts           []string    // the columns whose values are cast
-	lost            []string    // columns of the entry that the table can no longer take
+	gone            []string    // columns of the entry that the table can no longer take
 	named           string      // the condition that a row t has one of Restore.Keys
 	names           []any       // its parameters, from $3
 	keys            []uniqueKey // those in which rows of the table and of the trash can be compared
@@ -323,7 +323,7 @@ func (r *Restore) match(ctx context.Context, tx pgx.Tx, t *target) error {
 	for _, c := range r.Entry.Columns {
 		switch typ, ok := types[c.Name]; {
 		case !ok, computed[c.Name] && !c.Generated:
-			t.lost = append(t.lost, c.Name)
+			t.gone = append(t.gone, c.Name)
 		case computed[c.Name]:
 		default:
 			t.columns, t.values = append(t.columns, c.Name), append(t.values, c.back("t", typ))
@@ -527,26 +527,26 @@ func (e *Entry) has(names []string) bool {
 
 // find returns the rows to restore in some blocks, and counts the others.
 func (r *Restore) find(ctx context.Context, tx pgx.Tx, t target, from, to int64) (rows []pgtype.TID, err error) {
-	lost := []string{"false"}
-	for _, name := range t.lost {
-		lost = append(lost, "t."+name+" IS NOT NULL")
+	gone := []string{"false"}
+	for _, name := range t.gone {
+		gone = append(gone, "t."+name+" IS NOT NULL")
 	}
 	args := append([]any{firstOf(from), firstOf(to)}, t.names...)
 	query := fmt.Sprintf("SELECT t.ctid, %s, %s FROM %s AS t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND %s",
-		strings.Join(lost, " OR "), t.exists(r.Entry.Root, "t"), r.Entry.table(), t.named)
+		strings.Join(gone, " OR "), t.exists(r.Entry.Root, "t"), r.Entry.table(), t.named)
 	var (
 		row             pgtype.TID
-		hasLost, exists bool
+		hasGone, exists bool
 	)
 	found, _ := tx.Query(ctx, query, args...)
-	_, err = pgx.ForEachRow(found, []any{&row, &hasLost, &exists}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&row, &hasGone, &exists}, func() error {
 		switch {
 		case exists:
 			r.result.Existing++
 		case r.orphans[row] != "":
 			r.fail(1, r.orphans[row])
-		case hasLost:
-			r.fail(1, fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(t.lost, ", ")))
+		case hasGone:
+			r.fail(1, fmt.Sprintf("the table has lost %s, for which the row has a value", strings.Join(t.gone, ", ")))
 		default:
 			rows = append(rows, row)
 		}

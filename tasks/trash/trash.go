@@ -78,11 +78,11 @@ func (c *Can) Put(ctx context.Context, task string, keep time.Duration, s *purge
 	}
 	var err error
 	// Those that refer to others come first, since entries are restored in the reverse order.
-	if lost := s.Below(); len(lost) > 0 {
+	if below := s.Below(); len(below) > 0 {
 		t.Cascaded = make([]purge.TrashTable, len(s.Cascade.Tables))
-		for i := len(lost) - 1; i >= 0; i-- {
-			name := s.Cascade.Tables[lost[i]]
-			if t.Cascaded[lost[i]], err = entry(name, name); err != nil {
+		for i := len(below) - 1; i >= 0; i-- {
+			name := s.Cascade.Tables[below[i]]
+			if t.Cascaded[below[i]], err = entry(name, name); err != nil {
 				return err
 			}
 		}
