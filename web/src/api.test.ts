@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest'
-import { ApiError, violationAt, withoutFields } from './api'
+import { expect, test, vi } from 'vitest'
+import { ApiError, call, violationAt, withoutFields } from './api'
 
 const error = new ApiError('both', 400, 'INVALID', {}, [
   { field: 'windows[0].days[1]', description: '"MO" is not a day' },
@@ -27,4 +27,30 @@ test('an error says the rest of what is wrong', () => {
   const stale = new ApiError('somebody else has changed it', 409)
   expect(withoutFields(stale, ['schedule.cron'])).toBe(stale)
   expect(withoutFields(undefined, ['schedule.cron'])).toBeUndefined()
+})
+
+test('what is read is read again if the server cannot answer, and nothing else', async () => {
+  vi.useFakeTimers()
+  const asked: string[] = []
+  const answers = (...statuses: number[]) =>
+    vi.stubGlobal('fetch', async (path: string, { method }: RequestInit) => {
+      asked.push(`${method} ${path}`)
+      return Response.json({ message: 'no' }, { status: statuses.shift() ?? 200 })
+    })
+  const statusOf = async (method: string) => {
+    const ended = call(method, '/x').then(
+      () => 200,
+      (error: ApiError) => error.status,
+    )
+    await vi.runAllTimersAsync()
+    return [await ended, asked.splice(0).length]
+  }
+  answers(503, 503)
+  expect(await statusOf('GET')).toEqual([200, 3])
+  answers(503, 503, 503)
+  expect(await statusOf('GET')).toEqual([503, 3])
+  answers(404)
+  expect(await statusOf('GET')).toEqual([404, 1])
+  answers(503)
+  expect(await statusOf('POST')).toEqual([503, 1])
 })

@@ -118,7 +118,32 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   throw apiError(problem.error ?? problem, answer.status)
 }
 
+/** Waits for some time, or until signal is aborted. */
+export const wait = (ms: number, signal?: AbortSignal) =>
+  new Promise<void>(resolve => {
+    const timer = setTimeout(resolve, ms)
+    signal?.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer)
+        resolve()
+      },
+      { once: true },
+    )
+  })
+
+/** Milliseconds before a read is repeated that the server could not answer, such as while its database restarts. */
+const pauses = [500, 2000]
+
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  for (const pause of method === 'GET' ? pauses : []) {
+    try {
+      return await (await send(method, path, body, signal)).json()
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 503) throw error
+    }
+    await wait(pause, signal)
+  }
   return (await send(method, path, body, signal)).json()
 }
 

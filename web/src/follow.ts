@@ -1,21 +1,9 @@
 // Follows the events of a run: each one once and in order, even if the connection breaks, with one stream for all tabs of
 // the browser. The tab that holds the run's lock reads the stream and forwards the events to the others.
-import { query, ApiError, stream, type RunEvent } from './api'
+import { query, ApiError, stream, wait, type RunEvent } from './api'
 import { t } from './i18n'
 
 const silence = 10_000
-const wait = (ms: number, signal: AbortSignal) =>
-  new Promise<void>(resolve => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer)
-        resolve()
-      },
-      { once: true },
-    )
-  })
 
 const path = (id: string, after: number, generation = '0') =>
   query(`/v1/runs/${id}/events`, { afterSequence: after, logGeneration: generation })
