@@ -169,6 +169,7 @@ func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Clie
 		return err
 	}
 	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()), server, false)
+	view.WithErrors = true
 	if err := run.Follow(view); err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ type View struct {
 	progressTime  time.Time              // when progress was printed last
 	removed       PartitionLog
 	lastInfo      string // the last message of the current task that was not printed
+	// WithErrors is set if the command's error is printed to the same place: it need not repeat the errors of tasks.
+	WithErrors bool
+	errors     []string // those of tasks that were printed, as the run's error has them
 }
 
 // NewView returns a view; with all, it prints tables in full length.
@@ -60,6 +63,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += rowsOf(r)
+		v.errors = append(v.errors, fmt.Sprintf("task %s failed: %s", r.GetTask(), r.GetError()))
 		text := spellOut(v.server, r.GetTask(), summary(r, v.dryRun, estimatesOf(r), v.removed[r.GetTask()]))
 		if text == "" && r.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && v.lastInfo != "" {
 			text = "; " + terminal.OneLine(v.lastInfo)

@@ -2,10 +2,13 @@ package watch
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -271,5 +274,41 @@ func TestUnknownSizes(t *testing.T) {
 	sizes := []*cleanupv1.TableSpace{{Table: "event_2019", DeadBytes: proto.Int64(0)}}
 	if err := printTableSizes(terminal.ScreenOf(&out), sizes, 1, ""); err != nil || strings.Contains(out.String(), "?") {
 		t.Errorf("%v %s", err, out.String())
+	}
+}
+
+// On a terminal, the error of a task is printed once: by the view, unless the view has missed it.
+func TestErrorsOfTasks(t *testing.T) {
+	t.Parallel()
+	for withErrors, want := range map[bool]string{
+		false: "task a failed: one\ntwo; task b failed: three",
+		true:  "task a failed; task b failed: three",
+	} {
+		v := NewView(&terminal.Screen{Writer: io.Discard, Width: func() int { return 0 }}, nil, false)
+		v.WithErrors = withErrors
+		events := []*cleanupv1.RunEvent{
+			{Event: &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: &cleanupv1.TaskResult{
+				Task: "a", State: cleanupv1.TaskState_TASK_STATE_FAILED, Error: "one\ntwo",
+			}}}},
+			{Event: &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{}}},
+		}
+		run := &Run{receive: func() (e *cleanupv1.RunEvent, err error) {
+			if len(events) == 0 {
+				return nil, status.Error(codes.Internal, "task a failed: one\ntwo\ntask b failed: three")
+			}
+			e, events = events[0], events[1:]
+			return e, nil
+		}}
+		joined, ok := run.Follow(v).(interface{ Unwrap() []error })
+		if !ok {
+			t.Fatal("it is not an error for each task")
+		}
+		var texts []string
+		for _, err := range joined.Unwrap() {
+			texts = append(texts, status.Convert(err).Message())
+		}
+		if got := strings.Join(texts, "; "); got != want {
+			t.Errorf("with errors %t: got %q, want %q", withErrors, got, want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,7 +131,11 @@ func (r *Run) Follow(p Printer) error {
 		return fmt.Errorf("%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
 			r.server.Command("runs", "--limit 1"))
 	case r.finished:
-		return oneEach(r.server, err)
+		var known []string
+		if v, ok := p.(*View); ok && v.WithErrors {
+			known = v.errors
+		}
+		return oneEach(r.server, err, known)
 	case r.id == "":
 		return err
 	case r.missing:
@@ -179,8 +184,8 @@ func (r *Run) Print(p Printer) error {
 
 var ofTask = regexp.MustCompile(`^task (\S+) failed: `)
 
-// oneEach splits the error of a run into one for each failed task.
-func oneEach(server *rpc.Server, err error) error {
+// oneEach splits the error of a run into one for each failed task, and shortens those that are known already.
+func oneEach(server *rpc.Server, err error, known []string) error {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
 		return err
@@ -195,7 +200,11 @@ func oneEach(server *rpc.Server, err error) error {
 	}
 	var all []error
 	for _, text := range tasks {
-		if of := ofTask.FindStringSubmatch(text); of != nil {
+		switch of := ofTask.FindStringSubmatch(text); {
+		case of == nil:
+		case slices.Contains(known, text):
+			text = strings.TrimSuffix(of[0], ": ")
+		default:
 			text = spellOut(server, of[1], text)
 		}
 		if len(tasks) == 1 && text == s.Message() {
@@ -272,7 +281,9 @@ func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 // NewPrinter returns a printer for the output format. With all, it prints tables in full length.
 func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, all bool) Printer {
 	if output == format.Table {
-		return NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
+		v := NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
+		v.WithErrors = v.Width() > 0 && terminal.ScreenOf(cmd.ErrOrStderr()).Width() > 0
+		return v
 	}
 	return &eventPrinter{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
 }
