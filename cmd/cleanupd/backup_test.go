@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // The application's role cannot read the schema of a service with a role of its own. The service says so, and backups
@@ -29,7 +30,8 @@ func TestBackupsByTheApplication(t *testing.T) {
 			t.Errorf("%s: %d %s", command, code, errs)
 		}
 	}
-	for _, command := range []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"} {
+	commands := []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"}
+	for _, command := range suite.Size(suite.Long, commands[:1], commands) {
 		for exclude, works := range map[string]bool{"": false, " -N cleanupd": true} {
 			args := strings.Fields(command + exclude)
 			out, err := server.Client(t.Context(), args[0], append(args[1:], db.URL())...).CombinedOutput()

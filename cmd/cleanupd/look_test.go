@@ -38,7 +38,7 @@ func TestPreviewOfCampaignIsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	// as of an hour ago, so that no row becomes obsolete between the preview and the run
-	err = campaigndb.Fill(t.Context(), conn.Conn(), 4_000, 1, time.Now().Add(-time.Hour))
+	err = campaigndb.Fill(t.Context(), conn.Conn(), 1_000, 1, time.Now().Add(-time.Hour))
 	conn.Release()
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
 	r := startServer(t, "--database-url", databaseURL)
-	code, stdout, stderr := r.run(t, "run")
+	code, stdout, stderr := r.run(t, suite.Size(suite.Long, "run --task sessions", "run"))
 	if logged = r.log.String(); code != 0 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d: %s%s\n%s", code, stdout, stderr, logged)
 	}

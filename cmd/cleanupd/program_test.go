@@ -231,7 +231,7 @@ func TestDemoKeepsServing(t *testing.T) {
 			!strings.Contains(out, "cancelled") {
 			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)
 		}
-		if code, out, errs := cleanupd(t, "run", "--server", says[1]); code != 0 ||
+		if code, out, errs := cleanupd(t, "run", "--task", "tracking-logs", "--server", says[1]); code != 0 ||
 			!strings.Contains(out, " rows deleted") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
