@@ -21,7 +21,7 @@ import (
 
 // Task 12's markers are distinguished from task 123's, a document that another session refers to is retained, and links
 // are not followed. A document or marker that is not a regular file fails the erasure until it is removed.
-func TestFolder(t *testing.T) { onBoth(t, testFolder) }
+func TestFolder(t *testing.T) { mostlyOnPostgres(t, testFolder) }
 
 func testFolder(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three",
@@ -201,7 +201,7 @@ func TestLostFolderLock(t *testing.T) {
 // A file that cannot be deleted fails the erasure. The next attempt finds nothing in the database, but deletes the
 // file, whether it is requested by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
-	onBoth(t, testFilesThatStayAreDeletedNextTime)
+	mostlyOnPostgres(t, testFilesThatStayAreDeletedNextTime)
 }
 
 func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
@@ -319,7 +319,7 @@ func (f *fixture) allErased(ids []string) {
 }
 
 // Of two concurrent erasures by two replicas, one deletes the documents that both refer to.
-func TestErasuresShareDocuments(t *testing.T) { onBoth(t, testErasuresShareDocuments) }
+func TestErasuresShareDocuments(t *testing.T) { mostlyOnPostgres(t, testErasuresShareDocuments) }
 
 func testErasuresShareDocuments(t *testing.T, on engine) {
 	f, ids := sharedDocuments(t, on, suite.Size(suite.Long, 300, 1000))
@@ -351,7 +351,9 @@ func TestDocumentThatATriggerKeeps(t *testing.T) {
 
 // While the document storage is unknown, an erasure that leaves documents fails and reports their sessions, as its
 // preview does. Once the storage is known, the next erasure deletes them.
-func TestDocumentsOfAnUnknownStorage(t *testing.T) { onBoth(t, testDocumentsOfAnUnknownStorage) }
+func TestDocumentsOfAnUnknownStorage(t *testing.T) {
+	mostlyOnPostgres(t, testDocumentsOfAnUnknownStorage)
+}
 
 func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 	for name, known := range map[string]func(*userdata.Config, string){
@@ -417,7 +419,9 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 
 // The attachments of tasks are erased whether or not the task has form data: for orphan tasks and process instances, in
 // a folder and in the database.
-func TestAttachmentsWithoutFormData(t *testing.T) { onBoth(t, testAttachmentsWithoutFormData) }
+func TestAttachmentsWithoutFormData(t *testing.T) {
+	mostlyOnPostgres(t, testAttachmentsWithoutFormData)
+}
 
 func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 	for name, known := range map[string]func(*userdata.Config){

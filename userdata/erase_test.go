@@ -23,7 +23,7 @@ import (
 )
 
 // A task that does not exist is reported. A task that belongs to a process instance is retained, and the erasure fails.
-func TestIdsThatAreNone(t *testing.T) { onBoth(t, testIdsThatAreNone) }
+func TestIdsThatAreNone(t *testing.T) { mostlyOnPostgres(t, testIdsThatAreNone) }
 
 func testIdsThatAreNone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wfattach5")
@@ -97,7 +97,7 @@ func testTaskThatCanNotGo(t *testing.T, on engine) {
 }
 
 // Rows that an orphan task has left are erased, unless the task belonged to a process instance, or this is unknown.
-func TestOrphanThatIsGone(t *testing.T) { onBoth(t, testOrphanThatIsGone) }
+func TestOrphanThatIsGone(t *testing.T) { mostlyOnPostgres(t, testOrphanThatIsGone) }
 
 func testOrphanThatIsGone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wftask5")
@@ -135,7 +135,7 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 }
 
 // Rows that a process instance has left are erased in the database. The Forms server cannot do that, which is reported.
-func TestInstanceThatIsGone(t *testing.T) { onBoth(t, testInstanceThatIsGone) }
+func TestInstanceThatIsGone(t *testing.T) { mostlyOnPostgres(t, testInstanceThatIsGone) }
 
 func testInstanceThatIsGone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wftask1")
@@ -496,7 +496,7 @@ func testErrors(t *testing.T, on engine) {
 
 // A dry run counts rows once that belong to two items: a document of two process instances, and an assignment of one
 // process instance to the task of another.
-func TestPreviewCountsOnce(t *testing.T) { onBoth(t, testPreviewCountsOnce) }
+func TestPreviewCountsOnce(t *testing.T) { mostlyOnPostgres(t, testPreviewCountsOnce) }
 
 func testPreviewCountsOnce(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 0, 0, false)
@@ -519,7 +519,7 @@ func testPreviewCountsOnce(t *testing.T, on engine) {
 }
 
 // A task that is erased with its process instance no longer exists when it is also requested by its id.
-func TestPreviewOfATaskTwice(t *testing.T) { onBoth(t, testPreviewOfATaskTwice) }
+func TestPreviewOfATaskTwice(t *testing.T) { mostlyOnPostgres(t, testPreviewOfATaskTwice) }
 
 func testPreviewOfATaskTwice(t *testing.T, on engine) {
 	f := bareFormsOn(t, on)

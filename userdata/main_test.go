@@ -22,6 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -36,9 +37,22 @@ const (
 	onMySQL    engine = "MySQL"
 )
 
+// onBoth is for what the statements, the locks or the catalog of a database product decide.
 func onBoth(t *testing.T, test func(t *testing.T, on engine)) {
+	t.Helper()
+	onEach(t, test, onPostgres, onMySQL)
+}
+
+// mostlyOnPostgres is for what this package decides: the long suite asks it on MySQL as well.
+func mostlyOnPostgres(t *testing.T, test func(t *testing.T, on engine)) {
+	t.Helper()
+	onEach(t, test, suite.Size(suite.Long, []engine{onPostgres}, []engine{onPostgres, onMySQL})...)
+}
+
+func onEach(t *testing.T, test func(t *testing.T, on engine), engines ...engine) {
+	t.Helper()
 	t.Parallel()
-	for _, on := range []engine{onPostgres, onMySQL} {
+	for _, on := range engines {
 		t.Run(string(on), func(t *testing.T) {
 			t.Parallel()
 			test(t, on)

@@ -302,7 +302,7 @@ func TestRandomDatabases(t *testing.T) {
 
 func testRandomDatabases(t *testing.T, on engine) {
 	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
-		for _, inFiles := range []bool{false, true} {
+		for _, inFiles := range suite.Size(suite.Model, []bool{seed%2 == 1}, []bool{false, true}) {
 			t.Run(fmt.Sprintf("seed %d, in files %t", seed, inFiles), func(t *testing.T) {
 				t.Parallel()
 				f := newFormsOn(t, on, seed, 60, inFiles)

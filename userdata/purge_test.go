@@ -225,7 +225,7 @@ func testPurge(t *testing.T, on engine) {
 }
 
 // A table that another workflow also uses does not reveal the workflow of its process instances.
-func TestPurgeOfASharedTable(t *testing.T) { onBoth(t, testPurgeOfASharedTable) }
+func TestPurgeOfASharedTable(t *testing.T) { mostlyOnPostgres(t, testPurgeOfASharedTable) }
 
 func testPurgeOfASharedTable(t *testing.T, on engine) {
 	f := newPurges(t, on)
@@ -278,7 +278,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 
 // A stopped purge has deleted the rows that it reports, documents in the folder included, and a later one deletes the
 // rest.
-func TestPurgeStops(t *testing.T) { onBoth(t, testPurgeStops) }
+func TestPurgeStops(t *testing.T) { mostlyOnPostgres(t, testPurgeStops) }
 
 func testPurgeStops(t *testing.T, on engine) {
 	f := newPurges(t, on, "doc", "doc.session_wfattach1001", "kept", "kept.session_wfattach1250")
@@ -311,7 +311,7 @@ func testPurgeStops(t *testing.T, on engine) {
 }
 
 // A worker that takes over continues where its predecessor ended, and the count includes both.
-func TestPurgeGoesOn(t *testing.T) { onBoth(t, testPurgeGoesOn) }
+func TestPurgeGoesOn(t *testing.T) { mostlyOnPostgres(t, testPurgeGoesOn) }
 
 func testPurgeGoesOn(t *testing.T, on engine) {
 	f := newPurges(t, on)

@@ -184,7 +184,7 @@ func testSweepOfChunksWithoutADocument(t *testing.T, on engine) {
 // A sweep finds the documents that an erasure without a known document storage left, although the task's rows no longer
 // exist.
 func TestSweepAfterAnErasure(t *testing.T) {
-	onBoth(t, func(t *testing.T, on engine) {
+	mostlyOnPostgres(t, func(t *testing.T, on engine) {
 		f := bareFormsOn(t, on, "one", "one.session_wfattach1", "two", "two.session_wftask3")
 		f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (3, 1)")
 		blind := f.config
@@ -223,7 +223,7 @@ func TestSweepThatFails(t *testing.T) {
 
 // A document is swept after two sweeps, an hour apart, have not found its task, and only if the task can have existed:
 // the Forms server stores documents before the transaction that stores their task is committed.
-func TestSweepOfWhatIsBeingStored(t *testing.T) { onBoth(t, testSweepOfWhatIsBeingStored) }
+func TestSweepOfWhatIsBeingStored(t *testing.T) { mostlyOnPostgres(t, testSweepOfWhatIsBeingStored) }
 
 func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 	for _, inFiles := range []bool{false, true} {

@@ -111,7 +111,7 @@ func TestReplicasAtOnce(t *testing.T) {
 // A record that lost its latest entries, as in a failover to a standby that lagged, is brought up to date from the
 // ledger: its receipt is as exact as without the loss.
 func TestRecordThatIsBehind(t *testing.T) {
-	onBoth(t, func(t *testing.T, on engine) {
+	mostlyOnPostgres(t, func(t *testing.T, on engine) {
 		f := newFormsOn(t, on, 3, 250, false)
 		var instances []int64
 		for _, row := range f.data.Table("tb_process_instance").Rows {
@@ -340,7 +340,7 @@ func mayNotErase(t *testing.T, refuse func(*userdata.Config) *func(context.Conte
 
 // A hold of everything that is created during an erasure or a sweep waits for the running transaction. Nothing more is
 // deleted until the hold is released, and the rest afterwards.
-func TestHoldOfEverything(t *testing.T) { onBoth(t, testHoldOfEverything) }
+func TestHoldOfEverything(t *testing.T) { mostlyOnPostgres(t, testHoldOfEverything) }
 
 func testHoldOfEverything(t *testing.T, on engine) {
 	var instances, tasks []int64
