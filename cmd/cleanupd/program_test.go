@@ -199,55 +199,109 @@ func TestDemo(t *testing.T) {
 }
 
 // With --keep the demo deletes nothing, suggests commands, and survives failed runs and clients, until Enter or an
-// interrupt.
+// interrupt. If its usual addresses are taken, the commands have its own, and it says how to direct others to it.
 func TestDemoKeepsServing(t *testing.T) {
-	t.Parallel()
 	pgtest.Empty(t)
 	for _, byEnter := range suite.Size(suite.Long, []bool{false}, []bool{true, false}) {
-		ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
-		defer interrupt()
-		root := newRoot()
-		out := &logged{more: make(chan struct{})}
-		input, keys := io.Pipe()
-		root.SetArgs([]string{
-			"demo", "--rows", "1000", "--keep", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
-		})
-		root.SetOut(out)
-		root.SetIn(input)
-		ended := make(chan error, 1)
-		go func() { ended <- root.ExecuteContext(ctx) }()
-		says := out.wait(ctx, `run --server (\S+)\n[^§]*curl -N -X POST (\S+)/v1/runs [^§]*Enter or Ctrl-C`)
-		code, list, errs := cleanupd(t, "runs", "--server", says[1])
-		if resp, err := http.Get(
-			says[2] + "/readyz",
-		); err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil || code != 0 ||
-			strings.Count(list, "\n") != 1 {
+		d := demoBesideAnotherServer(t)
+		for d.grpc == usualGRPC || d.http == usualHTTP { // another program had it at first, and has ended
+			_ = d.cmd.Process.Kill()
+			_ = d.cmd.Wait()
+			d = demoBesideAnotherServer(t)
+		}
+		d.namesItself(t)
+		code, list, errs := cleanupd(t, "runs", "--server", d.grpc)
+		if resp, err := http.Get("http://" + d.http + "/readyz"); err != nil || resp.StatusCode != 200 ||
+			resp.Body.Close() != nil || code != 0 || strings.Count(list, "\n") != 1 {
 			t.Fatalf("%v %v %d %s %s", resp, err, code, list, errs)
 		}
-		if err := syscall.Kill(os.Getpid(), syscall.SIGPIPE); err != nil { // as of a client that hung up
+		if err := d.cmd.Process.Signal(syscall.SIGPIPE); err != nil { // as of a client that hung up
 			t.Fatal(err)
 		}
-		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", says[1]); code != 1 ||
+		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", d.grpc); code != 1 ||
 			!strings.Contains(out, "cancelled") {
 			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)
 		}
-		if code, out, errs := cleanupd(t, "run", "--task", "tracking-logs", "--server", says[1]); code != 0 ||
+		if code, out, errs := cleanupd(t, "run", "--task", "tracking-logs", "--server", d.grpc); code != 0 ||
 			!strings.Contains(out, " rows deleted") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 		if byEnter {
-			_, _ = keys.Write([]byte("\n"))
+			_, _ = d.keys.Write([]byte("\n"))
 		} else {
-			_ = keys.Close() // the end of the input does not count as Enter
+			_ = d.keys.Close() // the end of the input does not count as Enter
 			time.Sleep(100 * time.Millisecond)
-			if code, _, errs := cleanupd(t, "tasks", "--server", says[1]); code != 0 {
+			if code, _, errs := cleanupd(t, "tasks", "--server", d.grpc); code != 0 {
 				t.Errorf("it ended with its input: %s", errs)
 			}
-			interrupt()
+			if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := <-ended; err != nil {
+		if err := d.cmd.Wait(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+const (
+	usualGRPC = "127.0.0.1:9090"
+	usualHTTP = "127.0.0.1:8080"
+)
+
+type servingDemo struct {
+	cmd        *exec.Cmd
+	keys       io.WriteCloser
+	text       string // what it prints before it waits
+	grpc, http string
+}
+
+// demoBesideAnotherServer starts a demo while another program has the usual addresses.
+func demoBesideAnotherServer(t *testing.T) servingDemo {
+	t.Helper()
+	for _, usual := range []string{usualGRPC, usualHTTP} {
+		if l, err := net.Listen("tcp", usual); err == nil { // else another program has it
+			defer func() { _ = l.Close() }()
+		}
+	}
+	d := servingDemo{cmd: exec.CommandContext(t.Context(), os.Args[0], "demo", "--keep", "--rows", "1000")}
+	d.cmd.Env = append(os.Environ(), asProgram+"=1")
+	out := &logged{more: make(chan struct{})}
+	d.cmd.Stdout = out
+	var err error
+	if d.keys, err = d.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	server := out.wait(t.Context(), `Serving gRPC on (127\.0\.0\.1:\d+) and REST on http://(127\.0\.0\.1:\d+)\.`)
+	out.wait(t.Context(), "Enter or Ctrl-C ends the demo")
+	d.text, d.grpc, d.http = out.String(), server[1], server[2]
+	return d
+}
+
+// namesItself checks that each command that the demo suggests goes to the demo.
+func (d servingDemo) namesItself(t *testing.T) {
+	t.Helper()
+	if !regexp.MustCompile(`run --server ` + d.grpc + `\n[^§]*curl -N -X POST http://` + d.http + `/v1/runs `).
+		MatchString(d.text) {
+		t.Errorf("it suggests no run: %s", d.text)
+	}
+	_, commands, _ := strings.Cut(d.text, "in another terminal:\n\n")
+	commands, rest, _ := strings.Cut(commands, "\n\n")
+	for line := range strings.SplitSeq(commands, "\n") {
+		if !strings.Contains(line, d.grpc) && !strings.Contains(line, d.http) && !strings.Contains(line, "psql") {
+			t.Errorf("%q does not go to the demo", line)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^  psql -h \S+ -p \d+ -U neolane campaign$`).MatchString("  " + commands) {
+		t.Errorf("psql does not go to the demo: %s", commands)
+	}
+	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // as ports
+		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+d.grpc+"\n") ||
+		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
+		t.Error(d.text)
 	}
 }
 

@@ -2,17 +2,13 @@ package main
 
 import (
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
-
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // onTerminal types an answer to the program's question, and returns what the terminal shows.
@@ -67,62 +63,4 @@ func TestRunNamesTheContext(t *testing.T) {
 		!strings.Contains(shown, "Server    "+r.grpc+" (context prod)\n") {
 		t.Errorf("%d %s", code, shown)
 	}
-}
-
-// A demo whose usual addresses are taken prints commands with its own, and how to direct other commands to it.
-func TestDemoBesideAnotherServer(t *testing.T) {
-	pgtest.Empty(t)
-	text, grpc, http := demoBesideAnotherServer(t)
-	for grpc == usualGRPC || http == usualHTTP { // another program had it at first, and has ended
-		text, grpc, http = demoBesideAnotherServer(t)
-	}
-	_, commands, _ := strings.Cut(text, "in another terminal:\n\n")
-	commands, rest, _ := strings.Cut(commands, "\n\n")
-	for line := range strings.SplitSeq(commands, "\n") {
-		if !strings.Contains(line, grpc) && !strings.Contains(line, http) && !strings.Contains(line, "psql") {
-			t.Errorf("%q does not go to the demo", line)
-		}
-	}
-	if !regexp.MustCompile(`(?m)^  psql -h \S+ -p \d+ -U neolane campaign$`).MatchString("  " + commands) {
-		t.Errorf("psql does not go to the demo: %s", commands)
-	}
-	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // as ports
-		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+grpc+"\n") ||
-		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
-		t.Error(text)
-	}
-}
-
-const (
-	usualGRPC = "127.0.0.1:9090"
-	usualHTTP = "127.0.0.1:8080"
-)
-
-// demoBesideAnotherServer starts a demo while another program has the usual addresses, and returns what it prints and
-// its addresses.
-func demoBesideAnotherServer(t *testing.T) (text, grpc, http string) {
-	t.Helper()
-	for _, usual := range []string{usualGRPC, usualHTTP} {
-		if l, err := net.Listen("tcp", usual); err == nil { // else another program has it
-			defer func() { _ = l.Close() }()
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "demo", "--keep", "--rows", "1000")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	out := &logged{more: make(chan struct{})}
-	cmd.Stdout = out
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	server := out.wait(t.Context(), `Serving gRPC on (127\.0\.0\.1:\d+) and REST on http://(127\.0\.0\.1:\d+)\.`)
-	out.wait(t.Context(), "Enter or Ctrl-C ends the demo")
-	_, _ = in.Write([]byte("\n"))
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	return out.String(), server[1], server[2]
 }

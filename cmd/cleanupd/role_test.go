@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -68,34 +70,35 @@ func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out s
 	return string(said), err
 }
 
-// campaignForRoles returns a database with everything that needs rights, and more. It is the same each time.
-func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
+// campaignForRoles returns a database with everything that needs rights, and more. It is the same each time, as of half
+// an hour after the first call, so that no row becomes obsolete while the tests run.
+func campaignForRoles(t *testing.T) *pgtest.DB {
 	t.Helper()
-	db := pgtest.Campaign(t)
-	db.Do(`CREATE TABLE NmsRecipient (iRecipientId integer PRIMARY KEY, sEmail text, iBroadLogId integer);
+	return pgtest.Prepared(t, "for_roles", func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, campaigndb.Schema+`;
+		CREATE TABLE NmsRecipient (iRecipientId integer PRIMARY KEY, sEmail text, iBroadLogId integer);
 		CREATE TABLE CusBroadLogPart (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified);
 		CREATE UNIQUE INDEX ON CusBroadLogPart (iBroadLogId, tsLastModified);
 		CREATE TABLE CusBroadLogPart_rest PARTITION OF CusBroadLogPart DEFAULT;
 		ALTER TABLE NmsExtAccount ADD sPassword text;
-		ALTER SEQUENCE XtkNewId CACHE 1`) // ids do not depend on the session
-	conn, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if err := campaigndb.Fill(t.Context(), conn.Conn(), suite.Size(suite.Long, 4_000, 20_000), 1, now); err != nil {
-		t.Fatal(err)
-	}
-	db.Do("UPDATE NmsDelivery SET iDeliveryMode = 4, iMidRemoteId = iDeliveryId WHERE iDeleteStatus <> 0")
-	db.Do(
-		`INSERT INTO NmsDeliveryMapping
+		ALTER SEQUENCE XtkNewId CACHE 1`); err != nil { // ids do not depend on the session
+			return err
+		}
+		if err := campaigndb.Fill(
+			ctx, conn, suite.Size(suite.Long, 4_000, 20_000), 1, time.Now().Add(30*time.Minute),
+		); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, `UPDATE NmsDelivery SET iDeliveryMode = 4, iMidRemoteId = iDeliveryId
+			WHERE iDeleteStatus <> 0;
+		INSERT INTO NmsDeliveryMapping
 			VALUES (3, 'mapPart', 'cus:broadLogPart', NULL, NULL), (4, 'mapStrange', 'nms:recipient', NULL,
 			'nms:nowhere');
 		CREATE TABLE CusListMember AS SELECT iGroupId, iGroupId * 2 AS iMember FROM NmsGroup;
 			CREATE INDEX ON CusListMember (iGroupId);
-		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`,
-	)
-	return db
+		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`)
+		return err
+	})
 }
 
 // The role of deploy/role.sql executes the whole pipeline with the same results and reports as the application's own
@@ -103,7 +106,6 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 func TestLeastPrivilegedRole(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
-	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
 		r := startServer(t, "--database-url", url)
@@ -112,7 +114,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 		}
 		return r
 	}
-	theirs, ours := campaignForRoles(t, now), campaignForRoles(t, now)
+	theirs, ours := campaignForRoles(t), campaignForRoles(t)
 	before := contents(theirs)
 	if !maps.Equal(before, contents(ours)) {
 		t.Fatal("the databases differ before the runs")
@@ -203,9 +205,10 @@ func differing(a, b map[string]string) (names []string) {
 // The role has no right that it does not need.
 func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	t.Parallel()
-	db := campaignForRoles(t, time.Now())
+	db := campaignForRoles(t)
 	role := leastRole(t, db)
 	least, clerk := db.For(role), db.For(db.Role("clerk"))
+	db.Do("SELECT 1") // a session of the application
 	refused := func(db *pgtest.DB, sql string) {
 		t.Helper()
 		_, err := db.Exec(t.Context(), sql)
@@ -329,7 +332,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 // the owner of their table inserts them.
 func TestLeastPrivilegedRoleUndoes(t *testing.T) {
 	t.Parallel()
-	db := campaignForRoles(t, time.Now())
+	db := campaignForRoles(t)
 	db.Do(`CREATE TYPE kind AS ENUM ('a', 'b'); ALTER TABLE XtkAudit ADD kind kind DEFAULT 'b';
 		CREATE TABLE heard (name text); GRANT SELECT ON heard TO PUBLIC;
 		CREATE FUNCTION hear() RETURNS trigger LANGUAGE plpgsql AS
@@ -377,7 +380,7 @@ func TestLeastPrivilegedRoleUndoes(t *testing.T) {
 // except the rights listed here, which the service cannot know beforehand.
 func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	db := campaignForRoles(t, time.Now())
+	db := campaignForRoles(t)
 	role, clerk := leastRole(t, db), db.Role("clerk")
 	if code, _, errs := cleanupd(t, "migrate", "--database-url", db.As(role)); code != 0 {
 		t.Fatalf("%d %s", code, errs)
