@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -274,6 +275,39 @@ func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
 			}
 			checkRows(t, db, "SELECT id::text FROM old ORDER BY id", fmt.Sprint(rows-1), fmt.Sprint(rows))
 		})
+	}
+}
+
+// Batches do not read a large table whole for its few rows on hold, although their plans, unlike that of a single query,
+// do not take into account how rare the hold's value is.
+func TestRareValuesOnHold(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE claim (id int PRIMARY KEY, state text);
+		INSERT INTO claim SELECT i, CASE WHEN i > 2 THEN 'done' ELSE 'open' END FROM generate_series(1, 400000) i;
+		CREATE INDEX ON claim (state);
+		CREATE TABLE old (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01', claim int REFERENCES claim);
+		INSERT INTO old (id, claim) SELECT i, i FROM generate_series(1, 3000) i; ANALYZE`)
+	holds := heldRows("public.claim", [3]string{"state", "text", "open"})
+	holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return holds }
+	p := policy.Policy{
+		Name: "old", Table: "public.old", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}, Enabled: true,
+	}
+	var sent statements
+	err := runWith(t, j, func(c *cleanup.Config) {
+		c.Pool = sent.trace(t, db)
+		c.NoCampaign, c.Pipeline, c.Todo = true, []rules.Task{p.Task()}, []rules.Task{p.Task()}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, db, "SELECT id::text FROM old ORDER BY id", "1", "2")
+	for sql := range sent.args {
+		if changes.MatchString(sql) && strings.Contains(sql, "WITH RECURSIVE held") {
+			t.Errorf("each batch reads the rows on hold: %s", sql)
+		}
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -302,7 +304,7 @@ const maxIDs = 1_000_000
 // idsTimeout is for a query for ids on hold.
 const idsTimeout = time.Hour
 
-// quickQuery is how long a query for ids on hold takes at most if each statement of a batch may contain it.
+// quickQuery is how long a query for ids on hold may take if each statement of a batch is to contain it.
 const quickQuery = 10 * time.Millisecond
 
 // OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids that are
@@ -377,7 +379,7 @@ func (o *OnHold) condition(ctx context.Context, j *Job, p purpose) (h onHold, er
 }
 
 // local reports whether a statement of a job can read the tables of a condition on this server.
-func local(j *Job, by HoldCondition) bool { return !by.ReadsDistributed && j.Table.Location == "" }
+func local(j *Job, by HoldCondition) bool { return !by.ReadsRemote && j.Table.Location == "" }
 
 func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids idsOnHold, err error) {
 	query, _ := by.IDs.Build()
@@ -388,7 +390,16 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids i
 		if err := o.Engine.Wait(ctx); err != nil {
 			return err
 		}
-		ids, err = o.read(ctx, by.IDs)
+		begun := time.Now()
+		ids.list, err = o.read(ctx, by.IDs, idsTimeout, "auto")
+		if err != nil || time.Since(begun) > 10*quickQuery { // with round trips
+			return err
+		}
+		// the plans of batches do not know how rare a value is
+		_, err = o.read(ctx, by.IDs, quickQuery, "force_generic_plan")
+		if ids.quick = err == nil; sqlstate.Is(err, pgerrcode.QueryCanceled) {
+			err = ctx.Err()
+		}
 		return err
 	})
 	switch {
@@ -405,13 +416,14 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *Job, by HoldCondition) (ids i
 	return ids, nil
 }
 
-func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr) (ids idsOnHold, err error) {
+func (o *OnHold) read(
+	ctx context.Context, query sqlexpr.Expr, timeout time.Duration, plan string,
+) (ids []int64, err error) {
 	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", idsTimeout.Milliseconds()))
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL plan_cache_mode = %s; SET LOCAL statement_timeout = %d", plan,
+			timeout.Milliseconds()))
 		if err == nil {
-			begun := time.Now()
-			ids.list, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
-			ids.quick = time.Since(begun) <= quickQuery
+			ids, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
 		}
 		return err
 	})

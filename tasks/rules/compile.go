@@ -591,8 +591,9 @@ type compiler struct {
 	plan        *Plan
 	table       *campaign.Table
 	readsOthers bool
-	// distributed is set if the SQL reads a distributed table. Rows cannot be found by their TIDs then.
-	distributed bool
+	// distributed is set if the SQL reads a distributed table. Rows cannot be found by their TIDs then. remote is set if it
+	// reads any table with rows on other servers.
+	distributed, remote bool
 }
 
 // requireColumns reports whether the table has the columns, and notes the first one that is missing.
@@ -641,6 +642,7 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.hidesRows(t)
 	c.plan.reads = append(c.plan.reads, t)
 	c.readsOthers = true
+	c.remote = c.remote || t.Location != ""
 	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 

@@ -17,8 +17,9 @@ import (
 // HoldCondition is a condition under which a row r of a table is on hold.
 type HoldCondition struct {
 	Condition sqlexpr.Expr
-	// ReadsOthers is set if Condition reads other tables, and ReadsDistributed if it reads a distributed one.
-	ReadsOthers, ReadsDistributed bool
+	// ReadsOthers is set if Condition reads other tables, ReadsRemote if rows of one of them are on other servers, and
+	// ReadsDistributed if that one is distributed.
+	ReadsOthers, ReadsRemote, ReadsDistributed bool
 	// Column is an integer column of r, or empty. If it is set, Condition is true if the column contains one of the ids
 	// All or, if that is nil, one of those that the query IDs returns.
 	Column string
@@ -115,7 +116,7 @@ func (f holdFinder) lookup(compile func(c *holdCompiler) sqlexpr.Expr) sqlexpr.E
 	f.plan = &Plan{Task: f.plan.Task} // which has the notes and rights of the same condition already
 	c := f.newCompiler()
 	c.lookups = true
-	if condition := compile(c); !c.scans && !c.sql.cannotJoin() {
+	if condition := compile(c); !c.scans && !c.sql.remote && !c.sql.cannotJoin() {
 		return condition
 	}
 	return sqlexpr.Expr{}
@@ -147,6 +148,7 @@ func (f holdFinder) through(
 	return HoldCondition{
 		Condition:        exists(c, where),
 		ReadsOthers:      true,
+		ReadsRemote:      c.sql.remote,
 		ReadsDistributed: c.sql.distributed,
 		Column:           column,
 		IDs:              query,
@@ -161,7 +163,7 @@ func (f holdFinder) byForeignKeys() (found []HoldCondition) {
 		condition, ids := c.belongs(row{"r", f.table}, k)
 		h := HoldCondition{Condition: condition, ReadsOthers: true, ReadsDistributed: c.sql.distributed}
 		if !ids.IsZero() {
-			h.Column, h.IDs = k.Columns[0], ids
+			h.Column, h.IDs, h.ReadsRemote = k.Columns[0], ids, c.sql.remote
 			h.Lookup = f.lookup(func(c *holdCompiler) sqlexpr.Expr { return c.refersToHeld(row{"r", f.table}, k) })
 		}
 		found = append(found, h)
@@ -267,7 +269,6 @@ func (c *holdCompiler) exists(other row, on string, indexed bool, where sqlexpr.
 	if c.lookups && indexed {
 		offset = " OFFSET 0"
 	}
-	c.scans = c.scans || other.table.Location != ""
 	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s)%s)", other.table.Quoted(), other.alias, on,
 		where, offset)
 }
@@ -605,6 +606,7 @@ func (c *holdCompiler) refersToHeld(r row, k *campaign.Cascade, path ...*campaig
 	if !c.sql.plan.seesRowsOnHold(c.sql.env, c.sql.table, parent.table) {
 		return sqlexpr.SQL("true")
 	}
+	c.sql.recordRead(parent.table)
 	var sides []sqlexpr.Expr
 	for _, h := range c.sql.env.Holds.matching(c.sql.env.Catalog, parent.table) {
 		sides = append(sides, h.condition(&c.sql, parent))
