@@ -278,8 +278,8 @@ func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
 	}
 }
 
-// Batches do not read a large table whole for its few rows on hold, although their plans, unlike that of a single query,
-// do not take into account how rare the hold's value is.
+// Batches do not read a large table whole for its few rows on hold, although their plans do not take into account how
+// rare the hold's value is.
 func TestRareValuesOnHold(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -591,8 +591,8 @@ type compiler struct {
 	plan        *Plan
 	table       *campaign.Table
 	readsOthers bool
-	// distributed is set if the SQL reads a distributed table. Rows cannot be found by their TIDs then. remote is set if it
-	// reads any table with rows on other servers.
+	// distributed is set if the SQL reads a distributed table. Rows cannot be found by their TIDs then. remote is set if
+	// it reads any table with rows on other servers.
 	distributed, remote bool
 }
 
