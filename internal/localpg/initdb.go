@@ -2,7 +2,6 @@ package localpg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -33,8 +32,11 @@ func (s *Server) initialize(ctx context.Context) error {
 		hash := fnv.New64a()
 		_, _ = fmt.Fprint(hash, program, info.Size(), info.ModTime().UnixNano(), s.owner, args)
 		cached = filepath.Join(Cache, fmt.Sprintf("initdb-%x", hash.Sum64()))
-		if _, err := os.Stat(cached); err == nil {
-			return copyFolder(ctx, cached, s.data())
+		if copyFolder(ctx, cached, s.data()) == nil {
+			return nil
+		}
+		if err := os.RemoveAll(s.data()); err != nil {
+			return err
 		}
 	}
 	initdb := daemon.Command(s.owner, program, append(args, "--pgdata="+s.data())...)
@@ -42,13 +44,13 @@ func (s *Server) initialize(ctx context.Context) error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	if cached == "" {
-		return nil
+	if cached != "" {
+		_ = keep(ctx, s.data(), cached) // without it, the next server takes longer to start
 	}
-	return keep(ctx, s.data(), cached)
+	return nil
 }
 
-// keep copies a folder to the cache, unless another process has just done so.
+// keep copies a folder to the cache. It fails if another process has just done so.
 func keep(ctx context.Context, from, cached string) error {
 	if err := os.MkdirAll(Cache, 0o700); err != nil {
 		return err
@@ -62,10 +64,7 @@ func keep(ctx context.Context, from, cached string) error {
 	if err := copyFolder(ctx, from, half); err != nil {
 		return err
 	}
-	if err := os.Rename(half, cached); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
+	return os.Rename(half, cached)
 }
 
 // copyFolder keeps the owner and the mode of each file.
