@@ -54,8 +54,11 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	if err := s.initialize(ctx); err != nil {
-		return nil, err
+	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"), "--pgdata="+s.data(),
+		"--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	initdb.Dir = dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	return s, s.run(ctx)
 }

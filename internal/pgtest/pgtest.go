@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -55,9 +54,6 @@ func run(m *testing.M, stops ...func()) int {
 		return 1
 	}
 	defer removeTemp()
-	if cache, err := os.UserCacheDir(); err == nil { // without one, initdb runs each time
-		localpg.Cache = filepath.Join(cache, "cleanupd-test")
-	}
 	stop := func() {}
 	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
 		address = func(role, database string) string { return rewrite(given, role, database) }
