@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -252,6 +253,8 @@ func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			suite.Except(t, suite.Long, "a row that goes with it", "one without an index",
+				"one that goes with one that goes with it", "the row that it belongs to", "the one that this belongs to")
 			db := pgtest.Empty(t)
 			db.Do(`CREATE TABLE old (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01');
 				INSERT INTO old SELECT i FROM generate_series(1, 3000) i; ` + c.sql)

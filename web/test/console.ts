@@ -57,9 +57,9 @@ export class Console {
     p.origins.add(new URL(url).origin)
     page.on('pageerror', error => p.complaints.push(String(error)))
     page.on('console', message => {
-      // the browser logs the status of calls that the server refuses
+      // the browser logs the status of calls that the server refuses, and of those that the page makes again
       const expected =
-        message.text().includes('the server responded with a status of 4') ||
+        /the server responded with a status of (4|503)/.test(message.text()) ||
         (cut && message.text().includes('net::ERR_'))
       if (message.type() === 'error' && !expected) p.complaints.push(message.text())
     })
