@@ -200,6 +200,15 @@ func keep(t *testing.T, db *pgtest.DB, holds rules.Holds, policies []policy.Poli
 	return j
 }
 
+// holdOpenClaims returns the journal of runs with a hold of the rows of the table claim whose state is open.
+func holdOpenClaims(db *pgtest.DB) *journal {
+	holds := heldRows("public.claim", [3]string{"state", "text", "open"})
+	holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return holds }
+	return j
+}
+
 // A row stays if it comes on hold by rows of other tables after its task began: by those that go with it, with an index
 // and without, and by those that it belongs to.
 func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
@@ -259,10 +268,7 @@ func TestRowsThatOthersPutOnHoldInMidRun(t *testing.T) {
 			db.Do(`CREATE TABLE old (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01');
 				INSERT INTO old SELECT i FROM generate_series(1, 3000) i; ` + c.sql)
 			db.Do(fmt.Sprintf(c.late, rows-1))
-			holds := heldRows("public.claim", [3]string{"state", "text", "open"})
-			holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
-			j := newJournal(db)
-			j.holds = func() rules.Holds { return holds }
+			j := holdOpenClaims(db)
 			j.committed = func() {
 				j.committed = nil
 				db.Do(fmt.Sprintf(c.late, rows))
@@ -291,10 +297,7 @@ func TestRareValuesOnHold(t *testing.T) {
 		CREATE INDEX ON claim (state);
 		CREATE TABLE old (id int PRIMARY KEY, at timestamptz DEFAULT '2020-01-01', claim int REFERENCES claim);
 		INSERT INTO old (id, claim) SELECT i, i FROM generate_series(1, 3000) i; ANALYZE`)
-	holds := heldRows("public.claim", [3]string{"state", "text", "open"})
-	holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
-	j := newJournal(db)
-	j.holds = func() rules.Holds { return holds }
+	j := holdOpenClaims(db)
 	p := policy.Policy{
 		Name: "old", Table: "public.old", OlderThan: &policy.OlderThan{Column: "at", Days: new(365)}, Enabled: true,
 	}
@@ -323,10 +326,7 @@ func TestPartitionsThatComeOnHoldInMidRun(t *testing.T) {
 		CREATE TABLE old_1 PARTITION OF old FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
 		CREATE TABLE old_2 PARTITION OF old FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
 		INSERT INTO old VALUES (1, '2019-06-01', 1), (2, '2020-06-01', 2), (3, '2020-06-01', NULL)`)
-	holds := heldRows("public.claim", [3]string{"state", "text", "open"})
-	holds.Rows[0].OID = uint32(db.Int("SELECT 'claim'::regclass::bigint"))
-	j := newJournal(db)
-	j.holds = func() rules.Holds { return holds }
+	j := holdOpenClaims(db)
 	j.committed = func() {
 		j.committed = nil
 		db.Do("UPDATE claim SET state = 'open'")
