@@ -240,6 +240,7 @@ func (l PartitionLog) ofAll(r *cleanupv1.Run) *removed {
 	return all
 }
 
+// removed are the partitions that one task has removed.
 type removed struct {
 	fate  string // dropped or detached
 	names []string
