@@ -33,7 +33,7 @@ import (
 // As read over HTTP.
 type scraped map[string]*dto.MetricFamily
 
-func (s *server) scrape(t *testing.T) (text string, all scraped) {
+func (s *server) scrapeOnce(t *testing.T) (text string, all scraped) {
 	t.Helper()
 	got := s.call(t, "GET", "/metrics", "")
 	if got.code != 200 {
@@ -48,13 +48,19 @@ func (s *server) scrape(t *testing.T) (text string, all scraped) {
 }
 
 // scrapeUntil returns the metrics as soon as ok accepts them, and those after a minute in any case.
-func (s *server) scrapeUntil(t *testing.T, ok func(all scraped) bool) (all scraped) {
+func (s *server) scrapeUntil(t *testing.T, ok func(all scraped) bool) (text string, all scraped) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if _, all = s.scrape(t); ok(all) || time.Now().After(end) {
-			return all
+		if text, all = s.scrapeOnce(t); ok(all) || time.Now().After(end) {
+			return text, all
 		}
 	}
+}
+
+// scrape returns the metrics once the database has answered in time, which a busy one may not do at first.
+func (s *server) scrape(t *testing.T) (text string, all scraped) {
+	t.Helper()
+	return s.scrapeUntil(t, func(all scraped) bool { return all.sum("cleanupd_scrape_error") == 0 })
 }
 
 // Runs and calls are counted right after their end is reported.
@@ -65,7 +71,7 @@ func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, al
 		gotRuns, gotCalls = all.sum("cleanupd_runs_total"), all.sum("rpc_server_call_duration_seconds")
 		return gotRuns == runs && gotCalls == calls
 	}
-	if !counted(s.scrapeUntil(t, counted)) {
+	if s.scrapeUntil(t, counted); gotRuns != runs || gotCalls != calls {
 		t.Fatalf("%v runs and %v calls were counted", gotRuns, gotCalls)
 	}
 	return s.scrape(t) // what counts before a run may have been read before it
@@ -329,7 +335,7 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Cut()
-	_, got := s.scrape(t)
+	_, got := s.scrapeOnce(t)
 	got.check(t, "cleanupd_scrape_error", map[string]float64{"forecast": 1, "runs": 1, "tables": 1})
 	got.check(t, "cleanupd_rows_deleted_total", map[string]float64{"audit-trail": 1})
 	if told := got.series("cleanupd_last_success_timestamp_seconds"); len(told) > 0 {
@@ -351,7 +357,7 @@ func TestMetricsOfASilentDatabase(t *testing.T) {
 	db.Pool = through
 	s := serve(t, db, true)
 	proxy.Stall(6 * time.Second)
-	_, got := s.scrape(t)
+	_, got := s.scrapeOnce(t)
 	got.check(t, "cleanupd_scrape_error", map[string]float64{"forecast": 1, "runs": 1, "tables": 1})
 }
 
@@ -456,7 +462,7 @@ func TestMetricsOfTasksThatExist(t *testing.T) {
 	counted := func(all scraped) int { return len(all["cleanupd_rows_deleted_total"].GetMetric()) }
 	other := serve(t, bare(t), false)
 	s := serve(t, database(t), false)
-	all := s.scrapeUntil(t, func(all scraped) bool { return counted(all) == len(tasks.Pipeline) })
+	_, all := s.scrapeUntil(t, func(all scraped) bool { return counted(all) == len(tasks.Pipeline) })
 	if got := counted(all); got != len(tasks.Pipeline) {
 		t.Errorf("%d tasks in a database of Campaign", got)
 	}

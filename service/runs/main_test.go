@@ -105,7 +105,8 @@ func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.Metrics())
-	for range 30 { // a busy database may not answer within the timeout of a scrape
+	// A busy database may not answer within the timeout of a scrape, and is then asked again after a while.
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

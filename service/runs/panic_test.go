@@ -191,7 +191,8 @@ func TestPanicOfAMetric(t *testing.T) {
 		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("cleanupd_scrape_error is %g; logged: %s", failed, log)
 	}
-	if failed := measured(t, m, "cleanupd_scrape_error", "tables"); failed != 0 {
+	if failed := measured(t, m, "cleanupd_scrape_error", "tables"); failed != 0 &&
+		!strings.Contains(log.String(), context.DeadlineExceeded.Error()) { // of a busy database
 		t.Errorf("cleanupd_scrape_error of tables is %g", failed)
 	}
 }
