@@ -68,6 +68,7 @@ func tracedPool(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *tracedStatements) 
 // A dry run reads the standby instead of the primary, once the standby has replayed all earlier changes. It finds the
 // same rows.
 func TestPreviewOfAStandby(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 11)
 	here := mustRun(t, db, dry)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -31,6 +32,7 @@ func (c counted) of() map[string]string {
 
 // A preview without a server of a Campaign database counts, task by task, what a run then does.
 func TestPreviewOfCampaignIsTheRun(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := campaign(t)
 	conn, err := db.Acquire(t.Context())

@@ -3,11 +3,14 @@ package main
 import (
 	"regexp"
 	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // A run is paused, but its replica is killed before the batch ends. Another replica resumes the run, and each row is
 // counted once.
 func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := campaign(t)
 	db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // The password of each database may be in a file, which a URL or PGPASSFILE names, instead of in the URL. It may be
 // changed while the service is running.
 func TestPasswordFile(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, _ := pgtest.Private(t)
 	db.Superuser(`ALTER ROLE neolane PASSWORD 'open sesame';

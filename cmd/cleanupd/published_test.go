@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // If all tables, or all of the schema, are published, nothing is created before the subscribers have the tables, since
 // replication to a subscriber without them would stop.
 func TestSchemaThatWouldBePublished(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, server := pgtest.Private(t)
 	db.Superuser("ALTER SYSTEM SET wal_level = logical")

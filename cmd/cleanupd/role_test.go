@@ -428,6 +428,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 
 // The application's schema may have any name. A role that is made a member of the owner vacuums, too.
 func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(
@@ -527,6 +528,7 @@ func TestLeastPrivilegedRoleOfAnyDatabase(t *testing.T) {
 
 // What first runs as the owner of the tables have stored is not lost to the new role.
 func TestLeastPrivilegedRoleAfterRunsAsTheOwner(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	f := &policyFiles{T: t, db: pgtest.Empty(t), dir: t.TempDir()}
 	f.db.Do(`CREATE TABLE orders (id int PRIMARY KEY, placed timestamptz);

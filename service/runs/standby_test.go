@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
@@ -15,6 +16,7 @@ import (
 // A dry run that waits for its standby can be cancelled. While the standby is away, a dry run fails, but the replica
 // stays ready, since real runs do without the standby.
 func TestDryRunsOfAStandby(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	c := asynchronous(t)
 	db, server, standby := c.DB, c.primary, c.standby

@@ -153,6 +153,7 @@ func TestManners(t *testing.T) {
 // A lag that the role cannot see is reported once and ignored, unless a limit was given explicitly: then it counts as
 // too much, except for standbys to ignore.
 func TestLagThatCanNotBeSeen(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
