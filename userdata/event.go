@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -50,18 +50,18 @@ type DocumentErased struct {
 }
 
 type Line struct {
-	Level   severity.Level `json:"Level"`
-	Message string         `json:"Message"`
+	Level   message.Severity `json:"Level"`
+	Message string           `json:"Message"`
 }
 
-func infof(format string, args ...any) Event { return logf(severity.Info, format, args...) }
+func infof(format string, args ...any) Event { return logf(message.Info, format, args...) }
 
-func warningf(format string, args ...any) Event { return logf(severity.Warning, format, args...) }
+func warningf(format string, args ...any) Event { return logf(message.Warning, format, args...) }
 
 // errorf returns an event that makes its erasure count as failed.
-func errorf(format string, args ...any) Event { return logf(severity.Error, format, args...) }
+func errorf(format string, args ...any) Event { return logf(message.Error, format, args...) }
 
-func logf(level severity.Level, format string, args ...any) Event {
+func logf(level message.Severity, format string, args ...any) Event {
 	return Event{Log: &Line{level, clean(fmt.Sprintf(format, args...))}}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -65,9 +65,9 @@ func (p *previewer) report(events ...Event) error {
 			p.receipt.Rows.Add(e.Document.Rows)
 		case e.File != "":
 			p.receipt.Files = append(p.receipt.Files, e.File)
-		case e.Log != nil && e.Log.Level != severity.Info:
+		case e.Log != nil && e.Log.Level != message.Info:
 			p.receipt.Problems = append(p.receipt.Problems, e.Log.Message)
-			p.receipt.Succeeded = p.receipt.Succeeded && e.Log.Level != severity.Error
+			p.receipt.Succeeded = p.receipt.Succeeded && e.Log.Level != message.Error
 		}
 		if err := p.emit(e); err != nil {
 			return err

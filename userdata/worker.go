@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -44,8 +44,8 @@ func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	pause.MaxInterval = 10 * time.Second
 	for ctx.Err() == nil {
 		wait := workInterval
-		err := rescue.Call(func() error { return m.workOnce(ctx, log) })
-		rescue.Log(log, "look for erasures", err)
+		err := failure.Catch(func() error { return m.workOnce(ctx, log) })
+		failure.LogPanic(log, "look for erasures", err)
 		if err != nil && ctx.Err() == nil {
 			log.Warn("could not work on erasures; will retry", "error", err)
 			wait = pause.NextBackOff()
@@ -100,12 +100,12 @@ func (m *Manager) unfinished(ctx context.Context) ([]string, error) {
 // carryOut carries out an erasure. If that panics, the erasure fails, so that it does not panic again on every
 // replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
-	err := rescue.Call(func() error { return m.claim(ctx, id, func(e *erasure) error { return e.run(ctx) }) })
-	var panicked *rescue.Panic
+	err := failure.Catch(func() error { return m.claim(ctx, id, func(e *erasure) error { return e.run(ctx) }) })
+	var panicked *failure.Panic
 	if !errors.As(err, &panicked) {
 		return err
 	}
-	rescue.Log(log, "erasure "+id, err)
+	failure.LogPanic(log, "erasure "+id, err)
 	return m.claim(ctx, id, func(e *erasure) error { return e.abandon(ctx, panicked) })
 }
 

@@ -1,6 +1,6 @@
 // Package failure gives errors a kind, which determines the status of the call that they end. Packages declare such
 // errors with New or Field, or give their error type the method Kind. Only package service/transport turns a kind into
-// a status, and handles no other errors.
+// a status, and handles no other errors. Catch makes a panic such an error.
 package failure
 
 import (

@@ -13,13 +13,12 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // Message is a text for people, which programs can recognize and translate.
 type Message struct {
-	Level severity.Level `json:"Level,omitempty"`
+	Level Severity `json:"Level,omitempty"`
 	// Code is the code of its Kind; "" if it has none.
 	Code string `json:"Code,omitempty"`
 	// Params are the values in the text, by name.
@@ -27,12 +26,20 @@ type Message struct {
 	Text   string            `json:"Text"`
 }
 
+type Severity string
+
+const (
+	Info    Severity = "INFO"
+	Warning Severity = "WARNING"
+	Error   Severity = "ERROR"
+)
+
 // Kind is an entry of the catalogue.
 type Kind struct {
 	// Code never changes.
 	Code  string
 	Theme string
-	Level severity.Level
+	Level Severity
 	// Template is the text. {name} becomes the value of a parameter, and {name|word|words} the first word if that value
 	// is 1, otherwise the second.
 	Template string
@@ -46,14 +53,14 @@ type theme string
 var catalog []*Kind
 
 func (t theme) warning(code, template, cause, remedy string) *Kind {
-	return t.add(severity.Warning, code, template, cause, remedy)
+	return t.add(Warning, code, template, cause, remedy)
 }
 
 func (t theme) info(code, template, cause, remedy string) *Kind {
-	return t.add(severity.Info, code, template, cause, remedy)
+	return t.add(Info, code, template, cause, remedy)
 }
 
-func (t theme) add(level severity.Level, code, template, cause, remedy string) *Kind {
+func (t theme) add(level Severity, code, template, cause, remedy string) *Kind {
 	k := &Kind{Code: code, Theme: string(t), Level: level, Template: template, Cause: cause, Remedy: remedy}
 	catalog = append(catalog, k)
 	return k
@@ -119,13 +126,13 @@ func Plural(template string) string {
 
 // Infof returns a message without a code.
 func Infof(format string, args ...any) Message {
-	return Message{Level: severity.Info, Text: fmt.Sprintf(format, args...)}
+	return Message{Level: Info, Text: fmt.Sprintf(format, args...)}
 }
 
 // Infos returns messages without a code.
 func Infos(texts ...string) (list []Message) {
 	for _, text := range texts {
-		list = append(list, Message{Level: severity.Info, Text: text})
+		list = append(list, Message{Level: Info, Text: text})
 	}
 	return list
 }

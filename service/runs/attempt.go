@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
@@ -72,7 +72,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	background, stop := context.WithCancel(untraced(working))
 	goBackground := func(do func()) {
 		wg.Go(func() {
-			if err := rescue.Call(func() error { do(); return nil }); err != nil {
+			if err := failure.Catch(func() error { do(); return nil }); err != nil {
 				lose(err)
 			}
 		})
@@ -80,8 +80,8 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	goBackground(func() { a.m.renewLease(background, a.claim, lose) })
 	goBackground(func() { a.writeProgress(background) })
 	goBackground(func() { a.watchInstructions(background, lose) })
-	err := rescue.Call(func() error { return a.runPipeline(working) })
-	rescue.Log(a.m.log, "run "+a.claim.RunID.String(), err)
+	err := failure.Catch(func() error { return a.runPipeline(working) })
+	failure.LogPanic(a.m.log, "run "+a.claim.RunID.String(), err)
 	stop()
 	wg.Wait()
 	if cause := context.Cause(working); cause != nil {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -91,7 +91,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 }
 
 // One event must have all parts.
-func said(events []store.Event, level severity.Level, parts ...string) bool {
+func said(events []store.Event, level message.Severity, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == store.LogLine && e.Level == level
 		for _, part := range parts {
@@ -120,7 +120,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func() { happen(p) })
-			told := said(events, severity.Warning, "continues after the last committed batch",
+			told := said(events, message.Warning, "continues after the last committed batch",
 				"see that the database server runs")
 			// The next COMMIT may have been one of the replica's own connections.
 			if !told && name != "silent" && !strings.HasSuffix(name, "COMMIT") {
@@ -157,7 +157,7 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 // is read.
 func saidTerminated(events []store.Event) bool {
 	const resumed = "continues after the last committed batch"
-	return said(events, severity.Warning, "57P01", resumed) || said(events, severity.Warning, "broken pipe", resumed)
+	return said(events, message.Warning, "57P01", resumed) || said(events, message.Warning, "broken pipe", resumed)
 }
 
 // The database is on a separate server.
@@ -279,7 +279,7 @@ func TestReadOnlySession(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 100)
-	if !said(events, severity.Warning, "25006", "point --database-url at the primary server") {
+	if !said(events, message.Warning, "25006", "point --database-url at the primary server") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 }
@@ -330,7 +330,7 @@ func TestErrorsThatPass(t *testing.T) {
 			work()
 			events := watch(t, m, run.ID)
 			checkFinished(t, events, 100)
-			if !said(events, severity.Warning, told) {
+			if !said(events, message.Warning, told) {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
 			if purge.MaxAttempts[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
@@ -405,7 +405,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != store.Failed ||
 		!strings.Contains(got.Error, "look for it in pg_locks") ||
-		!said(events, severity.Warning, "55P03", "at most 3 attempts") {
+		!said(events, message.Warning, "55P03", "at most 3 attempts") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
@@ -428,7 +428,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 		}
 		events := watch(t, m, run.ID)
 		if got := events[len(events)-1].Run; got.State != store.Cancelled ||
-			said(events, severity.Warning, "still failing after retries") {
+			said(events, message.Warning, "still failing after retries") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
 	}

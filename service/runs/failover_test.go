@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -89,7 +89,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
-	if !said(events, severity.Warning, "replica a stopped renewing its lease", "replica b continues") {
+	if !said(events, message.Warning, "replica a stopped renewing its lease", "replica b continues") {
 		t.Errorf("nobody took it over: %q", logs(events))
 	}
 }
@@ -119,7 +119,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, int64(rows))
 	if !said(
-		events, severity.Warning, "the database server was restarted or replaced",
+		events, message.Warning, "the database server was restarted or replaced",
 		"replica a continues after the last committed batch",
 	) {
 		t.Errorf("nothing was told of it: %q", logs(events))

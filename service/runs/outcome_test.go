@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
@@ -142,8 +142,8 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	release()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, int64(rows))
-	if !said(events, severity.Warning, "replica a stopped renewing its lease") ||
-		!said(events, severity.Warning, "replica a released the run: ", "see that the database server runs") {
+	if !said(events, message.Warning, "replica a stopped renewing its lease") ||
+		!said(events, message.Warning, "replica a released the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
@@ -82,7 +82,7 @@ func TestPause(t *testing.T) {
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 300)
 	for _, text := range []string{"paused by ann", "resumed by ben"} {
-		if !said(events, severity.Info, text) {
+		if !said(events, message.Info, text) {
 			t.Errorf("%q is not in the log: %q", text, logs(events))
 		}
 	}
@@ -404,7 +404,7 @@ func TestSetPace(t *testing.T) {
 	hasPace(pace.Gentle)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 1_000)
-	if !said(events, severity.Info, "ann changed the pace to GENTLE") {
+	if !said(events, message.Info, "ann changed the pace to GENTLE") {
 		t.Errorf("the change is not in the log: %q", logs(events))
 	}
 }

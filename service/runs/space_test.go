@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -84,7 +84,7 @@ func TestSpace(t *testing.T) {
 				s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
 				t.Errorf("vacuumed: %+v, %q", s, logs(events))
 			}
-			told := said(events, severity.Warning, "xtkaudit", "are free", "pg_repack")
+			told := said(events, message.Warning, "xtkaudit", "are free", "pg_repack")
 			switch givenBack := !c.goFirst && c.truncate; {
 			case !givenBack && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -105,9 +105,9 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
 	// The replica that waited may write the reason late to the run's log.
-	if (!said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") &&
-		!said(events, severity.Warning, "stopped renewing its lease", "without progress: 0 of")) ||
-		said(events, severity.Warning, "without progress: 1 of") {
+	if (!said(events, message.Warning, "waits for a synchronous standby (SyncRep)") &&
+		!said(events, message.Warning, "stopped renewing its lease", "without progress: 0 of")) ||
+		said(events, message.Warning, "without progress: 1 of") {
 		t.Errorf("the run's log does not say that it waited, or counts a failed attempt: %q", logs(events))
 	}
 	if !strings.Contains(log.String(), "waits for a synchronous standby (SyncRep)") {
@@ -182,7 +182,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 			work()
 			events := watch(t, watcher, run.ID)
 			checkFinished(t, events, 100)
-			if said(events, severity.Warning, "stopped renewing its lease") || db.Int(
+			if said(events, message.Warning, "stopped renewing its lease") || db.Int(
 				"SELECT failed_attempts FROM cleanupd.run",
 			) != 0 {
 				t.Errorf("it was set back: %q", logs(events))
@@ -254,7 +254,7 @@ func TestAServerThatWasUpgraded(t *testing.T) {
 	library("$libdir/plpgsql")
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 300)
-	if !said(events, severity.Warning, "PostgreSQL was upgraded") || !strings.Contains(log.String(), "58P01") {
+	if !said(events, message.Warning, "PostgreSQL was upgraded") || !strings.Contains(log.String(), "58P01") {
 		t.Errorf("neither log says why it waited: %q, %s", logs(events), log)
 	}
 }
@@ -284,7 +284,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	}
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, severity.Warning, "the disk of the database server is full") ||
+	if !said(events, message.Warning, "the disk of the database server is full") ||
 		!strings.Contains(log.String(), "53100") {
 		t.Errorf("nothing was told of it: %q, %s", logs(events), log)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -53,7 +53,7 @@ func TestDryRunsOfAStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := run(true, func(e store.Event) error {
-		if e.Kind != store.LogLine || e.Level != severity.Info ||
+		if e.Kind != store.LogLine || e.Level != message.Info ||
 			!strings.Contains(e.Message, "waits for the standby") {
 			return nil
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -184,7 +184,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		}
 		events := watch(t, m, run.ID)
 		checkFinished(t, events, 10)
-		if said(events, severity.Warning, "to make them wait: GRANT pg_monitor") != c.warned {
+		if said(events, message.Warning, "to make them wait: GRANT pg_monitor") != c.warned {
 			t.Errorf("%s: %q", name, logs(events))
 		}
 		stop()
@@ -282,7 +282,7 @@ func TestDelayedStandby(t *testing.T) {
 	throttled(db, "replica lag: walreceiver is ")
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 10)
-	if !said(events, severity.Warning, "the standby walreceiver lags by ", "because of recovery_min_apply_delay") {
+	if !said(events, message.Warning, "the standby walreceiver lags by ", "because of recovery_min_apply_delay") {
 		t.Errorf("%q", logs(events))
 	}
 	cancel()
@@ -431,13 +431,13 @@ func TestRetainedWAL(t *testing.T) {
 			}
 			events := watch(t, m, run.ID)
 			checkFinished(t, events, 10)
-			if !said(events, severity.Warning, c.reason) {
+			if !said(events, message.Warning, c.reason) {
 				t.Errorf("%q", logs(events))
 			}
 			// a subscriber or a standby may need the slot
 			if strings.Contains(c.reason, "slot") &&
-				!said(events, severity.Warning, "a standby or a backup reads it") ||
-				said(events, severity.Warning, "drop") {
+				!said(events, message.Warning, "a standby or a backup reads it") ||
+				said(events, message.Warning, "drop") {
 				t.Errorf("%q", logs(events))
 			}
 		})

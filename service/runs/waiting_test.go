@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
@@ -100,7 +100,7 @@ func TestARunByHandBesideAWaitingRun(t *testing.T) {
 		"continues in its window after run " + byHand.ID + ", which ann started by hand",
 		"resumed by schedule",
 	} {
-		if !said(events, severity.Info, text) {
+		if !said(events, message.Info, text) {
 			t.Errorf("%q is not in the log: %q", text, logs(events))
 		}
 	}

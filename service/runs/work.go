@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -81,8 +81,8 @@ func afterPause(ctx context.Context, pause time.Duration, do func()) {
 // repeat calls do at once, then after each pause, until the context ends.
 func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
 	for {
-		err := rescue.Call(func() error { return do(ctx) })
-		rescue.Log(m.log, what, err)
+		err := failure.Catch(func() error { return do(ctx) })
+		failure.LogPanic(m.log, what, err)
 		if err != nil && ctx.Err() == nil {
 			m.log.Warn("could not "+what, "error", err)
 		}

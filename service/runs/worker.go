@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -33,14 +33,14 @@ func (m *Manager) workOnRuns(ctx context.Context) {
 	defer wg.Wait()
 	for ctx.Err() == nil {
 		var c *claim
-		err := rescue.Call(func() (err error) { c, err = m.claimWaiting(ctx); return err })
-		rescue.Log(m.log, "take a run", err)
+		err := failure.Catch(func() (err error) { c, err = m.claimWaiting(ctx); return err })
+		failure.LogPanic(m.log, "take a run", err)
 		if err == nil && c != nil {
 			m.setWaits(c.RunID, "")
 			wg.Go(func() {
 				defer m.untrack(c.RunID)
-				err := rescue.Call(func() error { m.executeRun(ctx, c); return nil })
-				rescue.Log(m.log, "run "+c.RunID.String(), err)
+				err := failure.Catch(func() error { m.executeRun(ctx, c); return nil })
+				failure.LogPanic(m.log, "run "+c.RunID.String(), err)
 			})
 			continue
 		}
@@ -65,9 +65,9 @@ func (m *Manager) executeRun(ctx context.Context, c *claim) {
 	for c != nil {
 		log.Info("working on the run", "dry_run", c.DryRun, "epoch", c.Number)
 		err := c.traceRun(ctx, func(ctx context.Context) error {
-			return rescue.Call(func() error { return newAttempt(ctx, m, c).runAttempt(ctx) })
+			return failure.Catch(func() error { return newAttempt(ctx, m, c).runAttempt(ctx) })
 		})
-		rescue.Log(log, "an attempt at the run", err)
+		failure.LogPanic(log, "an attempt at the run", err)
 		switch {
 		case err == nil:
 			return

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
@@ -112,8 +112,8 @@ func (g *gate) handler(method string, kind resource, next grpc.StreamHandler) gr
 
 // rescued turns a panic into an error, and logs it with its stack.
 func (g *gate) rescued(what string, do func() error) error {
-	err := rescue.Call(do)
-	rescue.Log(g.log, what, err)
+	err := failure.Catch(do)
+	failure.LogPanic(g.log, what, err)
 	return err
 }
 

@@ -35,7 +35,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
@@ -289,7 +289,7 @@ func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.He
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				rescue.Log(h.log, "check the health", rescue.Call(func() error { h.refresh(ctx); return nil }))
+				failure.LogPanic(h.log, "check the health", failure.Catch(func() error { h.refresh(ctx); return nil }))
 			}
 		}
 	}()

@@ -20,7 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -188,7 +187,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t rules.Task) (o Outcome, er
 		return o, cmp.Or(err, ctx.Err())
 	}
 	if err != nil {
-		rescue.Log(cmp.Or(r.Config.Log, slog.Default()), "task "+t.Name, err)
+		failure.LogPanic(cmp.Or(r.Config.Log, slog.Default()), "task "+t.Name, err)
 		o.fail(sqlstate.Explain(err), err)
 	}
 	o.Options, o.Cutoffs = optionsOf(r.Config, r.Database.Env, t), r.cutoffs(a)
@@ -284,7 +283,7 @@ func (r *Run) checkRights(ctx context.Context) error {
 		if t.Kind == rules.Policy {
 			continue
 		}
-		_ = rescue.Call(func() error { // the task will meet and report its error
+		_ = failure.Catch(func() error { // the task will meet and report its error
 			p, err := r.Database.Compile(t)
 			if err == nil {
 				missing = append(missing, p.Rights...)
@@ -480,7 +479,7 @@ type Attempt struct {
 func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err error) {
 	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
 	defer span.End()
-	err = rescue.Call(func() (err error) { state, err = a.runPlan(ctx, x); return err })
+	err = failure.Catch(func() (err error) { state, err = a.runPlan(ctx, x); return err })
 	if err != nil {
 		span.SetStatus(codes.Error, sqlstate.Explain(err))
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -201,7 +200,7 @@ func obstacle(p *rules.Plan) string {
 		return ""
 	}
 	warnings := slices.DeleteFunc(slices.Clone(p.Notes), func(n message.Message) bool {
-		return n.Level != severity.Warning
+		return n.Level != message.Warning
 	})
 	return message.Join(warnings)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -249,7 +249,7 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 	sizer := pace.NewSizer(l.maxRows, a.windows(), cmp.Or(e.Target, DefaultTarget))
 	l.progress.begin(a, from, end, resumable, limiter, sizer)
 	group, ctx := errgroup.WithContext(ctx)
-	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
+	spawn := func(work func() error) { group.Go(func() error { return failure.Catch(work) }) }
 	newWorker := func(session *session) *worker {
 		w := &worker{
 			table:      &table{e, session, s},

@@ -19,7 +19,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -178,8 +177,8 @@ func (t trail) verify(ctx context.Context, db campaign.Querier, id uuid.UUID) er
 // poll.
 func (l *Log) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := rescue.Call(func() error { return l.listen(ctx) })
-		rescue.Log(l.log, "listen for notifications", err)
+		err := failure.Catch(func() error { return l.listen(ctx) })
+		failure.LogPanic(l.log, "listen for notifications", err)
 		if ctx.Err() != nil {
 			return
 		}

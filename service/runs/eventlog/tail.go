@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -67,9 +67,9 @@ func (l *Log) leave(t *tail) {
 }
 
 func (l *Log) run(ctx context.Context, t *tail) {
-	if err := rescue.Call(func() error { return l.read(ctx, t) }); err != nil {
+	if err := failure.Catch(func() error { return l.read(ctx, t) }); err != nil {
 		what := "read the events of run " + t.runID.String()
-		rescue.Log(l.log, what, err)
+		failure.LogPanic(l.log, what, err)
 		l.drop(t, fmt.Errorf("%s: %w", what, err))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/capacity"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -147,9 +147,9 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 
 // query reads some metrics, and records whether that failed.
 func (d *Database) query(ctx context.Context, what string, read func(context.Context) error) {
-	err := rescue.Call(func() error { return read(ctx) })
+	err := failure.Catch(func() error { return read(ctx) })
 	if err != nil {
-		rescue.Log(d.Log, "read metrics", err)
+		failure.LogPanic(d.Log, "read metrics", err)
 		d.Log.Warn("could not read metrics from the database", "of", what, "error", err)
 	}
 	d.flag(scrapeError, err != nil, what)

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
@@ -36,15 +35,15 @@ type Event struct {
 	Place `json:"-"`
 	Time  time.Time `json:"-"`
 
-	Kind     Kind           `json:"Kind"`
-	Run      *Run           `json:"Run,omitempty"`      // run_started, run_finished
-	Task     string         `json:"Task,omitempty"`     // task_started, task_progress, log
-	Position int            `json:"Position,omitempty"` // task_started
-	Count    int            `json:"Count,omitempty"`    // task_started
-	Progress *Progress      `json:"Progress,omitempty"` // task_progress
-	Result   *Result        `json:"Result,omitempty"`   // task_finished
-	Level    severity.Level `json:"Level,omitempty"`    // log
-	Message  string         `json:"Message,omitempty"`  // log
+	Kind     Kind             `json:"Kind"`
+	Run      *Run             `json:"Run,omitempty"`      // run_started, run_finished
+	Task     string           `json:"Task,omitempty"`     // task_started, task_progress, log
+	Position int              `json:"Position,omitempty"` // task_started
+	Count    int              `json:"Count,omitempty"`    // task_started
+	Progress *Progress        `json:"Progress,omitempty"` // task_progress
+	Result   *Result          `json:"Result,omitempty"`   // task_finished
+	Level    message.Severity `json:"Level,omitempty"`    // log
+	Message  string           `json:"Message,omitempty"`  // log
 	// Code and Params are those of the message of a log event.
 	Code   string            `json:"Code,omitempty"`
 	Params map[string]string `json:"Params,omitempty"`

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -40,7 +40,7 @@ func TestMeasuringALockedTable(t *testing.T) {
 			db.Hold("LOCK TABLE emptied")
 		}
 		events, err := Measure(t.Context(), tx, run.UUID(), "sessions")
-		if err != nil || locked != (len(events) == 1 && events[0].Level == severity.Warning) {
+		if err != nil || locked != (len(events) == 1 && events[0].Level == message.Warning) {
 			t.Errorf("locked: %t: %+v, %v", locked, events, err)
 		}
 		var waits string

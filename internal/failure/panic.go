@@ -1,13 +1,9 @@
-// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process with all
-// the others.
-package rescue
+package failure
 
 import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-
-	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Panic is the error of a panic. Its text may go to callers, so it does not say what happened; the log does.
@@ -20,10 +16,11 @@ func (p *Panic) Error() string {
 	return "internal error (panic); see the replica's log"
 }
 
-func (*Panic) Kind() failure.Kind { return failure.Internal }
+func (*Panic) Kind() Kind { return Internal }
 
-// Call returns fn's error, or a *Panic if fn panics.
-func Call(fn func() error) (err error) {
+// Catch returns fn's error, or a *Panic if fn panics, so that a mistake in one piece of work does not end the process
+// with all the others.
+func Catch(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &Panic{value, debug.Stack()}
@@ -32,8 +29,8 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Log logs a *Panic with its stack, and ignores other errors. Call it once, where the error is handled.
-func Log(log *slog.Logger, what string, err error) {
+// LogPanic logs a *Panic with its stack, and ignores other errors. Call it once, where the error is handled.
+func LogPanic(log *slog.Logger, what string, err error) {
 	var p *Panic
 	if errors.As(err, &p) {
 		log.Error("panic", "in", what, "panic", p.value, "stack", string(p.stack))
