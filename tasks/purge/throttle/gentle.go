@@ -9,7 +9,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 	reportEvery = 500 * time.Millisecond
 )
 
-func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
+func (t *Throttler) BatchTarget() time.Duration { return t.governor.target() }
 
 // rest pauses if the pace is gentle and other sessions are active. From time to time it measures how long commits
 // take without batches. On a standby it does nothing: what a run reads there delays no commit.
@@ -47,7 +46,7 @@ func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool,
 	if now.Sub(reported) >= reportEvery {
 		r.Throttled(Cause{Gentle, t.governor.String()})
 	}
-	if err := sleep(ctx, pause); err != nil || !t.governor.NeedsQuiet(now) {
+	if err := sleep(ctx, pause); err != nil || !t.governor.needsQuiet(now) {
 		return err
 	}
 	return t.measureQuiet(ctx, pool, r)
@@ -59,7 +58,7 @@ func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Reco
 		if err := sleep(ctx, quietProbeEvery); err != nil {
 			return err
 		}
-		d, err := gentle.Probe(ctx, pool)
+		d, err := probe(ctx, pool)
 		if err != nil {
 			if ctx.Err() == nil && !sqlstate.Lost(err) {
 				t.mu.Lock()
@@ -70,7 +69,7 @@ func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Reco
 		}
 		took = append(took, d)
 	}
-	t.governor.ObserveQuiet(time.Now(), took)
+	t.governor.observeQuiet(time.Now(), took)
 	return ctx.Err()
 }
 
@@ -89,14 +88,28 @@ func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end fu
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if sleep(ctx, time.Duration(phase*float64(t.governor.Work()))) != nil {
+		if sleep(ctx, time.Duration(phase*float64(t.governor.target()))) != nil {
 			return
 		}
-		if took, err := gentle.Probe(ctx, pool); err == nil {
-			t.governor.Observe(took)
+		if took, err := probe(ctx, pool); err == nil {
+			t.governor.observe(took)
 		}
 	}()
 	return func() { <-done }
+}
+
+// probeSQL commits a transaction that changes no table and waits until it is durable, as the application's commits do.
+const probeSQL = "SELECT pg_logical_emit_message(true, 'cleanupd', '')"
+
+func probe(ctx context.Context, pool *pgxpool.Pool) (time.Duration, error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	begun := time.Now()
+	_, err = conn.Exec(ctx, probeSQL)
+	return time.Since(begun), err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
 )
 
 // sampleEvery is how often the server's load is sampled. Batches in between use the last sample.
@@ -36,7 +35,7 @@ type Throttler struct {
 	standby   bool      // the server is a standby, where nothing commits
 	nextBatch time.Time // when RowsPerSecond allows the next batch
 	restUntil time.Time // when the pause after the last batch ends
-	governor  gentle.Governor
+	governor  governor
 	probedAt  time.Time // when a commit was last measured during a batch
 	phase     float64   // the part of the batch, from 0 to 1, after which the last commit was measured
 	reported  time.Time // when the governor was last reported; zero while batches need not give way
@@ -192,7 +191,7 @@ func (t *Throttler) Spend(rows int64, perSecond int, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	t.restUntil = now.Add(t.governor.Pause(took))
+	t.restUntil = now.Add(t.governor.pause(took))
 	if perSecond == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package gentle
+package throttle
 
 import (
 	"fmt"
@@ -9,35 +9,36 @@ import (
 
 // Bounds of the duration of batches, and of the pauses after them as a multiple of that duration.
 const (
-	shortest  = time.Millisecond
-	longest   = 20 * time.Millisecond
-	first     = 2 * time.Millisecond
-	minRest   = 1
-	usualRest = 7
-	maxRest   = 20
-	firstRest = 2
-	maxPause  = time.Second
+	shortestWork = time.Millisecond
+	longestWork  = 20 * time.Millisecond
+	firstWork    = 2 * time.Millisecond
+	minRest      = 1
+	usualRest    = 7
+	maxRest      = 20
+	firstRest    = 2
+	maxPause     = time.Second
 )
 
-// A commit may take longer during a batch than in a pause, within an allowance: share of its duration in a pause, or
-// tolerable if that is more. Batches grow while less than half of the allowance is used. Pauses exceed usualRest only
-// if more than twice the allowance is used.
+// A commit may take longer during a batch than in a pause, within an allowance: allowedShare of its duration in a
+// pause, or alwaysAllowed if that is more. Batches grow while less than half of the allowance is used. Pauses exceed
+// usualRest only if more than twice the allowance is used.
 const (
-	share     = 0.5
-	tolerable = 500 * time.Microsecond
+	allowedShare  = 0.5
+	alwaysAllowed = 500 * time.Microsecond
 )
 
 const (
-	// window is how many of the last commits count. Ordered by duration, the one at quantile is typical.
-	window   = 12
-	quantile = 0.75
+	// sampleWindow is how many of the last commits count. Ordered by duration, the one at typicalQuantile is typical.
+	sampleWindow    = 12
+	typicalQuantile = 0.75
 	// quietEvery is how often all batches pause, to measure commits without our load.
 	quietEvery = 10 * time.Second
 )
 
-// Governor decides how long batches should take, and how long to pause after them. Batches grow slowly and shrink at
-// once. The zero Governor is ready to use, and safe for concurrent use.
-type Governor struct {
+// governor decides how long batches should take while other sessions use the server, and how long to pause after them:
+// it compares how long a small commit takes during batches and while no batch is open. Batches grow slowly and shrink
+// at once. It needs no database. The zero governor is ready to use, and safe for concurrent use.
+type governor struct {
 	mu     sync.Mutex
 	work   time.Duration // how long a batch should take
 	rest   float64       // the pause after a batch, as a multiple of its duration
@@ -50,40 +51,40 @@ type samples []time.Duration
 
 func (s *samples) add(d time.Duration) {
 	*s = append(*s, d)
-	*s = (*s)[max(len(*s)-window, 0):]
+	*s = (*s)[max(len(*s)-sampleWindow, 0):]
 }
 
 func (s samples) typical() time.Duration {
-	return slices.Sorted(slices.Values(s))[int(quantile*float64(len(s)))]
+	return slices.Sorted(slices.Values(s))[int(typicalQuantile*float64(len(s)))]
 }
 
-func (g *Governor) Work() time.Duration {
+func (g *governor) target() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()
 	return g.work
 }
 
-func (g *Governor) begin() {
+func (g *governor) begin() {
 	if g.work == 0 {
-		g.work, g.rest = first, firstRest
+		g.work, g.rest = firstWork, firstRest
 	}
 }
 
-func (g *Governor) Pause(batch time.Duration) time.Duration {
+func (g *governor) pause(batch time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()
 	return min(time.Duration(float64(batch)*g.rest), maxPause)
 }
 
-func (g *Governor) NeedsQuiet(now time.Time) bool {
+func (g *governor) needsQuiet(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return now.Sub(g.reset) >= quietEvery
 }
 
-func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
+func (g *governor) observeQuiet(now time.Time, took []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reset = now
@@ -92,33 +93,33 @@ func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
 	}
 }
 
-func (g *Governor) Observe(took time.Duration) {
+func (g *governor) observe(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()
 	if len(g.quiet) == 0 {
 		return
 	}
-	if g.during.add(took); len(g.during) < window {
+	if g.during.add(took); len(g.during) < sampleWindow {
 		return
 	}
 	without := g.quiet.typical()
-	switch longer, allowed := g.during.typical()-without, max(time.Duration(share*float64(without)), tolerable); {
+	switch longer, allowed := g.during.typical()-without, max(time.Duration(allowedShare*float64(without)), alwaysAllowed); {
 	case longer > allowed:
 		g.shrink(longer > 2*allowed)
 		g.during = nil
 	case longer < allowed/2:
 		g.grow()
-		g.during = g.during[window/2:]
+		g.during = g.during[sampleWindow/2:]
 	}
 }
 
 // shrink makes batches smaller and, once they are the smallest, pauses longer. much means that commits take far too
 // long.
-func (g *Governor) shrink(much bool) {
+func (g *governor) shrink(much bool) {
 	switch {
-	case g.work > shortest:
-		g.work = max(g.work/2, shortest)
+	case g.work > shortestWork:
+		g.work = max(g.work/2, shortestWork)
 	case much:
 		g.rest = min(g.rest*1.5, maxRest)
 	default:
@@ -126,15 +127,15 @@ func (g *Governor) shrink(much bool) {
 	}
 }
 
-func (g *Governor) grow() {
+func (g *governor) grow() {
 	if g.rest > minRest {
 		g.rest = max(g.rest*0.9, minRest)
 		return
 	}
-	g.work = min(g.work*11/10, longest)
+	g.work = min(g.work*11/10, longestWork)
 }
 
-func (g *Governor) String() string {
+func (g *governor) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.quiet) == 0 || len(g.during) == 0 {

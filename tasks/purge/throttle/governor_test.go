@@ -1,32 +1,32 @@
-package gentle
+package throttle
 
 import (
 	"testing"
 	"time"
 )
 
-func quiet(g *Governor, took time.Duration) {
-	for range window {
-		g.ObserveQuiet(time.Now(), []time.Duration{took})
+func quiet(g *governor, took time.Duration) {
+	for range sampleWindow {
+		g.observeQuiet(time.Now(), []time.Duration{took})
 	}
 }
 
 // While commits take no longer during batches, batches grow and pauses shrink, up to a bound.
 func TestGovernorGrows(t *testing.T) {
 	t.Parallel()
-	g := &Governor{}
+	g := &governor{}
 	quiet(g, time.Millisecond)
-	before, pause := g.Work(), g.Pause(time.Millisecond)
-	for range 20 * window {
-		g.Observe(time.Millisecond)
-		if now := g.Work(); now < before || now > longest {
+	before, pause := g.target(), g.pause(time.Millisecond)
+	for range 20 * sampleWindow {
+		g.observe(time.Millisecond)
+		if now := g.target(); now < before || now > longestWork {
 			t.Fatalf("batches of %s after %s", now, before)
 		}
 	}
-	if now := g.Work(); now != longest {
-		t.Errorf("batches of %s in the end, want %s", now, longest)
+	if now := g.target(); now != longestWork {
+		t.Errorf("batches of %s in the end, want %s", now, longestWork)
 	}
-	if now := g.Pause(time.Millisecond); now >= pause {
+	if now := g.pause(time.Millisecond); now >= pause {
 		t.Errorf("a pause of %s, after %s before", now, pause)
 	}
 }
@@ -35,32 +35,32 @@ func TestGovernorGrows(t *testing.T) {
 // enough.
 func TestGovernorShrinks(t *testing.T) {
 	t.Parallel()
-	g := &Governor{}
+	g := &governor{}
 	quiet(g, time.Millisecond)
-	for range 20 * window {
-		g.Observe(time.Millisecond)
+	for range 20 * sampleWindow {
+		g.observe(time.Millisecond)
 	}
-	full, pause := g.Work(), g.Pause(time.Millisecond)
-	for range window {
-		g.Observe(3 * time.Millisecond)
+	full, pause := g.target(), g.pause(time.Millisecond)
+	for range sampleWindow {
+		g.observe(3 * time.Millisecond)
 	}
-	small := g.Work()
+	small := g.target()
 	if small > full/2 {
 		t.Errorf("batches of %s after slow commits, %s before", small, full)
 	}
-	for range window {
-		g.Observe(time.Millisecond)
+	for range sampleWindow {
+		g.observe(time.Millisecond)
 	}
-	if now := g.Work(); now > small*2 {
+	if now := g.target(); now > small*2 {
 		t.Errorf("batches of %s right after some of %s", now, small)
 	}
-	for range 100 * window {
-		g.Observe(time.Second)
+	for range 100 * sampleWindow {
+		g.observe(time.Second)
 	}
-	if now := g.Work(); now != shortest {
-		t.Errorf("batches of %s on a server that is overloaded, want %s", now, shortest)
+	if now := g.target(); now != shortestWork {
+		t.Errorf("batches of %s on a server that is overloaded, want %s", now, shortestWork)
 	}
-	if now := g.Pause(time.Millisecond); now <= pause {
+	if now := g.pause(time.Millisecond); now <= pause {
 		t.Errorf("a pause of %s on a server that is overloaded, %s before", now, pause)
 	}
 }
@@ -68,42 +68,42 @@ func TestGovernorShrinks(t *testing.T) {
 // A few commits that happen to be slow change nothing, nor do commits that cannot be compared yet.
 func TestGovernorIgnoresOutliers(t *testing.T) {
 	t.Parallel()
-	g := &Governor{}
-	for range 10 * window {
-		g.Observe(time.Second)
+	g := &governor{}
+	for range 10 * sampleWindow {
+		g.observe(time.Second)
 	}
-	if now := g.Work(); now != first {
+	if now := g.target(); now != firstWork {
 		t.Errorf("batches of %s before there is anything to compare with", now)
 	}
 	quiet(g, time.Millisecond)
-	for i := range 10 * window {
+	for i := range 10 * sampleWindow {
 		took := 1400 * time.Microsecond // neither fine nor slow
-		if i%window == 0 {
+		if i%sampleWindow == 0 {
 			took = time.Second
 		}
-		g.Observe(took)
+		g.observe(took)
 	}
-	if now := g.Work(); now != first {
-		t.Errorf("batches of %s after outliers, want %s", now, first)
+	if now := g.target(); now != firstWork {
+		t.Errorf("batches of %s after outliers, want %s", now, firstWork)
 	}
 }
 
 // Commits are measured without batches at first and again after a while, and no pause is endless.
 func TestGovernorNeedsQuiet(t *testing.T) {
 	t.Parallel()
-	g := &Governor{}
+	g := &governor{}
 	now := time.Now()
-	if !g.NeedsQuiet(now) {
+	if !g.needsQuiet(now) {
 		t.Error("nothing is measured at first")
 	}
-	g.ObserveQuiet(now, nil)
-	if g.NeedsQuiet(now.Add(quietEvery - 1)) {
+	g.observeQuiet(now, nil)
+	if g.needsQuiet(now.Add(quietEvery - 1)) {
 		t.Error("it is measured again too early")
 	}
-	if !g.NeedsQuiet(now.Add(quietEvery)) {
+	if !g.needsQuiet(now.Add(quietEvery)) {
 		t.Error("it is not measured again")
 	}
-	if pause := g.Pause(time.Hour); pause != maxPause {
+	if pause := g.pause(time.Hour); pause != maxPause {
 		t.Errorf("a pause of %s after an hour, want %s", pause, maxPause)
 	}
 }
@@ -114,12 +114,12 @@ func TestGovernorPauses(t *testing.T) {
 	for took, most := range map[time.Duration]time.Duration{
 		1600 * time.Microsecond: usualRest * time.Millisecond, 3 * time.Millisecond: maxRest * time.Millisecond,
 	} {
-		g := &Governor{}
+		g := &governor{}
 		quiet(g, time.Millisecond)
-		for range 100 * window {
-			g.Observe(took)
+		for range 100 * sampleWindow {
+			g.observe(took)
 		}
-		if now := g.Pause(time.Millisecond); now != most {
+		if now := g.pause(time.Millisecond); now != most {
 			t.Errorf("commits of %s: a pause of %s after a millisecond, want %s", took, now, most)
 		}
 	}
