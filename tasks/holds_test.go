@@ -469,6 +469,27 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 	}
 }
 
+// A work table that gets a row of a recipient on hold after it was found to be unused stays.
+func TestHoldsOfRecipientsInWorkTablesInMidRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId) VALUES (1); CREATE VIEW wkf12_view AS SELECT 1;
+		CREATE TABLE wkf12_1 (iRecipientId int); CREATE TABLE wkf12_2 (iRecipientId int)`)
+	// views are dropped before tables
+	db.Superuser(`CREATE FUNCTION add() RETURNS event_trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO wkf12_1 VALUES (7); END';
+		CREATE EVENT TRIGGER add ON sql_drop WHEN tag IN ('DROP VIEW') EXECUTE FUNCTION add()`)
+	j := newJournal(db)
+	j.holds = func() rules.Holds { return rules.Holds{Names: []string{"a"}, Recipients: []int64{7}} }
+	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf12_1"}) {
+		t.Errorf("the remaining tables are %q, want only the one with a row of the recipient on hold", left)
+	}
+	j.checkLog(t, "INFO", "wkf12_1 is now on hold: not dropped")
+}
+
 // A delivery on hold, or with a row on hold, is not purged on its mid-sourcing server. Other deliveries are deleted on
 // both servers.
 func TestHoldsOnMidSourcingServers(t *testing.T) {

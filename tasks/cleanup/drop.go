@@ -170,13 +170,18 @@ func (d drops) dropGroup(
 
 var errInUse = errors.New("it is in use")
 
-// dropTogether drops work tables of one kind, unless one of them turns out to be in use once they are locked. The
-// drop itself takes the locks; then it is checked whether the tables are still unused, and if not, a rollback
-// undoes the drop. (LOCK TABLE on a view would also lock the tables on which it depends.)
+// dropTogether drops work tables of one kind, unless one of them has come on hold, or turns out to be in use once they
+// are locked. The drop itself takes the locks; then it is checked whether the tables are still unused, and if not, a
+// rollback undoes the drop. (LOCK TABLE on a view would also lock the tables on which it depends.) Their rows are read
+// before that, since reading may take long.
 func (d drops) dropTogether(
 	ctx context.Context, k WorkTableKind, tables []campaign.WorkTable, limits timeouts,
 ) error {
 	return d.task.tryBatch(ctx, func(tx pgx.Tx) (delta purge.Delta, err error) {
+		held := heldWorkTables{Attempt: d.task.Attempt}
+		if err := held.Check(ctx, tx, k.Drop.WorkTables.Owner, tables); err != nil {
+			return delta, err
+		}
 		if err := d.task.drop(ctx, tx, tables, limits); err != nil {
 			return delta, err
 		}
@@ -200,6 +205,9 @@ func (d drops) dropOne(
 	switch {
 	case errors.Is(err, errInUse):
 		d.task.Log(ctx, message.Infof("%s is now in use: not dropped", w.Name))
+		return nil, nil
+	case errors.Is(err, ErrTableOnHold):
+		d.task.Log(ctx, message.Infof("%s is now on hold: not dropped", w.Name))
 		return nil, nil
 	case campaign.Dropped(ctx, d.task.Binder.Pool, err, w.Quoted()):
 		d.task.Log(ctx, message.Infof("%s no longer exists", w.Name))

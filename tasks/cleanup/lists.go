@@ -157,7 +157,7 @@ func (a *Attempt) readLists(
 	if len(lists.IDs) == 0 {
 		return lists, s, errNotObsolete
 	}
-	return lists, s, heldWorkTables{Attempt: a}.Check(ctx, tx, lists.Tables)
+	return lists, s, heldWorkTables{Attempt: a}.Check(ctx, tx, "", lists.Tables)
 }
 
 // deleteLists deletes each list in one transaction with its tables. A transaction of several lists does not wait for a
