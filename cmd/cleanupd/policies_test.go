@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // A server and files with policies.
@@ -64,6 +65,7 @@ func TestApplyOfPoliciesThatChange(t *testing.T) {
 
 // With --keep the policies are set, and nothing is deleted before a run is started.
 func TestDemoOfAShopKeepsServing(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	pgtest.Empty(t)
 	root, out := newRoot(), &logged{more: make(chan struct{})}
