@@ -234,8 +234,8 @@ func (w heldWorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign
 	return has, err
 }
 
-// Check fails with ErrTableOnHold if one of the tables is on hold or has a row of a recipient on hold. owner is the table
-// of their owners; "" for the tables of lists that are locked.
+// Check fails with ErrTableOnHold if one of the tables is on hold or has a row of a recipient on hold. owner is the
+// table of their owners; "" for the tables of lists that are locked.
 func (w heldWorkTables) Check(ctx context.Context, tx pgx.Tx, owner string, tables []campaign.WorkTable) error {
 	for _, t := range tables {
 		if w.Binder.Env.Holds.WorkTable(t, owner) {

@@ -104,7 +104,8 @@ func (g *governor) observe(took time.Duration) {
 		return
 	}
 	without := g.quiet.typical()
-	switch longer, allowed := g.during.typical()-without, max(time.Duration(allowedShare*float64(without)), alwaysAllowed); {
+	allowed := max(time.Duration(allowedShare*float64(without)), alwaysAllowed)
+	switch longer := g.during.typical() - without; {
 	case longer > allowed:
 		g.shrink(longer > 2*allowed)
 		g.during = nil
