@@ -26,12 +26,11 @@ demo: ## A cleanup of a private database; ARGS='--rows 1000000 --keep'
 test: ## Tests; PKG=./service/runs RUN=TestWatchers ARGS=-v for some of them
 	go test $(only) $(PKG) $(ARGS)
 
-race: ## All tests, the heavy suites too, under the race detector; PKG, RUN, ARGS
-	CLEANUPD_SUITES=all go test -race -timeout 45m $(only) $(PKG) $(ARGS)
+race: ## All tests but the browser's, the heavy suites too, under the race detector; PKG, RUN, ARGS
+	CLEANUPD_SUITES=model,faults,flood,long go test -race -timeout 45m $(only) $(PKG) $(ARGS)
 
 # Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
-browser: ## The console in Chromium, web/test; RUN='a plan' for the tests with that in their names
-	npm --prefix web ci --no-audit --no-fund --silent
+browser: web/node_modules/.package-lock.json ## The console in Chromium, web/test; RUN='a plan' for the tests with that in their names
 	CLEANUPD_SUITES=browser go test -timeout 30m -count 1 -v -run '^TestConsole$$' ./cmd/cleanupd -console '$(RUN)' $(ARGS)
 
 flood: ## Thousands of connections and calls
@@ -76,15 +75,18 @@ generate: ## gen/, and the documents that are made from the code, after a change
 	$(rules) >$(operator)
 
 # The console is built by npm, from the versions that web/package-lock.json pins.
-built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web run --silent types && npm --prefix web run --silent check && npm --prefix web run --silent test && npm --prefix web run --silent bundle
+web/node_modules/.package-lock.json: web/package-lock.json
+	npm --prefix web ci --no-audit --no-fund --silent
 
-console: ## web/dist, after a change of the console or of the REST API
+built = npm --prefix web run --silent types && npm --prefix web run --silent check && npm --prefix web run --silent test && npm --prefix web run --silent bundle
+
+console: web/node_modules/.package-lock.json ## web/dist, after a change of the console or of the REST API
 	$(built)
 
 pictures: ## docs/how-to/console, the pictures of the console in the documents
 	@$(MAKE) browser RUN='more events than are loaded' ARGS='-pictures $(CURDIR)/docs/how-to/console'
 
-check-console: ## Whether web/dist is what the sources of the console make
+check-console: web/node_modules/.package-lock.json ## Whether web/dist is what the sources of the console make
 	$(built)
 	test -z "$$(git status --porcelain web/dist)" || { git --no-pager diff --stat web/dist; git status --short web/dist; exit 1; }
 

@@ -218,7 +218,7 @@ func TestMeasureOfManyTables(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, _ := pgtest.Private(t)
-	const n = 50_000
+	const n = 10_000
 	db.Do(fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
 		EXECUTE format('CREATE TABLE many_%%s (id int PRIMARY KEY, note text)', i);
 		IF i %% 500 = 0 THEN COMMIT; END IF; END LOOP; END $$`, n))
