@@ -213,7 +213,7 @@ type Config struct {
 	GRPCListen       string
 	HTTPListen       string
 	Forms            FormsConfig
-	runs             runs.Config   // without what is known only once the databases are connected
+	runs             runs.Config   // newManager adds what is known once the databases are connected
 	standbyURL       string        // empty if dry runs read the database itself
 	databaseWait     time.Duration // how long to wait for databases that cannot be reached at the start
 	published        bool          // whether the schema may be published

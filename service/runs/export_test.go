@@ -2,7 +2,7 @@ package runs
 
 // Exported for tests only.
 var (
-	TickPaces    = (*Manager).tickPaces
+	TickPauses   = (*Manager).tickPauses
 	ExpireTrash  = (*Manager).expireTrash
 	AdvisoryLock = advisoryLock
 )

@@ -148,9 +148,9 @@ func notFound(err error) error {
 	return err
 }
 
-// tickPaces ends paused runs that have to end, and applies the schedule's windows to its active run. If another
+// tickPauses ends paused runs that have to end, and applies the schedule's windows to its active run. If another
 // instance owns the database, it only ends dry runs.
-func (m *Manager) tickPaces(ctx context.Context) error {
+func (m *Manager) tickPauses(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
 	owns, err := m.owner.Owns(ctx, m.pool)

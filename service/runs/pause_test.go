@@ -233,7 +233,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	if got := pause(t, m, run.ID); got.PausedBy != "ann" || time.Since(*got.PauseTime) > time.Hour {
 		t.Errorf("paused by %s since %s", got.PausedBy, got.PauseTime)
 	}
-	if err := runs.TickPaces(m, t.Context()); err != nil {
+	if err := runs.TickPauses(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
@@ -282,7 +282,7 @@ func TestCancelWhileAReplicaIsPaused(t *testing.T) {
 	if got, err := m.Cancel(t.Context(), run.ID); err != nil || got.State != store.Paused {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := runs.TickPaces(m, t.Context()); err != nil {
+	if err := runs.TickPauses(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := db.Int(pausedRuns + "'ann'"); n != 1 {

@@ -6,8 +6,8 @@
 // which each replica's worker (worker.go) acts. The worker claims a run for the duration of a lease. Each claim begins
 // a new epoch of the run, which fences everything that the worker writes: a replica that no longer renews its lease
 // loses its runs to others, and does no harm when it wakes up. An attempt (attempt.go) executes the run and keeps its
-// journal (journal.go): with each batch it writes the counts, and reads whether the run was paused or cancelled, or got
-// another pace.
+// journal (journal.go): with each batch it writes the counts. With each batch, and twice a second besides, it reads
+// whether the run was paused or cancelled, or got another pace.
 package runs
 
 import (

@@ -39,7 +39,7 @@ func get(t *testing.T, m *runs.Manager, id string) *store.Run {
 
 func tick(t *testing.T, m *runs.Manager) {
 	t.Helper()
-	if err := runs.TickPaces(m, t.Context()); err != nil {
+	if err := runs.TickPauses(m, t.Context()); err != nil {
 		t.Error(err)
 	}
 }

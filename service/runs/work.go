@@ -51,7 +51,7 @@ func (m *Manager) Work(ctx context.Context) {
 		m.repeat(ctx, heartbeatEvery, "record heartbeat", m.heartbeat)
 		m.deregister(ctx)
 	})
-	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.tickPaces) })
+	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.tickPauses) })
 	if m.config.KeepSchedule {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "start scheduled runs", m.tickSchedule) })
 	}

@@ -43,8 +43,8 @@ type Journal interface {
 	// task.
 	History(ctx context.Context) (*guard.History, error)
 	// Write counts a batch in its transaction. If the run must stop, the batch is committed and then fails with
-	// ErrStopped. If a hold was created since the task began, or its policy was changed, the batch is not committed
-	// and fails with ErrHoldCreated or ErrPolicyChanged.
+	// ErrStopped, or with ErrLost if the run will go on. If a hold was created since the task began, or its policy was
+	// changed, the batch is not committed and fails with ErrHoldCreated or ErrPolicyChanged.
 	purge.Ledger
 	// Count adds rows that a dry run counted, or that were deleted in another database.
 	Count(ctx context.Context, d purge.Delta) error

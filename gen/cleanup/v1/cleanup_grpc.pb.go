@@ -82,12 +82,13 @@ type CleanupServiceClient interface {
 	// until that window closes. INVALID_ARGUMENT without a pace; NOT_FOUND for an unknown run; FAILED_PRECONDITION if the
 	// run has ended.
 	SetPace(ctx context.Context, in *SetPaceRequest, opts ...grpc.CallOption) (*SetPaceResponse, error)
-	// PauseRun pauses an active run: it keeps its place, and once the call returns no replica works on it, and no
-	// connection has a lock, a transaction or a snapshot of it. A current batch ends first; what takes longer than a
-	// second is interrupted, and repeated later. The run remains the active run. A paused run ends as CANCELLED after
-	// `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set. It returns a run that a caller has
-	// paused unchanged; of a run that the schedule has paused, the pause becomes the caller's, and no window ends it. If the
-	// replica of the run has fallen silent, its last batch ends within `serve --lease`.
+	// PauseRun pauses an active run, which keeps its place. The call returns once no replica works on the run, so that no
+	// connection has a lock, a transaction or a snapshot of it; after ten seconds it returns in any case. A current batch
+	// ends first; what takes longer than a second is interrupted, and repeated later. The run remains the active run. A
+	// paused run ends as CANCELLED after `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set.
+	// It returns a run that a caller has paused unchanged; of a run that the schedule has paused, the pause becomes the
+	// caller's, and no window ends it. If the replica of the run has fallen silent, its last batch ends within
+	// `serve --lease`.
 	// NOT_FOUND for an unknown run; FAILED_PRECONDITION if the run has ended.
 	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*PauseRunResponse, error)
 	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
@@ -318,12 +319,13 @@ type CleanupServiceServer interface {
 	// until that window closes. INVALID_ARGUMENT without a pace; NOT_FOUND for an unknown run; FAILED_PRECONDITION if the
 	// run has ended.
 	SetPace(context.Context, *SetPaceRequest) (*SetPaceResponse, error)
-	// PauseRun pauses an active run: it keeps its place, and once the call returns no replica works on it, and no
-	// connection has a lock, a transaction or a snapshot of it. A current batch ends first; what takes longer than a
-	// second is interrupted, and repeated later. The run remains the active run. A paused run ends as CANCELLED after
-	// `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set. It returns a run that a caller has
-	// paused unchanged; of a run that the schedule has paused, the pause becomes the caller's, and no window ends it. If the
-	// replica of the run has fallen silent, its last batch ends within `serve --lease`.
+	// PauseRun pauses an active run, which keeps its place. The call returns once no replica works on the run, so that no
+	// connection has a lock, a transaction or a snapshot of it; after ten seconds it returns in any case. A current batch
+	// ends first; what takes longer than a second is interrupted, and repeated later. The run remains the active run. A
+	// paused run ends as CANCELLED after `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set.
+	// It returns a run that a caller has paused unchanged; of a run that the schedule has paused, the pause becomes the
+	// caller's, and no window ends it. If the replica of the run has fallen silent, its last batch ends within
+	// `serve --lease`.
 	// NOT_FOUND for an unknown run; FAILED_PRECONDITION if the run has ended.
 	PauseRun(context.Context, *PauseRunRequest) (*PauseRunResponse, error)
 	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
