@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs/capacity"
 )
 
@@ -136,6 +137,7 @@ func TestSuggestions(t *testing.T) {
 // A suggested policy can be set as it is, and previewed by the suggested command. Until it is enabled, it does not
 // cover the table.
 func TestSuggestedPoliciesCanBeSet(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	db.Do(`CREATE SCHEMA "Shop"; CREATE TABLE "Shop"."Order Lines" (id int PRIMARY KEY, "createdAt" timestamptz);

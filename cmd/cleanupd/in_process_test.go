@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // An error says why a connection was refused, without the attempt with TLS that preceded it.
@@ -84,6 +85,7 @@ func startWithoutServer(t *testing.T, db *pgtest.DB, env []string, args ...strin
 // interrupted. The next run resumes it first, as a replica of the service that the database belongs to, and sends the
 // notification of its end.
 func TestWithoutServerContinues(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := campaign(t)
 	serve := startServer(t, "--database-url", db.URL(), "--instance", "prod")

@@ -379,6 +379,7 @@ func TestLeastPrivilegedRoleUndoes(t *testing.T) {
 // A role that is granted what the errors of the service ask for, one after another, finally has what the script grants,
 // except the rights listed here, which the service cannot know beforehand.
 func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := campaignForRoles(t)
 	role, clerk := leastRole(t, db), db.Role("clerk")

@@ -193,11 +193,12 @@ func TestServerThatRestarts(t *testing.T) {
 // event is lost, since commits of events wait for the standby. Commits of batches do not wait, so the last batches may
 // be undone, with their counts, and are repeated.
 func TestFailoverToAStandby(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
 	c := newCluster(t, db, server, standby, err)
-	rows := suite.Size(suite.Long, 150, 1_500)
+	const rows = 1_500
 	sessions(db, rows)
 	release := holdLast(db, rows)
 	m, work := c.replica(t, "a", func(config *runs.Config) { config.MaxRows = 1 })

@@ -334,6 +334,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 
 // The next scheduled run deletes what a run leaves when its max_duration ends.
 func TestMaxDurationOfTheSchedule(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	db := database(t)
 	const n = 100

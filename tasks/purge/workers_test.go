@@ -86,6 +86,7 @@ func (t storedLedger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (fun
 
 // If one of several workers must stop, all stop, and the ledger has all committed batches.
 func TestWorkersStopTogether(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const n = 20_000
 	db, e, _ := onIdleServer(t, 2, n/4)
@@ -164,6 +165,7 @@ func TestWorkersPauseAtOnce(t *testing.T) {
 // All workers run while the server is otherwise idle, and one while others are active, even if the role cannot see
 // them.
 func TestWorkersPauseWhileOthersAreActive(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const blocks = 4_000
 	db, e, a := onIdleServer(t, 2, blocks)
