@@ -31,8 +31,7 @@ func TestBackupsByTheApplication(t *testing.T) {
 			t.Errorf("%s: %d %s", command, code, errs)
 		}
 	}
-	commands := []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"}
-	for _, command := range commands {
+	for _, command := range []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"} {
 		for exclude, works := range map[string]bool{"": false, " -N cleanupd": true} {
 			args := strings.Fields(command + exclude)
 			out, err := server.Client(t.Context(), args[0], append(args[1:], db.URL())...).CombinedOutput()
