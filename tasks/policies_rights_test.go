@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/cleanup"
 	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/insight"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/rules"
 )
@@ -163,14 +164,16 @@ func TestEmptyPartitionOfAChildWithoutRights(t *testing.T) {
 	}
 }
 
-// A dry run needs only SELECT, and warns of the rights that the run will lack.
-func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
+// A dry run and the explanation of a row need only SELECT, and name the rights that the run will lack.
+func TestRightsThatOnlyARunNeeds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	role := db.Role("reader")
-	db.Do(`CREATE TABLE cart (id int PRIMARY KEY, seen timestamptz); INSERT INTO cart VALUES (1, '2024-06-01');
+	db.Do(`CREATE TABLE cart (id int PRIMARY KEY, seen timestamptz); INSERT INTO cart VALUES (1, '2024-06-01'), (2, now());
 		GRANT SELECT ON cart TO ` + role)
-	carts := policy.Policy{Name: "carts", Table: "cart", OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)}}
+	carts := policy.Policy{
+		Name: "carts", Table: "cart", OlderThan: &policy.OlderThan{Column: "seen", Days: new(30)}, Enabled: true,
+	}
 	j, err := runPolicies(t, db.For(role), true, carts)
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +183,18 @@ func TestDryRunNamesTheRightsOfTheRun(t *testing.T) {
 	got := j.details[carts.TaskName()]
 	if !strings.Contains(got, "rights that a run needs") || !strings.Contains(got, grant) {
 		t.Errorf("the dry run says %q, want the GRANT", got)
+	}
+	e, err := insight.NewExplainer(t.Context(), cleanup.Config{
+		Pool: db.For(role).Pool, NoCampaign: true, Pipeline: []rules.Task{carts.Task()},
+	}, rules.Holds{}, "cart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]insight.Verdict{"1": insight.Unknown, "2": insight.DeletedLater} {
+		x, err := e.Row(t.Context(), []insight.KeyColumn{{Value: id}}, anyKey)
+		if err != nil || x.Verdict != want || strings.Contains(x.Why, grant) != (want == insight.Unknown) {
+			t.Errorf("row %s: %v because %q, %v; want %v", id, x.Verdict, x.Why, err, want)
+		}
 	}
 	_, err = runPolicies(t, db.For(role), false, carts)
 	checkError(t, err, grant)

@@ -232,6 +232,16 @@ func (s *Simulation) Ineffective(task string) (problem string, ineffective bool)
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
+// LacksRights returns why a run would fail although a dry run does not: the role has only the rights for that. It is
+// empty if a run would not fail.
+func (s *Simulation) LacksRights(p *rules.Plan) string {
+	grants := s.Attempt(p).runRights()
+	if grants == nil {
+		return ""
+	}
+	return rules.MissingRights(grants).Error()
+}
+
 func (s *Simulation) Rows(ctx context.Context, relations map[string]bool) ([]rules.JobRows, error) {
 	chosen := s.executor.found.chosen
 	p, err := s.Database().Compile(chosen[len(chosen)-1])
