@@ -232,8 +232,7 @@ func (s *Simulation) Ineffective(task string) (problem string, ineffective bool)
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
-// LacksRights returns why a run would fail although a dry run does not: the role has only the rights for that. It is
-// empty if a run would not fail.
+// LacksRights says which rights a run of the task needs, beyond those of a dry run, that the role lacks; empty if none.
 func (s *Simulation) LacksRights(p *rules.Plan) string {
 	grants := s.Attempt(p).runRights()
 	if grants == nil {

@@ -371,19 +371,18 @@ func skipped(task string, s rules.Skip) StepExplanation {
 }
 
 // newStep returns a step that is to be judged, or that is unknown because its task is known to fail.
-func (x *explanation) newStep(p *rules.Plan, rule string) StepExplanation {
-	s := StepExplanation{Task: p.Task.Name, Action: cleanup.ActionDelete, Rule: rule, Verdict: Kept}
-	if problem, ineffective := x.simulation.Ineffective(s.Task); ineffective {
+func (x *explanation) newStep(task, rule string) StepExplanation {
+	s := StepExplanation{Task: task, Action: cleanup.ActionDelete, Rule: rule, Verdict: Kept}
+	if problem, ineffective := x.simulation.Ineffective(task); ineffective {
 		s.Verdict, s.Why = Unknown, wouldFail+problem
 	}
-	s.lacksRights = x.simulation.LacksRights(p)
 	return s
 }
 
 func (x *explanation) step(
 	ctx context.Context, p *rules.Plan, j rules.Job, all []rules.JobRows,
 ) (s StepExplanation, err error) {
-	s = x.newStep(p, p.Describe(j))
+	s = x.newStep(p.Task.Name, p.Describe(j))
 	s.Action = cleanup.ActionOf(j.Set != nil, j.Partitions)
 	deletes := false
 	key := rules.JobRows{Task: s.Task, Job: j}.Key()
@@ -425,7 +424,7 @@ func (x *explanation) step(
 			return s, err
 		}
 	}
-	x.conclude(&s, deletes, due)
+	x.conclude(&s, p, deletes, due)
 	if p.Task.Disabled {
 		s.Verdict, s.Since, s.Why = Kept, nil, "the task is disabled"
 		return s, nil
@@ -580,14 +579,15 @@ const (
 
 // conclude sets the verdict of a step. deletes is set if the step deletes the row now. due is when all parts of a
 // rule become true; nil if they do not with time alone.
-func (x *explanation) conclude(s *StepExplanation, deletes bool, due *time.Time) {
+func (x *explanation) conclude(s *StepExplanation, p *rules.Plan, deletes bool, due *time.Time) {
 	s.matches = due != nil && !due.After(x.config.Now)
 	switch {
 	case s.Verdict == Unknown:
-	case deletes && s.lacksRights != "":
-		s.Verdict, s.Why = Unknown, wouldFail+s.lacksRights
 	case deletes:
 		s.Verdict = Deleted
+		if lacks := x.simulation.LacksRights(p); lacks != "" {
+			s.Verdict, s.Why = Unknown, wouldFail+lacks
+		}
 	case x.row.zero:
 		s.Why = "it is the zero record"
 	case s.tooDeep != "":
@@ -619,7 +619,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *rules.Plan) (s StepExpl
 	if err := period.Find(ctx, x.tx); err != nil {
 		return s, err
 	}
-	s = x.newStep(p, period.Rule())
+	s = x.newStep(p.Task.Name, period.Rule())
 	if s.OnHold = period.OnHold(env, p); s.OnHold {
 		if err := x.nameHolds(&s, p, func(alone *rules.Plan, env rules.Env) (bool, error) {
 			return period.OnHold(env, alone), nil
@@ -634,7 +634,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *rules.Plan) (s StepExpl
 	var due *time.Time
 	b := x.binder(p)
 	s.Conditions, due, err = x.conditions(ctx, b, period.Rules(), x.row, "")
-	x.conclude(&s, inPeriod && !s.OnHold, due)
+	x.conclude(&s, p, inPeriod && !s.OnHold, due)
 	return s, err
 }
 

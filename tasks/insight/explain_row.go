@@ -60,8 +60,6 @@ type StepExplanation struct {
 	OnHoldBy []rules.Hold
 	// tooDeep says why the row is retained while there are holds if none of them is known to keep it.
 	tooDeep string
-	// lacksRights says which rights a run lacks; empty if it has all.
-	lacksRights string
 	// Verdict is what the step does, and Why the reason. Since is when the step begins to match, for DeletedLater; nil
 	// otherwise.
 	Verdict Verdict
