@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested fmt lint workflows generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long versions newcomer bench profile
+.PHONY: help build demo test race modules vet nested fmt lint workflows generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot package fuzz docs model faults browser flood long versions newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -27,7 +27,7 @@ test: ## Tests; PKG=./service/runs RUN=TestWatchers ARGS=-v for some of them
 	go test $(only) $(PKG) $(ARGS)
 
 race: ## All tests but the browser's, the heavy suites too, under the race detector; PKG, RUN, ARGS
-	CLEANUPD_SUITES=model,faults,flood,long go test -race -timeout 45m $(only) $(PKG) $(ARGS)
+	CLEANUPD_SUITES=model,faults,flood,long go test -race -vet=off -timeout 45m $(only) $(PKG) $(ARGS)
 
 # Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
 browser: web/node_modules/.package-lock.json ## The console in Chromium, web/test; RUN='a plan' for the tests with that in their names
@@ -52,11 +52,10 @@ modules: ## What go.mod and go.sum say is true
 vet: ## go vet
 	go vet ./...
 
-nested: ## Vet and test the modules bench, deploy, examples and internal/dashboard; NESTED=deploy for one
-	@for module in $(NESTED); do
-		(cd "$$module" && go vet ./... && go test ./...)
-	done
-NESTED ?= bench deploy examples internal/dashboard
+nested: $(addprefix nested/,bench deploy examples internal/dashboard) ## Vet and test the modules in these folders; nested/deploy for one
+
+nested/%:
+	cd $* && go vet ./... && go test -vet=off ./...
 
 fmt: ## Format Go and the console, at 120 columns
 	$(tool)lint/go.mod golangci-lint fmt ./...
@@ -167,6 +166,9 @@ release-snapshot: ## dist/: archives of the program, Debian packages and checksu
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 same_tar := --sort name --mtime "@$$SOURCE_DATE_EPOCH" --owner 0 --group 0 --numeric-owner --mode u=rwX,go=rX
 no_sources := --exclude '*.go' --exclude 'go.*' --exclude docs/generate --exclude deploy/debian --exclude deploy/nfpm.yaml
+
+package: ## The Debian package for this machine, built, installed, started and removed, as root or with sudo
+	PLATFORMS=linux/$$(go env GOARCH) .ci/release
 
 fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
 	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"
