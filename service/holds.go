@@ -61,7 +61,7 @@ func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest)
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := store.ListHolds(ctx, s.pool, in.GetIncludeEnded(), size, in.GetPageToken())
+	list, next, err := s.runs.ListHolds(ctx, in.GetIncludeEnded(), size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +92,7 @@ func holdMessage(h *store.Hold) *cleanupv1.Hold {
 		ReleaseTime: timestamp(h.ReleaseTime),
 		ReleasedBy:  string(h.ReleasedBy),
 		NotCovered:  h.NotCovered,
+		Warnings:    messages(h.Warnings),
 	}
 	rows := &cleanupv1.HeldRows{Ids: h.IDs}
 	switch h.Kind {

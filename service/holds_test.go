@@ -331,7 +331,7 @@ func TestHoldsOfTablesOfPolicies(t *testing.T) {
 }
 
 // A table stays on hold when it or one of its columns is renamed. Another table that gets its name is on hold as well,
-// and the log says so. It also says when a hold no longer retains anything.
+// and the log and the list say so. They also say when a hold no longer retains anything.
 func TestHoldsFollowTheirTables(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
@@ -388,6 +388,9 @@ func TestHoldsFollowTheirTables(t *testing.T) {
 			if len(said) != len(step.logged) || (said != nil && !strings.Contains(said[0], step.logged[0])) {
 				t.Errorf("%s, %s: the log has %q, want %q", kind, step.change, said, step.logged)
 			}
+			if step.logged != nil {
+				checkHoldWarning(t, s, "HOLD_UNUSABLE", step.logged[0])
+			}
 		}
 		s.db.Do("CREATE TABLE shop.other AS TABLE shop.order_line; DROP TABLE shop.order_line")
 		other := oldOrders()
@@ -399,6 +402,24 @@ func TestHoldsFollowTheirTables(t *testing.T) {
 			!slices.ContainsFunc(events, func(e *cleanupv1.RunEvent) bool { return e.GetLog().GetCode() == code }) {
 			t.Errorf("%s, without the table: %v, %v", kind, events, err)
 		}
+		listed := map[string]string{"a table": "HOLD_OF_NO_TABLE", "rows": "HOLD_LOST"}[kind]
+		checkHoldWarning(t, s, listed, "shop.order_line")
+	}
+}
+
+// checkHoldWarning checks the warning of the only hold, as it is listed; "" for none.
+func checkHoldWarning(t *testing.T, s *server, code, text string) {
+	t.Helper()
+	list, err := s.ListHolds(t.Context(), &cleanupv1.ListHoldsRequest{})
+	if err != nil || len(list.GetHolds()) != 1 {
+		t.Fatalf("holds %v, %v", list, err)
+	}
+	warnings := list.GetHolds()[0].GetWarnings()
+	if code == "" && warnings == nil {
+		return
+	}
+	if len(warnings) != 1 || warnings[0].GetCode() != code || !strings.Contains(warnings[0].GetText(), text) {
+		t.Errorf("the hold is listed with %v, want %s with %q", warnings, code, text)
 	}
 }
 
@@ -418,7 +439,9 @@ func TestHoldsOfRowsWhoseColumnWasReplaced(t *testing.T) {
 		}
 		obsolete := s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - " +
 			"interval '730 days'")
+		checkHoldWarning(t, s, "", "")
 		s.db.Do(change)
+		checkHoldWarning(t, s, "HOLD_UNUSABLE", "its column note no longer exists")
 		events, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
 		if err != nil || dry.GetResults()[0].GetRowsOnHold() != obsolete || dry.GetResults()[0].GetRowsDeleted() != 0 {
 			t.Errorf("%s: %v, %v; want %d rows on hold", change, dry.GetResults(), err, obsolete)

@@ -55,6 +55,11 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			defer rpc.PrintMore(cmd.ErrOrStderr(), holds)
+			for _, h := range holds.GetHolds() {
+				for _, w := range h.GetWarnings() {
+					fmt.Fprintf(cmd.ErrOrStderr(), "Warning: hold %s: %s\n", h.GetId(), terminal.Printable(w.GetText()))
+				}
+			}
 			return output.Print(cmd.OutOrStdout(), holds, holdsTable(holds.GetHolds()...))
 		}),
 	}

@@ -172,6 +172,13 @@ var (
 		"A hold of rows was created, and no row of its table has the values.",
 		"None if such rows are yet to come. Otherwise release the hold, and create it with other values.",
 	)
+	HoldLost = rows.warning(
+		"HOLD_LOST",
+		"everything that tasks and policies would delete row by row is retained, since the table of the hold on rows of "+
+			"{held} no longer exists",
+		"The table was dropped after the hold was created. Any row might have belonged to its rows.",
+		"If the table was to be kept, restore it from a backup. Otherwise have an admin release the hold.",
+	)
 	HoldOfNoTable = rows.warning(
 		"HOLD_OF_NO_TABLE",
 		"the hold on {held} has no effect: the table no longer exists",

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -360,6 +361,40 @@ func (m *Manager) awaitBatches(ctx context.Context, task string) error {
 		}
 	}
 	return nil
+}
+
+// ListHolds is store.ListHolds, with the warnings of holds in force.
+func (m *Manager) ListHolds(ctx context.Context, ended bool, size int, token string) ([]store.Hold, string, error) {
+	list, next, err := store.ListHolds(ctx, m.calls, ended, size, token)
+	if err != nil {
+		return nil, "", err
+	}
+	now, err := store.Now(ctx, m.calls)
+	if err != nil {
+		return nil, "", err
+	}
+	inForce, _, err := store.ListEffectiveHolds(ctx, m.calls, now)
+	if err != nil {
+		return nil, "", err
+	}
+	scope := campaign.Scope{NoCampaign: true}
+	for _, h := range inForce {
+		for _, rows := range h.Rows {
+			scope.Named = append(scope.Named, rows.Table)
+		}
+	}
+	catalog, err := campaign.LoadCatalog(ctx, m.calls, scope)
+	if err != nil {
+		return nil, "", err
+	}
+	warnings := map[string][]message.Message{}
+	for _, h := range inForce {
+		warnings[h.ID] = h.Warnings(catalog)
+	}
+	for i := range list {
+		list[i].Warnings = warnings[list[i].ID]
+	}
+	return list, next, nil
 }
 
 // ReleaseHold releases a hold. It returns a hold that was released before unchanged, and fails with

@@ -78,7 +78,7 @@ func (d *Database) Refresh(ctx context.Context) error {
 	}
 	d.logCatalog(ctx, d.Env.Catalog, env.Catalog)
 	for _, t := range holds.Tables {
-		if t.Gone && !slices.Contains(d.Env.Holds.Tables, t) {
+		if t.Gone() && !slices.Contains(d.Env.Holds.Tables, t) {
 			d.Log(ctx, message.HoldOfNoTable.With("held", t.FullName()))
 		}
 	}

@@ -415,6 +415,9 @@ func (h Holds) TablesOfRows() (names []string) {
 	return names
 }
 
+// isLost reports whether their table no longer exists, given the one that has its name now, or nil.
+func (h HeldRows) isLost(now *campaign.Table) bool { return now == nil || now.OID != h.OID }
+
 // changed returns why the rows can no longer be found in a table; empty if they can.
 func (h HeldRows) changed(t *campaign.Table) string {
 	for _, c := range h.Columns {
@@ -472,7 +475,7 @@ func (p *Plan) noteUnusable(env Env, t *campaign.Table, held, why string) {
 // of them might belong to the lost rows.
 func (p *Plan) lost(env Env, t *campaign.Table) bool {
 	for _, h := range env.Holds.Rows {
-		if held := env.Catalog.Table(h.Table); held == nil || held.OID != h.OID {
+		if h.isLost(env.Catalog.Table(h.Table)) {
 			p.noteUnusable(env, t, h.Table, "the table no longer exists")
 			return true
 		}

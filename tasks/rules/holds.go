@@ -29,6 +29,35 @@ type Hold struct {
 	Holds
 }
 
+// Warnings say what the hold keeps other than what it names, since its table or a column of it has changed. The catalog
+// has the tables of Rows.
+func (h Hold) Warnings(c *campaign.Catalog) (warnings []message.Message) {
+	unusable := func(held, problem string) message.Message {
+		return message.HoldUnusable.With("table", held, "held", held, "problem", problem)
+	}
+	for _, t := range h.Tables {
+		switch {
+		case t.Gone():
+			warnings = append(warnings, message.HoldOfNoTable.With("held", t.FullName()))
+		case t.Replaced:
+			warnings = append(warnings, unusable(t.FullName(), t.Became()))
+		}
+	}
+	for _, rows := range h.Rows {
+		held := c.Table(rows.Table)
+		if rows.isLost(held) {
+			warnings = append(warnings, message.HoldLost.With("held", rows.Table))
+			continue
+		}
+		for _, problem := range []string{rows.Instead, rows.changed(held)} {
+			if problem != "" {
+				warnings = append(warnings, unusable(rows.Table, problem))
+			}
+		}
+	}
+	return warnings
+}
+
 func (h *Holds) Add(other Holds) {
 	h.Names = append(h.Names, other.Names...)
 	h.Everything = h.Everything || other.Everything
@@ -58,11 +87,14 @@ func (h Holds) idsOf(table string) []int64 {
 type HeldTable struct {
 	OID          uint32
 	Schema, Name string // when the hold was created
-	// NowSchema and NowName are empty if the relation no longer exists. Gone is set if no other relation has its name
-	// either.
+	// NowSchema and NowName are empty if the relation no longer exists. Replaced is set if another relation has its name
+	// now.
 	NowSchema, NowName string
-	Gone               bool
+	Replaced           bool
 }
+
+// Gone reports whether nothing is on hold: neither the relation exists nor another one with its name.
+func (t HeldTable) Gone() bool { return t.NowName == "" && !t.Replaced }
 
 // FullName returns the table's name when the hold was created.
 func (t HeldTable) FullName() string { return campaign.FullName(t.Schema, t.Name) }

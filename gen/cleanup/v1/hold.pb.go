@@ -55,7 +55,10 @@ type Hold struct {
 	ReleasedBy string `protobuf:"bytes,13,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
 	// Output only. For recipients: tables with obsolete rows that refer to a recipient other than by iRecipientId, such
 	// as coupons. The hold does not cover them.
-	NotCovered    []string `protobuf:"bytes,14,rep,name=not_covered,json=notCovered,proto3" json:"not_covered,omitempty"`
+	NotCovered []string `protobuf:"bytes,14,rep,name=not_covered,json=notCovered,proto3" json:"not_covered,omitempty"`
+	// Output only. In ListHolds, for a hold in force: what it keeps other than what it names, or that it keeps nothing,
+	// since its table or one of its columns was dropped, replaced by another one, or given another type.
+	Warnings      []*Message `protobuf:"bytes,16,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +215,13 @@ func (x *Hold) GetReleasedBy() string {
 func (x *Hold) GetNotCovered() []string {
 	if x != nil {
 		return x.NotCovered
+	}
+	return nil
+}
+
+func (x *Hold) GetWarnings() []*Message {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -845,7 +855,7 @@ var File_cleanup_v1_hold_proto protoreflect.FileDescriptor
 const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\n" +
 	"\x15cleanup/v1/hold.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x05\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\n" +
@@ -873,7 +883,8 @@ const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\vreleased_by\x18\r \x01(\tR\n" +
 	"releasedBy\x12\x1f\n" +
 	"\vnot_covered\x18\x0e \x03(\tR\n" +
-	"notCoveredB\x06\n" +
+	"notCovered\x12/\n" +
+	"\bwarnings\x18\x10 \x03(\v2\x13.cleanup.v1.MessageR\bwarningsB\x06\n" +
 	"\x04what\"\x1c\n" +
 	"\bHeldRows\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x03R\x03ids\"\x1f\n" +
@@ -947,17 +958,18 @@ var file_cleanup_v1_hold_proto_depIdxs = []int32{
 	12, // 7: cleanup.v1.Hold.create_time:type_name -> google.protobuf.Timestamp
 	12, // 8: cleanup.v1.Hold.expire_time:type_name -> google.protobuf.Timestamp
 	12, // 9: cleanup.v1.Hold.release_time:type_name -> google.protobuf.Timestamp
-	4,  // 10: cleanup.v1.HeldTableRows.columns:type_name -> cleanup.v1.HeldColumn
-	0,  // 11: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	0,  // 12: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	13, // 13: cleanup.v1.CreateHoldResponse.warnings:type_name -> cleanup.v1.Message
-	0,  // 14: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	0,  // 15: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	13, // 10: cleanup.v1.Hold.warnings:type_name -> cleanup.v1.Message
+	4,  // 11: cleanup.v1.HeldTableRows.columns:type_name -> cleanup.v1.HeldColumn
+	0,  // 12: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	0,  // 13: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	13, // 14: cleanup.v1.CreateHoldResponse.warnings:type_name -> cleanup.v1.Message
+	0,  // 15: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	0,  // 16: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_hold_proto_init() }

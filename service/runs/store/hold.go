@@ -49,7 +49,9 @@ type Hold struct {
 	RowsNow *int64 `db:"-"`
 	// Hidden says which tables are retained with all rows, because the role cannot follow a new hold of rows. It is not
 	// stored.
-	Hidden      []message.Message `db:"-"`
+	Hidden []message.Message `db:"-"`
+	// Warnings say what a hold in force keeps other than what it names. They are not stored.
+	Warnings    []message.Message `db:"-"`
 	Reason      connection.Text
 	CreatedBy   connection.Text
 	CreateTime  time.Time
@@ -222,7 +224,7 @@ func ListEffectiveHolds(
 		case HoldRecipients:
 			h.Recipients = slices.Clone(ids)
 		case HoldTable:
-			table.Gone = table.NowName == "" && namesake == 0
+			table.Replaced = namesake != 0
 			h.Tables = append(h.Tables, table)
 		case HoldRows:
 			if table.NowName != "" {

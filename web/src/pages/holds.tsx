@@ -81,6 +81,7 @@ export function Holds({ context }: { context: Context }) {
                     {(h.notCovered ?? []).length > 0 && (
                       <div class="quiet">{t('holds.uncovered', { tables: h.notCovered!.join(', ') })}</div>
                     )}
+                    <Warnings of={h.warnings} />
                   </>
                 ),
               },
@@ -155,6 +156,16 @@ export function Holds({ context }: { context: Context }) {
   )
 }
 
+const Warnings = ({ of = [] }: { of?: Message[] }) => (
+  <>
+    {of.map(said).map(({ text, lang }) => (
+      <p key={text} class="notice" lang={lang}>
+        {text}
+      </p>
+    ))}
+  </>
+)
+
 type Created = { rowsNow?: string; warnings?: Message[] }
 
 function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
@@ -214,11 +225,7 @@ function Create({ kinds, done }: { kinds: Kind[]; done: () => void }) {
       </Field>
       <Problem error={problem} />
       {Number(created?.rowsNow) > 0 && <p>{t('holds.now', { rows: number(created!.rowsNow) })}</p>}
-      {(created?.warnings ?? []).map(said).map(({ text, lang }) => (
-        <p key={text} class="notice" lang={lang}>
-          {text}
-        </p>
-      ))}
+      <Warnings of={created?.warnings} />
       <button type="submit" class="primary" aria-disabled={busy}>
         {t('holds.hold')}
       </button>

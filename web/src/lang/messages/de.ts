@@ -59,6 +59,8 @@ export const messages: Record<string, string> = {
     'Alle Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Fremdschlüssel verbinden sie mit Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
   HOLD_UNUSABLE: 'Zeilen von {table} bleiben erhalten, solange es eine Sperre von {held} gibt: {problem}',
   HOLD_OF_NO_ROWS: 'Keine Zeile von {table} hat derzeit diese Werte; die Sperre erhält Zeilen, die sie später bekommen',
+  HOLD_LOST:
+    'Alles, was Aufgaben und Richtlinien zeilenweise löschen würden, bleibt erhalten, weil es die Tabelle der Sperre von Zeilen von {held} nicht mehr gibt',
   HOLD_OF_NO_TABLE: 'Eine Sperre gilt der Tabelle {held}, die es nicht mehr gibt: Sie erhält nichts',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',

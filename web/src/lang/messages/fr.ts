@@ -60,6 +60,8 @@ export const messages: Record<string, string> = {
   HOLD_UNUSABLE: 'Des lignes de {table} sont conservées tant qu’il y a un blocage de {held} : {problem}',
   HOLD_OF_NO_ROWS:
     'Aucune ligne de {table} n’a ces valeurs actuellement ; le blocage conserve les lignes qui les auront plus tard',
+  HOLD_LOST:
+    'Tout ce que les tâches et les règles supprimeraient ligne par ligne est conservé, car la table du blocage des lignes de {held} n’existe plus',
   HOLD_OF_NO_TABLE: 'Un blocage porte sur la table {held}, qui n’existe plus : il ne conserve rien',
   OTHER_SERVER_ROWS_UNCOUNTED:
     'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',

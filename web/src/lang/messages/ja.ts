@@ -47,6 +47,8 @@ export const messages: Record<string, string> = {
     '保留がある間、{table} のすべての行は保持されます：外部キーがこれらを {child} の行と結び付けていますが、その行は保留中の可能性があり、参照できません：{statement}',
   HOLD_UNUSABLE: '{held} の保留がある間、{table} の行は保持されます：{problem}',
   HOLD_OF_NO_ROWS: '現在これらの値を持つ {table} の行はありません。後でこの値を持つ行は保持されます',
+  HOLD_LOST:
+    '{held} の行の保留の対象の表がもう存在しないため、タスクとポリシーが行ごとに削除するはずのものはすべて保持されます',
   HOLD_OF_NO_TABLE: '保留の対象の表 {held} はもう存在しません：この保留は何も保持しません',
   OTHER_SERVER_ROWS_UNCOUNTED:
     '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
