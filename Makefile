@@ -168,7 +168,7 @@ same_tar := --sort name --mtime "@$$SOURCE_DATE_EPOCH" --owner 0 --group 0 --num
 no_sources := --exclude '*.go' --exclude 'go.*' --exclude docs/generate --exclude deploy/debian --exclude deploy/nfpm.yaml
 
 package: ## The Debian package for this machine, built, installed, started and removed, as root or with sudo
-	PLATFORMS=linux/$$(go env GOARCH) .ci/release
+	+PLATFORMS=linux/$$(go env GOARCH) .ci/release
 
 fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
 	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"
