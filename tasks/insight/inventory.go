@@ -333,12 +333,14 @@ func boundsOf(dateType string) string {
 }
 
 // indexTimeout limits reading the indexes of one table, in milliseconds, and indexesTimeout those of all tables of
-// a page. Indexes of tables with more than maxPartitions partitions are not read.
-const (
+// a page. Tests set them, since a busy machine takes longer for what is quick.
+var (
 	indexTimeout   = 200
 	indexesTimeout = 2 * time.Second
-	maxPartitions  = 100
 )
+
+// Indexes of tables with more partitions are not read.
+const maxPartitions = 100
 
 func (r *reader) readDates(ctx context.Context) error {
 	rows, _ := r.pool.Query(ctx, selectDates, r.oids)
