@@ -228,9 +228,10 @@ func TestPoliciesThatCannotDetach(t *testing.T) {
 	db := pgtest.Empty(t)
 	db.Do(months + `CREATE TABLE plain (at timestamptz); CREATE TABLE listed (at timestamptz) PARTITION BY LIST (at);
 		CREATE TABLE other (at timestamptz, id int) PARTITION BY RANGE (id);
-		CREATE TABLE pair (at timestamptz, id int) PARTITION BY RANGE (at, id)`)
+		CREATE TABLE pair (at timestamptz, id int) PARTITION BY RANGE (at, id);
+		CREATE DOMAIN day AS date; CREATE TABLE domained (at day) PARTITION BY RANGE (at)`)
 	for table, refused := range map[string]bool{
-		"event": false, "plain": true, "listed": true, "other": true, "pair": true,
+		"event": false, "plain": true, "listed": true, "other": true, "pair": true, "domained": true,
 	} {
 		p := oldEvents(purge.DetachPartitions)
 		p.Table = table

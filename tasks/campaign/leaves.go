@@ -49,15 +49,20 @@ const unusableLeaf = `(NOT has_table_privilege(c.oid, 'SELECT')
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (relation = c.oid OR relation IN (SELECT pg_partition_ancestors(c.oid))))`
 
+// PartitionedByDate is the condition that a table, t in pg_partitioned_table, is partitioned by range of its column a
+// alone, and that this is a date whose ranges have their usual order, which an operator class can reverse.
+const PartitionedByDate = `t.partstrat = 'r' AND t.partnatts = 1 AND a.attnum = t.partattrs[0]
+  AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+  AND (SELECT opcdefault FROM pg_opclass WHERE oid = t.partclass[0])`
+
 // partitionBegins returns the first days of the ranges of a leaf c and of the partitions above it, as days since 1970,
 // by column. It recognizes only dates in the ISO style that are not BC.
 const partitionBegins = `SELECT jsonb_object_agg(a.attname, bound.day::date - date '1970-01-01')
   FROM pg_partition_ancestors(c.oid) AS up (oid) JOIN pg_class p ON p.oid = up.oid
   JOIN pg_inherits i ON i.inhrelid = p.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
-  JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0],
+  JOIN pg_attribute a ON a.attrelid = i.inhparent AND ` + PartitionedByDate + `,
   LATERAL substring(pg_get_expr(p.relpartbound, p.oid) FROM $$ FROM \('(\d{4}-\d\d-\d\d)[^'B]*'\)$$) AS bound (day)
-  WHERE t.partstrat = 'r' AND t.partnatts = 1 AND bound.day IS NOT NULL
-  AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)`
+  WHERE bound.day IS NOT NULL`
 
 // leafTree is a WITH query for the tables $1 with their partitions and children, at any depth. Partitions that are
 // being detached are left out, since queries do not see their rows.

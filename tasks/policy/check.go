@@ -91,16 +91,16 @@ func (c *checker) checkPartitions(ctx context.Context) error {
 		grant        string
 	)
 	err := c.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_partitioned_table t
-			JOIN pg_attribute a ON a.attrelid = t.partrelid AND a.attnum = t.partattrs[0]
-			WHERE t.partrelid = c.oid AND t.partstrat = 'r' AND t.partnatts = 1 AND a.attname = $2),
+			JOIN pg_attribute a ON a.attrelid = t.partrelid AND a.attname = $2
+			WHERE t.partrelid = c.oid AND `+campaign.PartitionedByDate+`),
 		pg_has_role(c.relowner, 'USAGE'), format('GRANT %I TO %I', pg_get_userbyid(c.relowner), current_user)
 		FROM pg_class c WHERE c.oid = $1`,
 		c.table.OID, c.table.Stored(c.OlderThan.Column)).Scan(&byDate, &owns, &grant)
 	switch {
 	case err != nil:
 	case !byDate:
-		c.wrong.Addf("policy.partitions", "cannot be DETACH: %s is not partitioned by range of %s alone", c.table.Quoted(),
-			c.OlderThan.Column)
+		c.wrong.Addf("policy.partitions", "cannot be DETACH: %s is not partitioned by range of %s alone, as a date, "+
+			"timestamp or timestamptz in their usual order", c.table.Quoted(), c.OlderThan.Column)
 	case !owns:
 		c.wrong.Addf("policy.partitions", "cannot be DETACH: only the owner of %s may detach its partitions; a superuser "+
 			"can make the role a member, with all that the owner may do: %s", c.table.Quoted(), grant)

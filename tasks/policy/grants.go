@@ -53,10 +53,10 @@ func (c *checker) role() string { return pgx.Identifier{c.env.Catalog.Role}.Sani
 // table's; to drop those that end before a cutoff of the column $2, the partitions'.
 const memberships = `
 SELECT DISTINCT format('GRANT %I TO %I', pg_get_userbyid(c.relowner), $3::text)
-FROM pg_partition_tree($1) t JOIN pg_class c ON c.oid = t.relid
-WHERE pg_get_userbyid(c.relowner) <> $3 AND CASE WHEN $4 THEN c.oid = $1 ELSE t.isleaf AND EXISTS (
-  SELECT FROM pg_partitioned_table p JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-  WHERE p.partrelid = t.parentrelid AND p.partstrat = 'r' AND p.partnatts = 1 AND a.attname = $2) END
+FROM pg_partition_tree($1) tree JOIN pg_class c ON c.oid = tree.relid
+WHERE pg_get_userbyid(c.relowner) <> $3 AND CASE WHEN $4 THEN c.oid = $1 ELSE tree.isleaf AND EXISTS (
+  SELECT FROM pg_partitioned_table t JOIN pg_attribute a ON a.attrelid = t.partrelid AND a.attname = $2
+  WHERE t.partrelid = tree.parentrelid AND ` + campaign.PartitionedByDate + `) END
 ORDER BY 1`
 
 // whyMember is the comment on memberships without which rows are deleted one by one.

@@ -35,13 +35,13 @@ const (
 	removeReadTimeout = 10 * time.Minute
 )
 
-// wholePartitions is a FROM and a WHERE for the partitions c that end before a cutoff: range partitions by the date
-// alone, and not default ones. Their parents are p.
+// wholePartitions is a FROM and a WHERE for the partitions c that end before a cutoff of the date by which their
+// parents p are partitioned. Default partitions have no end.
 const wholePartitions = `FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid AND NOT i.inhdetachpending
   JOIN pg_class p ON p.oid = i.inhparent JOIN pg_partitioned_table t ON t.partrelid = p.oid
-  JOIN pg_attribute a ON a.attrelid = p.oid AND a.attnum = t.partattrs[0]
-WHERE c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1 AND t.partdefid <> c.oid AND a.attname = %[1]s
-  AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
+  JOIN pg_attribute a ON a.attrelid = p.oid AND a.attname = %[1]s
+WHERE c.relkind = 'r' AND t.partdefid <> c.oid
+  AND CASE WHEN ` + campaign.PartitionedByDate + `
     THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid), $$ TO \('([^']+)'\)$$))[1]::timestamptz <= %[2]s
     ELSE false END`
 

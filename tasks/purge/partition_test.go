@@ -93,6 +93,31 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// The bounds of partitions in another order than the usual one say nothing about the age of their rows.
+func TestPartitionsInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Superuser(`CREATE FUNCTION later_first(timestamptz, timestamptz) RETURNS int LANGUAGE sql IMMUTABLE
+			AS 'SELECT timestamptz_cmp($2, $1)';
+		CREATE OPERATOR CLASS later_first FOR TYPE timestamptz USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =,
+			OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 later_first(timestamptz, timestamptz)`)
+	db.Do(`CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts later_first);
+		CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-02-01Z') TO ('2020-01-01Z');
+		INSERT INTO t VALUES (1, '2020-01-10Z'), (2, '2020-01-20Z')`)
+	cutoff := time.Date(2020, 1, 15, 0, 0, 0, 0, time.UTC)
+	e, a := engine(db)
+	if _, err := e.Sweep(t.Context(), purge.Sweep{
+		Unit: "t_01", Name: "t_01", Relation: "t_01", Root: "t",
+		Where: sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")), Limit: 500,
+		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
+	}, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Strings("SELECT id::text FROM t"); a.deleted() != 1 || !slices.Equal(left, []string{"2"}) {
+		t.Errorf("deleted %d rows, and left %q; want only row 1 deleted", a.deleted(), left)
+	}
+}
+
 // A sweep does not wait for sessions that read a partition: it deletes its rows in batches.
 func TestPartitionInUse(t *testing.T) {
 	t.Parallel()
