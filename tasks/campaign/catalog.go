@@ -46,6 +46,9 @@ type Catalog struct {
 	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
 	Zone Zone
+	// DeliveryLogs, ExclusionLogs and TrackingLogs return the tables that the delivery mappings name; the first also
+	// NmsBroadLogMid. They fail if the mappings could not be read.
+	DeliveryLogs, ExclusionLogs, TrackingLogs func() (Logs, error)
 	// types are those of integers and of dates without a time zone, by object id: "bigint" also for a domain over it.
 	types map[uint32]string
 	// ofLists and ofRecipients are the tables with Table.OfLists and Table.OfRecipients.
@@ -160,6 +163,8 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		sequences:    map[string]sequence{},
 		mappings:     map[string][]string{},
 	}
+	c.DeliveryLogs = c.logTables(deliveryLogs, "nms:broadLogMid")
+	c.ExclusionLogs, c.TrackingLogs = c.logTables(exclusionLogs), c.logTables(trackingLogs)
 	if err := c.readTypes(ctx, db); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -75,43 +76,37 @@ type Logs struct {
 	Notes []message.Message
 }
 
-// DeliveryLogs returns the tables that the delivery mappings name, and NmsBroadLogMid. It fails if the mappings
-// could not be read.
-func (c *Catalog) DeliveryLogs() (Logs, error) {
-	return c.logTables(deliveryLogs, "nms:broadLogMid")
-}
-
-func (c *Catalog) ExclusionLogs() (Logs, error) { return c.logTables(exclusionLogs) }
-
-func (c *Catalog) TrackingLogs() (Logs, error) { return c.logTables(trackingLogs) }
-
-func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err error) {
-	mapping := c.Table("NmsDeliveryMapping")
-	switch {
-	case mapping == nil && c.mappingsErr != nil:
-		return l, c.mappingsErr
-	case mapping == nil:
-		l.Notes = append(l.Notes, message.MappingsMissing.With())
-	case !mapping.Has(family.mappingColumn):
-		l.Notes = append(l.Notes, message.MappingColumnMissing.With("column", family.mappingColumn))
-	case c.mappingsErr != nil:
-		return l, c.mappingsErr
-	}
-	for _, name := range slices.Concat(c.mappings[family.mappingColumn], builtIn) {
-		t, problem := c.logTable(name, family)
+// logTables finds the tables of a family that the delivery mappings name, and further ones, once: each statement of each
+// task asks for them.
+func (c *Catalog) logTables(family logFamily, builtIn ...string) func() (Logs, error) {
+	return sync.OnceValues(func() (l Logs, err error) {
+		mapping := c.Table("NmsDeliveryMapping")
 		switch {
-		case problem != nil && slices.Contains(builtIn, name) && t == nil:
-			// the table belongs to a module that is not installed
-		case problem != nil:
-			l.Notes = append(l.Notes, *problem)
-			if t != nil && t.mayBeLog() && !slices.Contains(l.Unfit, t) {
-				l.Unfit = append(l.Unfit, t)
-			}
-		case !slices.Contains(l.Tables, t):
-			l.Tables = append(l.Tables, t)
+		case mapping == nil && c.mappingsErr != nil:
+			return l, c.mappingsErr
+		case mapping == nil:
+			l.Notes = append(l.Notes, message.MappingsMissing.With())
+		case !mapping.Has(family.mappingColumn):
+			l.Notes = append(l.Notes, message.MappingColumnMissing.With("column", family.mappingColumn))
+		case c.mappingsErr != nil:
+			return l, c.mappingsErr
 		}
-	}
-	return l, nil
+		for _, name := range slices.Concat(c.mappings[family.mappingColumn], builtIn) {
+			t, problem := c.logTable(name, family)
+			switch {
+			case problem != nil && slices.Contains(builtIn, name) && t == nil:
+				// the table belongs to a module that is not installed
+			case problem != nil:
+				l.Notes = append(l.Notes, *problem)
+				if t != nil && t.mayBeLog() && !slices.Contains(l.Unfit, t) {
+					l.Unfit = append(l.Unfit, t)
+				}
+			case !slices.Contains(l.Tables, t):
+				l.Tables = append(l.Tables, t)
+			}
+		}
+		return l, nil
+	})
 }
 
 func (c *Catalog) Mappings() map[string][]string { return c.mappings }
