@@ -58,9 +58,13 @@ func ParseError(cmd *cobra.Command, err error) error {
 
 // Similar returns a hint with similar names, which ends an error; "" if no name is similar.
 func Similar(unknown string, known []string) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra compares names like this for unknown commands
+	const distance = 2
+	names := &cobra.Command{SuggestionsMinimumDistance: distance} // cobra compares names like this for unknown commands
 	for _, name := range known {
-		names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+		// A comparison takes memory for the product of both lengths, and a request may have a name of 1 MiB.
+		if len(unknown) <= len(name)+distance {
+			names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+		}
 	}
 	if similar := names.SuggestionsFor(unknown); len(similar) > 0 {
 		return " (did you mean " + strings.Join(similar, " or ") + "?)"
