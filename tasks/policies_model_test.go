@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	policyTables = flag.Int("policy-tables", suite.Size(suite.Model, 10, 120),
+	policyTables = flag.Int("policy-tables", suite.Size(suite.Model, 10, 80),
 		"how many random tables TestRandomPolicies makes")
 	firstPolicySeed = flag.Uint64("first-policy-seed", 1,
 		"the seed of the first database of TestRandomPolicies and TestRandomKeys")

@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-var undoSeeds = flag.Int("undo-seeds", 40,
+var undoSeeds = flag.Int("undo-seeds", 24,
 	"how many times TestUndoUnderChaos deletes, restores, expires or purges, and crashes what does so")
 
 // undoServers is how many databases the seeds are spread over.

@@ -21,7 +21,7 @@ import (
 
 var injections = flag.Int(
 	"injections",
-	suite.Size(suite.Faults, 4, 30),
+	suite.Size(suite.Faults, 4, 16),
 	"how many statements of a worker TestInjectedErrors makes fail, evenly spread, in a run and in a dry run; 0: each in "+
 		"each way",
 )

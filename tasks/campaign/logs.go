@@ -76,8 +76,8 @@ type Logs struct {
 	Notes []message.Message
 }
 
-// logTables finds the tables of a family that the delivery mappings name, and further ones, once: each statement of each
-// task asks for them.
+// logTables finds the tables of a family that the delivery mappings name, and further ones, only once: each statement
+// of each task asks for them.
 func (c *Catalog) logTables(family logFamily, builtIn ...string) func() (Logs, error) {
 	return sync.OnceValues(func() (l Logs, err error) {
 		mapping := c.Table("NmsDeliveryMapping")
