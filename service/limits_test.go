@@ -2,12 +2,16 @@ package service_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +24,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -226,6 +232,106 @@ func TestManyMistakes(t *testing.T) {
 		}
 	}
 	s.well(t)
+}
+
+// raw passes on what is sent and received.
+type raw struct{}
+
+func (raw) Name() string { return "proto" }
+
+func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+
+func (raw) Unmarshal([]byte, any) error { return nil }
+
+// crammed yields messages on the wire of up to size bytes, in each of which one field, of which path is the name, is as
+// long as possible, or is repeated as often as possible.
+func crammed(
+	of protoreflect.MessageDescriptor, size, depth int, yield func(path string, wire []byte),
+) {
+	for i := range of.Fields().Len() {
+		f := of.Fields().Get(i)
+		path := string(f.Name())
+		value := func(v string) []byte {
+			return protowire.AppendString(protowire.AppendTag(nil, f.Number(), protowire.BytesType), v)
+		}
+		repeated := func(v string) { yield(path+" repeated", bytes.Repeat(value(v), size/len(value(v)))) }
+		switch {
+		case f.Kind() == protoreflect.MessageKind:
+			repeated("") // of a field that is no list, the values are merged
+			if depth > 0 {
+				crammed(f.Message(), size-10, depth-1, func(in string, wire []byte) { yield(path+"."+in, value(string(wire))) })
+			}
+		case f.Kind() == protoreflect.StringKind:
+			yield(path+" of quotes", value(strings.Repeat(`"`, size))) // which double when they are quoted
+			if f.IsList() {
+				repeated("")
+				repeated("x")
+			}
+		case f.IsList():
+			yield(path+" of zeros", value(string(make([]byte, size))))
+		}
+	}
+}
+
+// What a request takes is in proportion to its size, whatever is in it: a pod has 256 MiB, and a caller may send 4 MiB
+// at once.
+func TestMemoryOfRequests(t *testing.T) {
+	suite.Only(t, suite.Long)
+	const size, mebibyte = 256 << 10, 1 << 20
+	s, _, _ := formsServer(t)
+	caller := 0 // each has its own limits
+	for method := range rpcs {
+		name := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
+		crammed(method.Input(), size, 4, func(path string, wire []byte) {
+			caller++
+			conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+					from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(caller/250), byte(1+caller%250))}
+					return (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", address)
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			ctx, leave := context.WithTimeout(t.Context(), time.Second) // some streams do not end
+			defer leave()
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, name, grpc.ForceCodec(raw{}))
+			if err == nil {
+				err = errors.Join(stream.SendMsg(wire), stream.CloseSend(), stream.RecvMsg(nil))
+			}
+			runtime.ReadMemStats(&after)
+			most := uint64(48) // most of it is soon free again
+			if path == "user_id of quotes" {
+				most += 64 // it is hashed by Argon2id, one at a time
+			}
+			if took := (after.TotalAlloc - before.TotalAlloc) / mebibyte; took > most {
+				t.Errorf("%s with %d bytes of %s took %d MiB of memory, want at most %d: %.200v", method.Name(), len(wire), path,
+					took, most, err)
+			}
+		})
+	}
+	s.well(t)
+}
+
+// Each of the objects is a mistake.
+func TestTooManyMessages(t *testing.T) {
+	t.Parallel()
+	s := serve(t, database(t), true)
+	filters := make([]*cleanupv1.Filter, 2_000)
+	for i := range filters {
+		filters[i] = &cleanupv1.Filter{}
+	}
+	_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: &cleanupv1.Policy{Filters: filters}})
+	if wantCode(t, err, codes.InvalidArgument); !strings.Contains(err.Error(), "more than 1000 messages") {
+		t.Error(err)
+	}
+	body := `{"description":"a \" { { {","filters":[{}` + strings.Repeat(",{}", 2_000) + "]}"
+	if got := s.call(t, "PUT", "/v1/policies/p", body); got.code != http.StatusBadRequest ||
+		!strings.Contains(got.body, "more than 1000 objects") {
+		t.Errorf("REST: %d %s, want 400 and the limit", got.code, got.body)
+	}
 }
 
 // No replica claims the run.

@@ -57,13 +57,18 @@ func (e *FieldError) Error() string { return e.Problem }
 
 func (*FieldError) Kind() Kind { return Invalid }
 
-type Violation struct{ Field, Problem string }
+type Violation struct {
+	Field, Problem string
+	more           int // how many follow that are only counted
+}
 
 // Violations are everything that is wrong with a request.
 type Violations []Violation
 
-// maxViolations limits violations, since clients accept statuses only up to some size.
-const maxViolations = 10
+const (
+	maxViolations  = 10    // in a status: clients accept them only up to some size
+	violationsKept = 1_000 // each entry of a long list may be wrong
+)
 
 // Brief returns the first violations, and how many more there are.
 func (v Violations) Brief() Violations {
@@ -71,24 +76,34 @@ func (v Violations) Brief() Violations {
 	if more <= 0 {
 		return v
 	}
-	first := slices.Clone(v[:maxViolations])
-	return append(first, Violation{v[maxViolations].Field, fmt.Sprintf("and %d more mistakes from here on", more)})
+	for _, one := range v {
+		more += one.more
+	}
+	rest := Violation{Field: v[maxViolations].Field, Problem: fmt.Sprintf("and %d more mistakes from here on", more)}
+	return append(slices.Clone(v[:maxViolations]), rest)
 }
 
 func (v Violations) Error() string {
 	var lines []string
 	for _, one := range v {
 		lines = append(lines, one.Field+": "+one.Problem)
+		if one.more > 0 {
+			lines = append(lines, fmt.Sprintf("and %d more mistakes", one.more))
+		}
 	}
 	return strings.Join(lines, "; ")
 }
 
 func (Violations) Kind() Kind { return Invalid }
 
-func (v *Violations) Add(field, problem string) { *v = append(*v, Violation{field, problem}) }
+func (v *Violations) Add(field, problem string) { v.Addf(field, "%s", problem) }
 
 func (v *Violations) Addf(field, format string, args ...any) {
-	v.Add(field, fmt.Sprintf(format, args...))
+	if n := len(*v); n >= violationsKept {
+		(*v)[n-1].more++
+		return
+	}
+	*v = append(*v, Violation{Field: field, Problem: fmt.Sprintf(format, args...)})
 }
 
 // Err returns nil if there are no violations.

@@ -49,4 +49,13 @@ func TestViolationsAreBrief(t *testing.T) {
 	if got := wrong.Brief().Error(); !strings.HasSuffix(got, "; f: number 9; g: and 2 more mistakes from here on") {
 		t.Errorf("twelve violations in brief: %s", got)
 	}
+	for range 5_000 {
+		wrong.Add("i", "is wrong")
+	}
+	if got := wrong.Brief().Error(); !strings.HasSuffix(got, "; g: and 5002 more mistakes from here on") {
+		t.Errorf("5,012 violations in brief: %s", got)
+	}
+	if got := wrong.Error(); len(wrong) != 1_000 || !strings.HasSuffix(got, "; i: is wrong; and 4012 more mistakes") {
+		t.Errorf("5,012 violations keep %d, and are %.100s…%s", len(wrong), got, got[len(got)-50:])
+	}
 }

@@ -15,7 +15,7 @@ var form = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 // Load fails for names that are not IANA's, and for "Local".
 func Load(name string) (*time.Location, error) {
 	if name == "Local" || !form.MatchString(name) {
-		return nil, fmt.Errorf("%q is not an IANA time zone", name)
+		return nil, fmt.Errorf("%.64q is not an IANA time zone", name)
 	}
 	return time.LoadLocation(name)
 }

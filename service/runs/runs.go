@@ -256,7 +256,7 @@ func (m *Manager) List(
 	// A removed task may have runs that the rest of the filter leaves out.
 	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
 	if err == nil && len(page) == 0 {
-		err = failure.Field("task", fmt.Sprintf("no such task %q", f.Task))
+		err = failure.Field("task", fmt.Sprintf("no such task %.64q", f.Task))
 	}
 	return nil, "", err
 }

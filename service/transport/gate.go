@@ -235,7 +235,11 @@ func (c *call) Context() context.Context { return c.ctx }
 
 func (c *call) RecvMsg(m any) error {
 	defer c.late.Stop()
-	if err := c.ServerStream.RecvMsg(m); err != nil {
+	var raw Encoded
+	if err := c.ServerStream.RecvMsg(&raw); err != nil {
+		return err
+	}
+	if err := decode(raw, m); err != nil {
 		return err
 	}
 	if err := c.authorize(m); err != nil {

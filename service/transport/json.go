@@ -42,6 +42,9 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := json.Unmarshal(body, &value); errors.As(err, &wrong) {
 			return fmt.Errorf("the body is not one JSON value: after %d bytes: %w", wrong.Offset, wrong)
 		}
+		if objects(body) > maxMessages {
+			return fmt.Errorf("the body has more than %d objects in it", maxMessages)
+		}
 		err = j.Unmarshal(body, v)
 		if _, options := v.(**cleanupv1.Options); options && err != nil {
 			if clamped, ok := clamp(body); ok {
@@ -53,6 +56,22 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		}
 		return nil
 	})
+}
+
+// objects returns how many objects are in a JSON text.
+func objects(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case b == '{' && !quoted:
+			n++
+		}
+	}
+	return n
 }
 
 // clamp limits the integers of a JSON object to 32 bits, so that numbers that are far too large are refused field

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -29,6 +32,53 @@ const (
 	maxRequest = 1 << 20
 	maxHeaders = 64 << 10
 )
+
+// maxMessages limits how many messages may be in a request, since 2 bytes are an empty one, which takes 100 bytes of
+// memory, and much more if each is a mistake. No request of the API has nearly as many.
+const maxMessages = 1_000
+
+// decode fails before it takes memory for a request with too many messages.
+func decode(raw Encoded, request any) error {
+	m, ok := request.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no message", request)
+	}
+	n := 0
+	err := countMessages(raw, m.ProtoReflect().Descriptor(), &n)
+	switch {
+	case n > maxMessages:
+		return status.Errorf(codes.InvalidArgument, "the request has more than %d messages in it", maxMessages)
+	case err == nil:
+		err = proto.Unmarshal(raw, m)
+	}
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "the request is not a %s: %v", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return nil
+}
+
+// countMessages adds to n the messages in one on the wire, and stops when they are too many.
+func countMessages(wire []byte, of protoreflect.MessageDescriptor, n *int) error {
+	for len(wire) > 0 && *n <= maxMessages {
+		number, typ, tag := protowire.ConsumeTag(wire)
+		if tag < 0 {
+			return protowire.ParseError(tag)
+		}
+		length := protowire.ConsumeFieldValue(number, typ, wire[tag:])
+		if length < 0 {
+			return protowire.ParseError(length)
+		}
+		if f := of.Fields().ByNumber(number); f != nil && f.Message() != nil && typ == protowire.BytesType {
+			*n++
+			inner, _ := protowire.ConsumeBytes(wire[tag:])
+			if err := countMessages(inner, f.Message(), n); err != nil {
+				return err
+			}
+		}
+		wire = wire[tag+length:]
+	}
+	return nil
+}
 
 // These limit how many bytes may arrive at once, and per second afterwards: on a connection before its first
 // authenticated call, for which they allow the largest headers and health checks, and on all connections of a caller

@@ -135,7 +135,7 @@ func Encode(message protobuf.Message) (Encoded, error) {
 	return Encoded(raw), err
 }
 
-// codec sends Encoded messages unchanged.
+// codec sends and receives Encoded messages unchanged.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -147,6 +147,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.CodecV2.Marshal(v)
 	}
 	return marshal(message, func(m protobuf.Message) (mem.BufferSlice, error) { return c.CodecV2.Marshal(m) })
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if raw, ok := v.(*Encoded); ok {
+		*raw = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 func passEncoded() grpc.ServerOption {

@@ -88,8 +88,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 			checkRange(wrong, "policy.older_than.hours", *a.Hours, 0, 24*campaign.MaxDays)
 		}
 	}
-	checkLength(wrong, "policy.filters", len(p.Filters), maxParts)
-	for i, f := range p.Filters {
+	for i, f := range first(maxParts, p.Filters, wrong, "policy.filters") {
 		f.validate(wrong, fmt.Sprintf("policy.filters[%d]", i))
 	}
 	if o := p.OrphanOf; o != nil {
@@ -98,8 +97,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 		checkName(wrong, "policy.orphan_of.parent_column", o.ParentColumn)
 	}
 	if k := p.KeepNewest; k != nil {
-		checkLength(wrong, "policy.keep_newest.per", len(k.Per), maxPer)
-		for i, column := range k.Per {
+		for i, column := range first(maxPer, k.Per, wrong, "policy.keep_newest.per") {
 			checkName(wrong, fmt.Sprintf("policy.keep_newest.per[%d]", i), column)
 		}
 		if p.orderBy() == "" {
@@ -112,8 +110,7 @@ func (p Policy) validateParts(wrong *failure.Violations) {
 }
 
 func (p Policy) validateAssign(wrong *failure.Violations) {
-	checkLength(wrong, "policy.assign", len(p.Assign), maxParts)
-	for i, a := range p.Assign {
+	for i, a := range first(maxParts, p.Assign, wrong, "policy.assign") {
 		field := fmt.Sprintf("policy.assign[%d]", i)
 		checkName(wrong, field+".column", a.Column)
 		if a.Value != nil {
@@ -151,7 +148,7 @@ func (f Filter) validate(wrong *failure.Violations, field string) {
 	if op == rules.StartsWith && slices.Contains(f.Values, "") {
 		wrong.Add(field+".values[0]", "must not be empty: every text starts with it")
 	}
-	for i, v := range f.Values {
+	for i, v := range f.Values[:min(len(f.Values), maxValues)] {
 		checkValue(wrong, fmt.Sprintf("%s.values[%d]", field, i), v)
 	}
 }
@@ -177,8 +174,11 @@ func checkRange(wrong *failure.Violations, field string, value, least, most int)
 	}
 }
 
-func checkLength(wrong *failure.Violations, field string, length, most int) {
-	if length > most {
-		wrong.Addf(field, "has %d entries; at most %d are possible", length, most)
+// first returns the entries to check. A longer list is a mistake, and each entry may be another one.
+func first[E any](most int, list []E, wrong *failure.Violations, field string) []E {
+	if len(list) > most {
+		wrong.Addf(field, "has %d entries; at most %d are possible", len(list), most)
+		return list[:most]
 	}
+	return list
 }

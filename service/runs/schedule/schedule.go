@@ -107,7 +107,7 @@ func (s *Schedule) Complete(now time.Time, timeZone string, current *Schedule) e
 	}
 	zone, err := timezone.Load(s.TimeZone)
 	if err != nil {
-		wrong.Addf("schedule.time_zone", "%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone)
+		wrong.Addf("schedule.time_zone", "%.64q is not an IANA time zone, such as Europe/Berlin", s.TimeZone)
 		zone = time.UTC
 	}
 	if problem := TimeLimitProblem(s.MaxDuration); problem != "" {

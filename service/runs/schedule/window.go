@@ -43,6 +43,10 @@ func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	}
 	for i, w := range s.Windows {
 		field := fmt.Sprintf("schedule.windows[%d].", i)
+		if len(w.Days) > len(days) {
+			wrong.Addf(field+"days", "has %d days: %d at most", len(w.Days), len(days))
+			continue
+		}
 		for d, day := range w.Days {
 			if !slices.Contains(days, day) {
 				wrong.Addf(fmt.Sprintf("%sdays[%d]", field, d), "%.20q is not a day: %s", day, strings.Join(days, ", "))
