@@ -71,22 +71,25 @@ func (k uniqueKey) values(name string) []string {
 	if len(k) == 1 {
 		return []string{name}
 	}
-	values, last := make([]string, len(k)), -1
-	var seen []int
-	for _, part := range strings.Split(name, ",") {
+	parts, last := make([][]string, len(k)), -1 // of each value, between commas
+	for part := range strings.SplitSeq(name, ",") {
 		column, value, _ := strings.Cut(part, "=")
 		i := slices.IndexFunc(k, func(quoted string) bool { return flags.Unquote(quoted) == strings.TrimSpace(column) })
 		switch {
-		case i >= 0 && !slices.Contains(seen, i):
-			values[i], last, seen = value, i, append(seen, i)
+		case i >= 0 && parts[i] == nil:
+			parts[i], last = []string{value}, i
 		case last < 0:
 			return nil
 		default:
-			values[last] += "," + part
+			parts[last] = append(parts[last], part)
 		}
 	}
-	if len(seen) < len(k) {
-		return nil
+	var values []string
+	for _, p := range parts {
+		if p == nil {
+			return nil
+		}
+		values = append(values, strings.Join(p, ","))
 	}
 	return values
 }
