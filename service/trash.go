@@ -91,5 +91,7 @@ func (s *Service) PurgeTrash(
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.PurgeTrashResponse{Rows: purged.Rows, Entries: purged.Entries, Tables: purged.Tables}, nil
+	return &cleanupv1.PurgeTrashResponse{
+		Rows: purged.Rows, Entries: purged.Entries, Tables: purged.Tables, Left: purged.Left,
+	}, nil
 }

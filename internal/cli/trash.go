@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,6 +227,10 @@ func newPurgeTrash(server *rpc.Server, output *format.Output) *cobra.Command {
 			resp, err := client.PurgeTrash(cmd.Context(), req)
 			if err != nil {
 				return err
+			}
+			for _, table := range slices.Sorted(maps.Keys(resp.GetLeft())) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Warning: other runs deleted %s of %s that referred to them, which stay in the "+
+					"trash: purge these by their own columns\n", format.Rows(resp.GetLeft()[table]), terminal.Printable(table))
 			}
 			if *output != format.Table {
 				return output.Print(cmd.OutOrStdout(), resp, nil)

@@ -41,10 +41,12 @@ func (m *Manager) withUndo(tasks []rules.Task, run, scheduled *time.Duration) []
 	return tasks
 }
 
-// Purged is what PurgeTrash deleted: rows, entries of which nothing is left, and the quoted names of tables.
+// Purged is what PurgeTrash deleted: rows, entries of which nothing is left, and the quoted names of tables. Left is as
+// in trash.Purged.
 type Purged struct {
 	Rows, Entries int64
 	Tables        []string
+	Left          map[string]int64
 }
 
 // PurgeTrash permanently deletes the trash that matches all conditions, and with rows those of their run that refer to
@@ -100,6 +102,7 @@ func (m *Manager) PurgeTrash(
 			return purged, err
 		}
 	}
+	purged.Left = map[string]int64{}
 	for i, e := range all {
 		var p trash.Purged
 		err := m.discard(ctx, m.calls, chosen[i], func(tx pgx.Tx) (err error) {
@@ -117,6 +120,9 @@ func (m *Manager) PurgeTrash(
 			return purged, err
 		}
 		purged.Rows += p.Rows
+		for table, n := range p.Left {
+			purged.Left[table] += n
+		}
 		for _, table := range p.Tables {
 			if !slices.Contains(purged.Tables, table) {
 				purged.Tables = append(purged.Tables, table)

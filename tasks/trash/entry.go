@@ -215,6 +215,9 @@ type Purged struct {
 	Rows   int64
 	Tables []string // the quoted names of their tables
 	Gone   bool     // nothing of the entry is left
+	// Left are the numbers of rows, by their tables, that other runs deleted and that refer to these. They stay, since
+	// they may have referred to others that had the same keys.
+	Left map[string]int64
 }
 
 // Has reports whether the rows of the entry have all of some columns.
@@ -244,6 +247,9 @@ func (e Entry) Purge(
 	if err != nil {
 		return p, err
 	}
+	if p.Left, err = elsewhere(ctx, tx, entries, going); err != nil {
+		return p, err
+	}
 	for i, rows := range going {
 		if len(rows) == 0 {
 			continue
@@ -259,6 +265,60 @@ func (e Entry) Purge(
 		p.Rows, p.Tables = p.Rows+int64(len(rows)), append(p.Tables, e.Root)
 	}
 	return p, nil
+}
+
+// elsewhere counts, by table, the rows that other runs deleted and that refer to the given rows of each entry, but not
+// those that refer to one that their own run deleted.
+func elsewhere(ctx context.Context, tx pgx.Tx, entries []Entry, going [][]pgtype.TID) (map[string]int64, error) {
+	all, err := Entries(ctx, tx, "")
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(e Entry) bool { return e.Kind != Rows })
+	left := map[string]int64{}
+	for _, other := range all {
+		if other.Run == entries[0].Run {
+			continue
+		}
+		rows, _ := tx.Query(ctx, parentsSQL, other.Root)
+		keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reference])
+		if err != nil {
+			return nil, err
+		}
+		var refers []string
+		var args []any
+		for i, e := range entries {
+			for _, k := range keys {
+				if len(going[i]) == 0 || e.Belongs() != k.Table || !other.has(k.Columns) || !e.has(k.Keys) {
+					continue
+				}
+				args = append(args, going[i])
+				to := fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.ctid = ANY ($%d) AND %s)", e.table(), len(args),
+					k.same(other, e))
+				for _, own := range all {
+					if own.Run == other.Run && own.Belongs() == k.Table && own.has(k.Keys) {
+						to += fmt.Sprintf(" AND NOT EXISTS (SELECT FROM %s AS p WHERE %s)", own.table(), k.same(other, own))
+					}
+				}
+				refers = append(refers, to)
+			}
+		}
+		if refers == nil {
+			continue
+		}
+		var n int64
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", other.table(),
+				strings.Join(refers, " OR ")), args...).Scan(&n)
+		})
+		if err != nil && !sqlstate.Is(err, pgerrcode.UndefinedTable) { // it has expired since
+			return nil, err
+		}
+		if n > 0 {
+			left[other.Root] += n
+		}
+	}
+	return left, nil
 }
 
 // having returns the rows of an entry whose columns have the given values.

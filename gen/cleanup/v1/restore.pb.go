@@ -564,7 +564,10 @@ type PurgeTrashResponse struct {
 	// Entries of which nothing is left.
 	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
 	// The tables of the rows: quoted, with their schemas.
-	Tables        []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
+	Tables []string `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`
+	// With `where`: how many rows that other runs deleted refer to the rows by foreign keys, directly, by their quoted
+	// tables. They stay in the trash, since they may have referred to others that had the same keys.
+	Left          map[string]int64 `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +623,13 @@ func (x *PurgeTrashResponse) GetTables() []string {
 	return nil
 }
 
+func (x *PurgeTrashResponse) GetLeft() map[string]int64 {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
 var File_cleanup_v1_restore_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_restore_proto_rawDesc = "" +
@@ -668,11 +678,15 @@ const file_cleanup_v1_restore_proto_rawDesc = "" +
 	"\n" +
 	"WhereEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Z\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
 	"\x12PurgeTrashResponse\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x16\n" +
-	"\x06tables\x18\x03 \x03(\tR\x06tables*\x81\x01\n" +
+	"\x06tables\x18\x03 \x03(\tR\x06tables\x12<\n" +
+	"\x04left\x18\x04 \x03(\v2(.cleanup.v1.PurgeTrashResponse.LeftEntryR\x04left\x1a7\n" +
+	"\tLeftEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01*\x81\x01\n" +
 	"\tTrashKind\x12\x1a\n" +
 	"\x16TRASH_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTRASH_KIND_ROWS\x10\x01\x12\x14\n" +
@@ -698,7 +712,7 @@ func file_cleanup_v1_restore_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_restore_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cleanup_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_cleanup_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_cleanup_v1_restore_proto_goTypes = []any{
 	(TrashKind)(0),                // 0: cleanup.v1.TrashKind
 	(*TrashEntry)(nil),            // 1: cleanup.v1.TrashEntry
@@ -709,29 +723,31 @@ var file_cleanup_v1_restore_proto_goTypes = []any{
 	(*PurgeTrashRequest)(nil),     // 6: cleanup.v1.PurgeTrashRequest
 	(*PurgeTrashResponse)(nil),    // 7: cleanup.v1.PurgeTrashResponse
 	nil,                           // 8: cleanup.v1.PurgeTrashRequest.WhereEntry
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*RunEvent)(nil),              // 10: cleanup.v1.RunEvent
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
+	nil,                           // 9: cleanup.v1.PurgeTrashResponse.LeftEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*RunEvent)(nil),              // 11: cleanup.v1.RunEvent
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_cleanup_v1_restore_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.TrashEntry.kind:type_name -> cleanup.v1.TrashKind
-	9,  // 1: cleanup.v1.TrashEntry.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 2: cleanup.v1.TrashEntry.expire_time:type_name -> google.protobuf.Timestamp
+	10, // 1: cleanup.v1.TrashEntry.create_time:type_name -> google.protobuf.Timestamp
+	10, // 2: cleanup.v1.TrashEntry.expire_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: cleanup.v1.ListTrashResponse.entries:type_name -> cleanup.v1.TrashEntry
-	10, // 4: cleanup.v1.RestoreTrashResponse.event:type_name -> cleanup.v1.RunEvent
-	11, // 5: cleanup.v1.PurgeTrashRequest.older_than:type_name -> google.protobuf.Duration
+	11, // 4: cleanup.v1.RestoreTrashResponse.event:type_name -> cleanup.v1.RunEvent
+	12, // 5: cleanup.v1.PurgeTrashRequest.older_than:type_name -> google.protobuf.Duration
 	8,  // 6: cleanup.v1.PurgeTrashRequest.where:type_name -> cleanup.v1.PurgeTrashRequest.WhereEntry
-	2,  // 7: cleanup.v1.RestoreService.ListTrash:input_type -> cleanup.v1.ListTrashRequest
-	4,  // 8: cleanup.v1.RestoreService.RestoreTrash:input_type -> cleanup.v1.RestoreTrashRequest
-	6,  // 9: cleanup.v1.RestoreService.PurgeTrash:input_type -> cleanup.v1.PurgeTrashRequest
-	3,  // 10: cleanup.v1.RestoreService.ListTrash:output_type -> cleanup.v1.ListTrashResponse
-	5,  // 11: cleanup.v1.RestoreService.RestoreTrash:output_type -> cleanup.v1.RestoreTrashResponse
-	7,  // 12: cleanup.v1.RestoreService.PurgeTrash:output_type -> cleanup.v1.PurgeTrashResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	9,  // 7: cleanup.v1.PurgeTrashResponse.left:type_name -> cleanup.v1.PurgeTrashResponse.LeftEntry
+	2,  // 8: cleanup.v1.RestoreService.ListTrash:input_type -> cleanup.v1.ListTrashRequest
+	4,  // 9: cleanup.v1.RestoreService.RestoreTrash:input_type -> cleanup.v1.RestoreTrashRequest
+	6,  // 10: cleanup.v1.RestoreService.PurgeTrash:input_type -> cleanup.v1.PurgeTrashRequest
+	3,  // 11: cleanup.v1.RestoreService.ListTrash:output_type -> cleanup.v1.ListTrashResponse
+	5,  // 12: cleanup.v1.RestoreService.RestoreTrash:output_type -> cleanup.v1.RestoreTrashResponse
+	7,  // 13: cleanup.v1.RestoreService.PurgeTrash:output_type -> cleanup.v1.PurgeTrashResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_restore_proto_init() }
@@ -746,7 +762,7 @@ func file_cleanup_v1_restore_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_restore_proto_rawDesc), len(file_cleanup_v1_restore_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
